@@ -1,0 +1,237 @@
+"""The tree of errors that this library raises.
+
+Every error is a `KafkaError`. What a caller may do about it is told by three class attributes:
+`retriable` (the same call may succeed later), `refresh_metadata` (our view of the cluster was
+stale) and `fatal` (the client can do no more; close it). They are attributes rather than base
+classes because one error is often several of these at once.
+
+    KafkaError
+    |- ConfigError                    a bad or unknown setting, before anything is opened
+    |- UsageError                     the caller's fault
+    |  |- ClosedError, ConcurrentModificationError, NotSubscribedError,
+    |  |- NoOffsetForPartitionError, TransactionStateError, ForkedClientError,
+    |  '- UnsupportedVersionError
+    |- WakeupError                    poll was woken on purpose
+    |- EncodeError                    we cannot write it
+    |  '- RecordTooLargeError, SerializationError
+    |- DecodeError                    the bytes are wrong
+    |  '- CorruptRecordError, FrameTooLargeError, RecordDeserializationError
+    |- BufferExhaustedError           no memory within max_block_ms
+    |- BatchDeliveryError             part of a send_batch failed
+    |- ConnectionFailedError          no connection, or it was lost
+    |  '- DisconnectedError, TlsError, AuthenticationError
+    |- KafkaTimeoutError              says what it waited for and how long
+    |  '- DeliveryTimeoutError
+    '- BrokerError                    one subclass per code in errors/broker.py
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AuthenticationError",
+    "BatchDeliveryError",
+    "BrokerError",
+    "BufferExhaustedError",
+    "ClosedError",
+    "ConcurrentModificationError",
+    "ConfigError",
+    "ConnectionFailedError",
+    "CorruptRecordError",
+    "DecodeError",
+    "DeliveryTimeoutError",
+    "DisconnectedError",
+    "EncodeError",
+    "ForkedClientError",
+    "FrameTooLargeError",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "NoOffsetForPartitionError",
+    "NotSubscribedError",
+    "RecordDeserializationError",
+    "RecordTooLargeError",
+    "SerializationError",
+    "TlsError",
+    "TransactionStateError",
+    "UnsupportedVersionError",
+    "UsageError",
+    "WakeupError",
+]
+
+
+class KafkaError(Exception):
+    """Base of every error that this library raises."""
+
+    retriable: ClassVar[bool] = False
+    refresh_metadata: ClassVar[bool] = False
+    fatal: ClassVar[bool] = False
+
+
+class ConfigError(KafkaError, ValueError):
+    """A setting is unknown, malformed, out of range, or not built yet. Nothing was opened."""
+
+
+class UsageError(KafkaError):
+    """The caller did what the interface does not allow."""
+
+
+class ClosedError(UsageError):
+    """The client was closed."""
+
+
+class ConcurrentModificationError(UsageError):
+    """A second thread called a consumer that another thread is using."""
+
+
+class NotSubscribedError(UsageError):
+    """The consumer has neither a subscription nor an assignment."""
+
+
+class NoOffsetForPartitionError(UsageError):
+    """A partition has no position and `auto_offset_reset` is ``none``."""
+
+
+class TransactionStateError(UsageError):
+    """The call does not fit the transaction's state."""
+
+
+class ForkedClientError(UsageError):
+    """The client was made in another process; make a new one after a fork."""
+
+
+class UnsupportedVersionError(UsageError):
+    """Broker and client have no version of an API in common, or a field needs a newer one."""
+
+    fatal = True
+
+
+class WakeupError(KafkaError):
+    """`Consumer.wakeup` interrupted this call."""
+
+
+class EncodeError(KafkaError):
+    """A value cannot be written as the protocol wants it."""
+
+
+class RecordTooLargeError(EncodeError):
+    """The record exceeds `max_request_size` or `buffer_memory`."""
+
+
+class SerializationError(EncodeError):
+    """A serializer failed, or returned something that is not bytes."""
+
+
+class DecodeError(KafkaError):
+    """Bytes from a broker do not have the form they must have."""
+
+
+class CorruptRecordError(DecodeError):
+    """A record batch is malformed or its checksum is wrong.
+
+    `topic`, `partition` and `offset` tell where; they are None while only bytes are known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class FrameTooLargeError(DecodeError):
+    """A frame's length is negative or beyond the limit; nothing was allocated for it."""
+
+
+class RecordDeserializationError(DecodeError):
+    """A deserializer failed on one record, whose raw bytes are kept here.
+
+    `topic`, `partition`, `offset` and `timestamp_ms` name the record; `key` and `value` are its
+    raw bytes (None = null) and `headers` its headers.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp_ms = timestamp_ms
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+
+class BufferExhaustedError(KafkaError):
+    """No memory became free in time, or waiting for it would block the sender thread itself."""
+
+    retriable = True
+
+
+class BatchDeliveryError(KafkaError):
+    """Part of a `send_batch` failed. `sent` and `failed` hold index ranges of the input."""
+
+    def __init__(self, message: str, *, sent: tuple[range, ...], failed: tuple[range, ...]) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.failed = failed
+
+
+class ConnectionFailedError(KafkaError):
+    """A connection to a broker could not be made."""
+
+    retriable = True
+    refresh_metadata = True
+
+
+class DisconnectedError(ConnectionFailedError):
+    """The connection ended before the answer came."""
+
+
+class TlsError(ConnectionFailedError):
+    """TLS could not be agreed on."""
+
+    retriable = False
+
+
+class AuthenticationError(ConnectionFailedError):
+    """The broker refused who we say we are."""
+
+    retriable = False
+    fatal = True
+
+
+class KafkaTimeoutError(KafkaError, TimeoutError):
+    """A call's time ran out; the message says what it waited for, and how many milliseconds."""
+
+    retriable = True
+
+
+class DeliveryTimeoutError(KafkaTimeoutError):
+    """A record could not be delivered within `delivery_timeout_ms`."""
+
+    retriable = False
+
+
+class BrokerError(KafkaError):
+    """An error code from a broker. `code` and `name` are Kafka's own."""
+
+    code: ClassVar[int] = -1
+    name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"

@@ -1,0 +1,78 @@
+"""Small values that every client shares: partitions, offsets, nodes, headers.
+
+All of them are immutable and compare by value, so they may be dictionary keys and cross threads.
+
+Source: Java classes ``org.apache.kafka.common.TopicPartition``, ``Node`` and
+``org.apache.kafka.clients.consumer.OffsetAndMetadata``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+__all__ = [
+    "Headers",
+    "IsolationLevel",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TimestampType",
+    "TopicPartition",
+]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Record headers in the order they were written; a name may occur more than once (KIP-82)."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the next record to read, with what the committer noted."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The answer to a search by time: the first offset whose record is at or after that time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int | None = None
+
+
+class Node(NamedTuple):
+    """One broker's address. ``id`` is negative for an address from ``bootstrap_servers``."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id {self.id})"
+
+
+class TimestampType(IntEnum):
+    """Who set a record's timestamp (KIP-32)."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class IsolationLevel(IntEnum):
+    """Whether a consumer sees records of open and aborted transactions (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
