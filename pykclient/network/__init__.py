@@ -1,0 +1,1 @@
+"""What all clients share between their own logic and the sockets; knows no producer, no consumer."""

@@ -1,0 +1,70 @@
+"""The engine: managers in a fixed order over one network client.
+
+`step` lets the managers speak and sends what they want; `complete` hands them the answers. Between
+the two the driver waits on the port. Producer, consumer and admin are engines with different
+managers.
+
+Owner: the driver. Other threads come in by `post` alone, which is the mailbox and a wake-up.
+Source: ``ConsumerNetworkThread`` of Kafka's newer consumer; the mailbox is trio's entry queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pykclient.network.client import NetworkClient
+    from pykclient.network.manager import Manager, UserCall
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Runs a client's managers.
+
+    `user_calls` holds what the driver is to call, in order; managers that have user code to call
+    were given the same deque.
+    """
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        managers: Sequence[Manager],
+        user_calls: deque[UserCall] | None = None,
+    ) -> None:
+        self.client = client
+        self.user_calls: deque[UserCall] = deque() if user_calls is None else user_calls
+        self._managers = tuple(managers)
+        self._mailbox: deque[Callable[[int], None]] = deque()
+
+    def post(self, entry: Callable[[int], None]) -> None:
+        """Have `entry(now_ms)` called in the next step. Safe from any thread."""
+        self._mailbox.append(entry)
+        self.client.wakeup()
+
+    def step(self, now_ms: int) -> int:
+        """Let every manager speak, send what they want, and return the earliest deadline."""
+        self._take_mail(now_ms)
+        deadlines_ms = []
+        for manager in self._managers:
+            result = manager.poll(now_ms)
+            for request in result.requests:
+                self.client.send(request, now_ms)
+            deadlines_ms.append(result.next_poll_ms)
+        deadlines_ms.append(self.client.prepare(now_ms))
+        # Whatever was posted or completed meanwhile wants another step before any wait.
+        if self._mailbox or self.client.has_completed:
+            return now_ms
+        return min(deadlines_ms)
+
+    def complete(self, now_ms: int) -> None:
+        """Hand answers, failures and time-outs to the managers that asked."""
+        self.client.complete(now_ms)
+
+    def _take_mail(self, now_ms: int) -> None:
+        # Only what is there now: a sender that never stops posting must not hold up the step.
+        for _ in range(len(self._mailbox)):
+            self._mailbox.popleft()(now_ms)

@@ -1,0 +1,144 @@
+"""The vocabulary between duties and the engine that runs them: Manager, Request, Operation, UserCall.
+
+A manager is one duty (refresh metadata, send batches, fetch): it is asked with the time, answers
+with requests and with when it must be asked again, and hears of answers through the callbacks of
+its requests. It has no clock, no socket and no thread, and never waits.
+
+Owner: whoever drives the engine that a manager belongs to.
+Source: Kafka's ``RequestManager`` of the newer consumer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pykclient.errors import KafkaError
+    from pykclient.protocol.message import Message
+
+__all__ = [
+    "IDLE",
+    "NEVER_MS",
+    "Manager",
+    "Operation",
+    "PollResult",
+    "Request",
+    "UserCall",
+]
+
+NEVER_MS = 2**62
+"""A deadline that does not come."""
+
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(slots=True)
+class Request:
+    """One message to one node, and who hears of what became of it.
+
+    Exactly one of `on_response` and `on_failure` is called, once, in `Engine.complete` or
+    `Engine.step`, never inside `NetworkClient.send`. `node_id` None means any node, the least
+    loaded one. `expects_response` is False only for a Produce with acks=0: then `on_response` is
+    called with None once the bytes were handed to the socket. `max_version` caps the version when
+    the message lacks what newer ones need (a topic id, say).
+    """
+
+    message: Message
+    node_id: int | None
+    on_response: Callable[[Message | None, int], None]
+    on_failure: Callable[[KafkaError, int], None]
+    timeout_ms: int | None = None
+    max_version: int | None = None
+    expects_response: bool = True
+    deadline_ms: int = field(default=NEVER_MS, init=False)
+
+
+@dataclass(slots=True, frozen=True)
+class PollResult:
+    """What a manager wants: requests to send now, and the time at which to ask it again."""
+
+    requests: Sequence[Request] = ()
+    next_poll_ms: int = NEVER_MS
+
+
+IDLE = PollResult()
+"""Nothing to send, and nothing to wait for but answers."""
+
+
+class Manager(Protocol):
+    """One duty of a client, asked by the engine in a fixed order."""
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Return what is to be sent now and when to ask again (absolute, in milliseconds)."""
+        ...
+
+
+class Operation(Generic[ValueT]):
+    """Something under way that ends once, with a value or an error.
+
+    Owner: the driver of the engine. It has no lock: other threads wait by other means.
+    """
+
+    __slots__ = ("_callback", "_error", "_is_done", "_value")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._value: ValueT | None = None
+        self._error: KafkaError | None = None
+        self._callback: Callable[[Operation[ValueT]], None] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended, either way."""
+        return self._is_done
+
+    @property
+    def error(self) -> KafkaError | None:
+        """What it failed with; None while under way and after success."""
+        return self._error
+
+    def result(self) -> ValueT:
+        """Return the value, or raise the error. Requires that it is done."""
+        assert self._is_done, "asked for the result of an operation under way"
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # set by succeed()
+
+    def succeed(self, value: ValueT) -> None:
+        """End with a value. An operation that has already ended stays as it is."""
+        self._end(value, None)
+
+    def fail(self, error: KafkaError) -> None:
+        """End with an error. An operation that has already ended stays as it is."""
+        self._end(None, error)
+
+    def on_done(self, callback: Callable[[Operation[ValueT]], None]) -> None:
+        """Have `callback` called at the end, at once if that has been. One callback only."""
+        assert self._callback is None, "an operation has one callback"
+        if self._is_done:
+            callback(self)
+        else:
+            self._callback = callback
+
+    def _end(self, value: ValueT | None, error: KafkaError | None) -> None:
+        # The first ending counts: an operation that ran out of time may still get its answer.
+        if self._is_done:
+            return
+        self._is_done, self._value, self._error = True, value, error
+        if self._callback is not None:
+            self._callback(self)
+
+
+@dataclass(slots=True, frozen=True)
+class UserCall:
+    """A call of user code that the core wants made. The driver makes it with no lock held.
+
+    `on_done` hears None, or the exception that the user's function raised.
+    """
+
+    function: Callable[..., object]
+    args: tuple[object, ...]
+    on_done: Callable[[BaseException | None], None]
