@@ -1,0 +1,1 @@
+"""Record batches: their bytes, their compression, their checksum. Knows no message, no socket."""
