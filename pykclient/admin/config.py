@@ -1,0 +1,28 @@
+"""AdminConfig: every setting of an admin client.
+
+Built by `from_settings`, immutable, picklable.
+
+Owner: none, it is immutable.
+Source: Java class ``AdminClientConfig`` of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from pykclient.config import ClientConfig
+from pykclient.setting import INT_MAX, Setting, integer
+
+__all__ = ["AdminConfig"]
+
+
+class AdminConfig(ClientConfig):
+    """Settings of an admin client. Times are milliseconds, sizes bytes."""
+
+    client = "admin"
+
+    default_api_timeout_ms = Setting(
+        integer(0), 60_000, "How long a call without a timeout of its own may take."
+    )
+    retries = Setting(
+        integer(0, INT_MAX), INT_MAX, "Further attempts at a request, within the call's timeout."
+    )
+    connections_max_idle_ms = ClientConfig.connections_max_idle_ms.with_default(300_000)

@@ -1,0 +1,262 @@
+"""ClientConfig: the settings that producer, consumer and admin share, and how settings are read.
+
+A config is made once by `from_settings`, checked as a whole, and never changes; it holds plain
+values, so that it can be pickled and sent to another process. It never opens, imports or resolves
+anything. Keys have Kafka's names and defaults; the few that Kafka does not have say so.
+
+Owner: none, a config is immutable and crosses threads freely.
+Source: Java classes ``AbstractConfig``, ``CommonClientConfigs``; ``java.util.Properties``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from pykclient.errors.base import ConfigError
+from pykclient.refusals import refuse, underscored
+from pykclient.setting import (
+    LONG_MAX,
+    REQUIRED,
+    Setting,
+    address_list,
+    choice,
+    integer,
+    shown,
+    string,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Iterator, Mapping
+    from typing import Self
+
+__all__ = ["ClientConfig", "from_properties"]
+
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class ClientConfig:
+    """Settings shared by all clients. Times are milliseconds, sizes bytes."""
+
+    client: ClassVar[str] = "client"
+    _by_name: ClassVar[dict[str, Setting[object]]] = {}
+
+    bootstrap_servers = Setting(
+        address_list(),
+        REQUIRED,
+        "Addresses to learn the cluster from; any broker will do, and some may be down.",
+    )
+    client_id = Setting(
+        string(), "", "Name under which brokers log and limit this client's requests."
+    )
+    request_timeout_ms = Setting(
+        integer(0), 30_000, "How long a broker may take to answer before the connection is dropped."
+    )
+    retry_backoff_ms = Setting(
+        integer(0, LONG_MAX), 100, "Pause before a failed request is sent again; doubles each time."
+    )
+    retry_backoff_max_ms = Setting(
+        integer(0, LONG_MAX), 1_000, "Longest pause between two attempts of a request."
+    )
+    reconnect_backoff_ms = Setting(
+        integer(0, LONG_MAX),
+        50,
+        "Pause before a broker is connected to again; doubles each time. Given alone, it is also "
+        "the longest pause.",
+    )
+    reconnect_backoff_max_ms = Setting(
+        integer(0, LONG_MAX), 1_000, "Longest pause between two attempts to connect to a broker."
+    )
+    socket_connection_setup_timeout_ms = Setting(
+        integer(0, LONG_MAX), 10_000, "How long a connection may take to open; doubles each time."
+    )
+    socket_connection_setup_timeout_max_ms = Setting(
+        integer(0, LONG_MAX), 30_000, "Longest time that a connection may take to open."
+    )
+    connections_max_idle_ms = Setting(
+        integer(-1, LONG_MAX), 540_000, "A connection unused for so long is closed; -1 for never."
+    )
+    metadata_max_age_ms = Setting(
+        integer(0, LONG_MAX), 300_000, "The cluster's layout is asked for again after this time."
+    )
+    metadata_recovery_strategy = Setting(
+        choice({"rebootstrap": "rebootstrap", "none": "none"}, is_case_kept=False),
+        "rebootstrap",
+        "When no known broker answers: start again from bootstrap_servers, or keep trying "
+        "(KIP-899).",
+    )
+    metadata_recovery_rebootstrap_trigger_ms = Setting(
+        integer(0, LONG_MAX),
+        300_000,
+        "Time without metadata after which to start again (KIP-1102).",
+    )
+    send_buffer_bytes = Setting(
+        integer(-1), 131_072, "Size of the socket's send buffer; -1 leaves it to the system."
+    )
+    receive_buffer_bytes = Setting(
+        integer(-1), 65_536, "Size of the socket's receive buffer; -1 leaves it to the system."
+    )
+    receive_max_bytes = Setting(
+        integer(1_000, 2**31 - 1),
+        100_000_000,
+        "Largest answer accepted from a broker; a larger one ends the connection before any "
+        "memory is taken for it.",
+        is_ours=True,
+    )
+
+    def __init_subclass__(cls) -> None:
+        cls._by_name = {}
+        for base in reversed(cls.__mro__):
+            for setting in vars(base).values():
+                if isinstance(setting, Setting):
+                    for name in (setting.name, underscored(setting.key), *setting.aliases):
+                        cls._by_name[name] = setting
+
+    @classmethod
+    def settings(cls) -> tuple[Setting[object], ...]:
+        """Every setting of this client, in order of declaration, shared ones first."""
+        return tuple(dict.fromkeys(cls._by_name.values()))
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, object] | None = None, /, **keywords: object
+    ) -> Self:
+        """A checked config of a mapping, of keywords, or both; keywords win.
+
+        Keys may be spelled with dots or underscores. Text is read as a properties file would be:
+        "5" is 5 and "true" is True.
+
+        Raises: `ConfigError` for a key that is unknown, misspelled, not built yet, given twice or
+        another client's, and for a value of the wrong type, out of range, or at odds with
+        another; it names the key, the value (unless secret) and what is allowed.
+        """
+        given: dict[str, object] = {}
+        for source in (settings or {}, keywords):
+            given.update(cls._read(source))
+        config = cls()
+        values = vars(config)
+        for setting in cls.settings():
+            if setting.name not in given and setting.default is REQUIRED:
+                raise ConfigError(f"{setting.key} is missing: give {setting.kind.allowed}.")
+            values[setting.name] = given.get(setting.name, setting.default)
+        config._reconcile(given.keys())
+        return config
+
+    @classmethod
+    def _read(cls, source: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+        spellings: dict[str, str] = {}
+        for spelling, value in source.items():
+            if not isinstance(spelling, str):
+                raise ConfigError(f"A setting's name is a string, not {spelling!r}.")
+            setting = cls._by_name.get(underscored(spelling))
+            if setting is None:
+                refuse(cls.client, spelling, value, [known.key for known in cls.settings()])
+                continue
+            if setting.name in spellings:
+                raise ConfigError(
+                    f"{spelling!r} and {spellings[setting.name]!r} are the same setting; give one."
+                )
+            spellings[setting.name] = spelling
+            yield setting.name, setting.read(value, spelling)
+
+    def _reconcile(self, given: Collection[str]) -> None:
+        """Check settings against each other, and settle defaults that depend on others."""
+        if "reconnect_backoff_ms" in given and "reconnect_backoff_max_ms" not in given:
+            self._settle("reconnect_backoff_max_ms", self.reconnect_backoff_ms)
+
+    def _settle(self, name: str, value: object) -> None:
+        vars(self)[name] = value
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable; {name} was not set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable; {name} was not deleted")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # objects given as settings need not be hashable
+
+    def __repr__(self) -> str:
+        """The settings that differ from their defaults, secrets masked."""
+        changed = (
+            f"{setting.name}={shown(setting.name, value)}"
+            for setting in self.settings()
+            if (value := getattr(self, setting.name)) != setting.default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def from_properties(source: str | os.PathLike[str]) -> dict[str, str]:
+    """The settings in a Java properties file: a path object names a file, a str is its text.
+
+    Read as Java reads it: comments (# and !), separators (=, : or white space), continued lines,
+    escapes (\\t, \\n, \\uXXXX); the last of equal keys wins. The file is UTF-8.
+
+    Raises: `ConfigError` when the file cannot be read or a \\u escape is malformed.
+    """
+    if isinstance(source, str):
+        text, place = source, "properties"
+        if text.strip() and "\n" not in text and not any(sign in text for sign in "=: "):
+            raise ConfigError(
+                f"{shown('', source)} holds no setting. To read a file, pass a pathlib.Path."
+            )
+    else:
+        place = str(source)
+        try:
+            with open(source, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"Cannot read settings from {place}: {error}.") from error
+    return dict(_entry(line, f"{place}, line {number}") for number, line in _logical_lines(text))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their continuations joined, comments and blank lines left out."""
+    pending, start = "", 0
+    # Only these end a line in Java; str.splitlines knows further signs.
+    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+        stripped = line.lstrip(" \t\f")
+        if not pending and (not stripped or stripped[0] in "#!"):
+            continue
+        start = start if pending else number
+        backslash_count = len(stripped) - len(stripped.rstrip("\\"))
+        if backslash_count % 2:
+            pending += stripped[:-1]
+            continue
+        yield start, pending + stripped
+        pending = ""
+    if pending:
+        yield start, pending
+
+
+def _entry(line: str, place: str) -> tuple[str, str]:
+    """Key and value of one logical line."""
+    end = 0
+    while end < len(line) and line[end] not in "=: \t\f":
+        end += 2 if line[end] == "\\" else 1
+    value = line[end:].lstrip(" \t\f")
+    if value[:1] in ("=", ":"):
+        value = value[1:].lstrip(" \t\f")
+    return _unescaped(line[:end], place), _unescaped(value, place)
+
+
+def _unescaped(text: str, place: str) -> str:
+    if "\\" not in text:
+        return text
+    plain: list[str] = []
+    signs = iter(text)
+    for sign in signs:
+        if sign != "\\":
+            plain.append(sign)
+            continue
+        escaped = next(signs, "")
+        if escaped == "u":
+            digits = "".join(next(signs, "") for _ in range(4))
+            if len(digits) < 4 or not set(digits) <= _HEX_DIGITS:
+                raise ConfigError(f"{place}: \\u{digits} is no escape of four digits.")
+            plain.append(chr(int(digits, 16)))
+        else:
+            plain.append({"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(escaped, escaped))
+    return "".join(plain)

@@ -1,0 +1,166 @@
+"""ProducerConfig: every setting of a producer.
+
+Built by `from_settings`, immutable, picklable. `acks` is kept as the protocol's number, -1 for
+"all"; idempotence that was not asked for gives way to settings that exclude it, as in Java.
+
+Owner: none, it is immutable.
+Source: Java class ``ProducerConfig`` of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykclient.config import ClientConfig
+from pykclient.errors.base import ConfigError
+from pykclient.setting import (
+    INT_MAX,
+    LONG_MAX,
+    Setting,
+    boolean,
+    choice,
+    integer,
+    object_list,
+    object_or_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["ACKS_ALL", "ProducerConfig"]
+
+ACKS_ALL: Final = -1
+IN_FLIGHT_IDEMPOTENT_MAX: Final = 5
+"""Brokers remember the last five batches of a producer (KIP-98)."""
+
+_ACKS_HINT: Final = "Write all; how many replicas that means is min.insync.replicas of the topic."
+
+
+class ProducerConfig(ClientConfig):
+    """Settings of a producer. Times are milliseconds, sizes bytes."""
+
+    client = "producer"
+
+    acks = Setting(
+        choice(
+            {"all": -1, "-1": -1, "0": 0, "1": 1},
+            hints={str(count): _ACKS_HINT for count in range(2, 10)},
+        ),
+        -1,
+        "Who must hold a record before it counts as sent: all in-sync replicas (all, -1), the "
+        "leader (1), nobody (0).",
+    )
+    enable_idempotence = Setting(
+        boolean(),
+        True,
+        "Retries neither double nor reorder records (KIP-98). Needs acks=all, retries and at most "
+        "5 requests in flight; switched off when one of them says otherwise and this was not "
+        "given.",
+    )
+    key_serializer = Setting(
+        object_or_name(), None, "Turns keys into bytes; none takes bytes as they are."
+    )
+    value_serializer = Setting(
+        object_or_name(), None, "Turns values into bytes; none takes bytes as they are."
+    )
+    partitioner = Setting(
+        object_or_name(),
+        None,
+        "Chooses the partition of a record that names none; none hashes the key (murmur2), and "
+        "fills one partition after the other when there is no key.",
+        key="partitioner.class",
+    )
+    partitioner_ignore_keys = Setting(
+        boolean(), False, "Spread records with keys as if they had none."
+    )
+    partitioner_adaptive_partitioning_enable = Setting(
+        boolean(), True, "Give faster brokers more of the records without keys (KIP-794)."
+    )
+    partitioner_availability_timeout_ms = Setting(
+        integer(0, LONG_MAX),
+        0,
+        "Leave out partitions whose broker has taken nothing for so long; 0 for never (KIP-794).",
+    )
+    interceptors: Setting[tuple[object, ...]] = Setting(
+        object_list(), (), "Called for every record and its delivery.", key="interceptor.classes"
+    )
+    batch_size = Setting(
+        integer(0), 16_384, "A batch of one partition is sent when it has reached this size."
+    )
+    linger_ms = Setting(
+        integer(0, LONG_MAX), 5, "How long a batch waits to be filled before it is sent."
+    )
+    buffer_memory = Setting(
+        integer(0, LONG_MAX), 33_554_432, "Memory for records that are not sent yet."
+    )
+    max_block_ms = Setting(
+        integer(0, LONG_MAX), 60_000, "How long send may wait for memory or metadata."
+    )
+    max_request_size = Setting(
+        integer(0), 1_048_576, "Largest request, and so largest record before compression."
+    )
+    max_in_flight_requests_per_connection = Setting(
+        integer(1), 5, "Requests that a connection may have unanswered."
+    )
+    retries = Setting(
+        integer(0, INT_MAX), INT_MAX, "Further attempts at a request, within delivery_timeout_ms."
+    )
+    delivery_timeout_ms = Setting(
+        integer(0),
+        120_000,
+        "Time from send to success or failure. At least linger_ms + request_timeout_ms: raised to "
+        "that when it was not given.",
+    )
+    compression_type = Setting(
+        choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}),
+        "none",
+        "Codec of batches. zstd needs brokers from 2.1 (KIP-110).",
+    )
+    compression_gzip_level = Setting(
+        integer(1, 9, also=-1), -1, "Effort of gzip; -1 leaves it to the codec (KIP-390)."
+    )
+    compression_lz4_level = Setting(integer(1, 17), 9, "Effort of lz4 (KIP-390).")
+    compression_zstd_level = Setting(integer(-131_072, 22), 3, "Effort of zstd (KIP-390).")
+    metadata_max_idle_ms = Setting(
+        integer(5_000, LONG_MAX), 300_000, "A topic unused for so long is forgotten."
+    )
+    receive_buffer_bytes = ClientConfig.receive_buffer_bytes.with_default(32_768)
+
+    def _reconcile(self, given: Collection[str]) -> None:
+        super()._reconcile(given)
+        self._reconcile_idempotence("enable_idempotence" in given)
+        self._reconcile_delivery_timeout("delivery_timeout_ms" in given)
+
+    def _reconcile_idempotence(self, is_given: bool) -> None:
+        if not self.enable_idempotence:
+            return
+        for key, value, is_met, needed in (
+            ("acks", self.acks, self.acks == ACKS_ALL, "all"),
+            ("retries", self.retries, self.retries > 0, "more than 0"),
+            (
+                "max.in.flight.requests.per.connection",
+                self.max_in_flight_requests_per_connection,
+                self.max_in_flight_requests_per_connection <= IN_FLIGHT_IDEMPOTENT_MAX,
+                f"at most {IN_FLIGHT_IDEMPOTENT_MAX}",
+            ),
+        ):
+            if is_met:
+                continue
+            if is_given:
+                raise ConfigError(
+                    f"{key}={value} contradicts enable.idempotence=true, which needs {key} to be "
+                    f"{needed}. Change one of them."
+                )
+            self._settle("enable_idempotence", False)
+
+    def _reconcile_delivery_timeout(self, is_given: bool) -> None:
+        shortest_ms = min(self.linger_ms + self.request_timeout_ms, INT_MAX)
+        if self.delivery_timeout_ms >= shortest_ms:
+            return
+        if is_given:
+            raise ConfigError(
+                f"delivery.timeout.ms={self.delivery_timeout_ms} is shorter than linger.ms + "
+                f"request.timeout.ms = {shortest_ms}: no record could be sent within it. "
+                f"Give at least that."
+            )
+        self._settle("delivery_timeout_ms", shortest_ms)

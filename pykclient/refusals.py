@@ -1,0 +1,400 @@
+"""Refusals: what is answered to a key that a config class does not have.
+
+Tables of names, in underscore form: Kafka's own keys that are not built yet, names that Kafka or
+another client library used for something Kafka now calls otherwise, keys of another client. A key
+that is known but not built is refused rather than ignored, unless it is given the value that
+describes what happens anyway; nothing else here is ever accepted.
+
+Owner: none, the tables never change.
+Source: Java classes ``ProducerConfig``, ``ConsumerConfig``, ``AdminClientConfig`` of 4.3.1; the
+names of librdkafka's, kafka-python's and aiokafka's settings, and of Kafka 0.8's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.errors.base import ConfigError
+from pykclient.setting import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["ONLY_IN", "UNBUILT", "refuse", "underscored"]
+
+EVERY_CLIENT: Final = ("producer", "consumer", "admin")
+CLOSE_ENOUGH: Final = 0.75
+
+
+class Unbuilt(NamedTuple):
+    """Keys that wait for one feature.
+
+    `harmless` holds for each the values that ask for nothing but what happens anyway, Kafka's
+    default first; "" stands for null and for an empty list.
+    """
+
+    clients: tuple[str, ...]
+    reason: str
+    harmless: Mapping[str, tuple[str, ...]]
+
+
+_SECURITY: Final[dict[str, tuple[str, ...]]] = {
+    "security_protocol": ("PLAINTEXT",),
+    "security_providers": ("",),
+    "sasl_client_callback_handler_class": ("",),
+    "sasl_jaas_config": ("",),
+    "sasl_kerberos_kinit_cmd": ("/usr/bin/kinit",),
+    "sasl_kerberos_min_time_before_relogin": ("60000",),
+    "sasl_kerberos_service_name": ("",),
+    "sasl_kerberos_ticket_renew_jitter": ("0.05",),
+    "sasl_kerberos_ticket_renew_window_factor": ("0.8",),
+    "sasl_login_callback_handler_class": ("",),
+    "sasl_login_class": ("",),
+    "sasl_login_connect_timeout_ms": ("",),
+    "sasl_login_read_timeout_ms": ("",),
+    "sasl_login_refresh_buffer_seconds": ("300",),
+    "sasl_login_refresh_min_period_seconds": ("60",),
+    "sasl_login_refresh_window_factor": ("0.8",),
+    "sasl_login_refresh_window_jitter": ("0.05",),
+    "sasl_login_retry_backoff_max_ms": ("10000",),
+    "sasl_login_retry_backoff_ms": ("100",),
+    "sasl_mechanism": ("GSSAPI",),
+    "sasl_oauthbearer_assertion_algorithm": ("RS256",),
+    "sasl_oauthbearer_assertion_claim_aud": ("",),
+    "sasl_oauthbearer_assertion_claim_exp_seconds": ("300",),
+    "sasl_oauthbearer_assertion_claim_iss": ("",),
+    "sasl_oauthbearer_assertion_claim_jti_include": ("false",),
+    "sasl_oauthbearer_assertion_claim_nbf_seconds": ("60",),
+    "sasl_oauthbearer_assertion_claim_sub": ("",),
+    "sasl_oauthbearer_assertion_file": ("",),
+    "sasl_oauthbearer_assertion_private_key_file": ("",),
+    "sasl_oauthbearer_assertion_private_key_passphrase": ("",),
+    "sasl_oauthbearer_assertion_template_file": ("",),
+    "sasl_oauthbearer_client_credentials_client_id": ("",),
+    "sasl_oauthbearer_client_credentials_client_secret": ("",),
+    "sasl_oauthbearer_clock_skew_seconds": ("30",),
+    "sasl_oauthbearer_expected_audience": ("",),
+    "sasl_oauthbearer_expected_issuer": ("",),
+    "sasl_oauthbearer_header_urlencode": ("false",),
+    "sasl_oauthbearer_jwks_endpoint_refresh_ms": ("3600000",),
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": ("10000",),
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": ("100",),
+    "sasl_oauthbearer_jwks_endpoint_url": ("",),
+    "sasl_oauthbearer_jwt_retriever_class": (
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+    ),
+    "sasl_oauthbearer_jwt_validator_class": (
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+    ),
+    "sasl_oauthbearer_scope": ("",),
+    "sasl_oauthbearer_scope_claim_name": ("scope",),
+    "sasl_oauthbearer_sub_claim_name": ("sub",),
+    "sasl_oauthbearer_token_endpoint_url": ("",),
+    "ssl_cipher_suites": ("",),
+    "ssl_enabled_protocols": ("TLSv1.2,TLSv1.3",),
+    "ssl_endpoint_identification_algorithm": ("https",),
+    "ssl_engine_factory_class": ("",),
+    "ssl_key_password": ("",),
+    "ssl_keymanager_algorithm": ("SunX509",),
+    "ssl_keystore_certificate_chain": ("",),
+    "ssl_keystore_key": ("",),
+    "ssl_keystore_location": ("",),
+    "ssl_keystore_password": ("",),
+    "ssl_keystore_type": ("JKS",),
+    "ssl_protocol": ("TLSv1.3",),
+    "ssl_provider": ("",),
+    "ssl_secure_random_implementation": ("",),
+    "ssl_trustmanager_algorithm": ("PKIX",),
+    "ssl_truststore_certificates": ("",),
+    "ssl_truststore_location": ("",),
+    "ssl_truststore_password": ("",),
+    "ssl_truststore_type": ("JKS",),
+}
+
+UNBUILT: Final[tuple[Unbuilt, ...]] = (
+    Unbuilt(
+        EVERY_CLIENT,
+        "Encrypted and authenticated connections are not built yet: only security.protocol="
+        "PLAINTEXT is.",
+        _SECURITY,
+    ),
+    Unbuilt(
+        EVERY_CLIENT,
+        "Metrics reporters and their windows are not built yet.",
+        {
+            "metric_reporters": ("org.apache.kafka.common.metrics.JmxReporter", ""),
+            "metrics_num_samples": ("2",),
+            "metrics_recording_level": ("INFO",),
+            "metrics_sample_window_ms": ("30000",),
+        },
+    ),
+    Unbuilt(
+        EVERY_CLIENT,
+        "Pushing metrics to the brokers (KIP-714) is not built yet.",
+        {"enable_metrics_push": ("true", "false")},
+    ),
+    Unbuilt(
+        EVERY_CLIENT,
+        "Values are not looked up in configuration providers: read the file or the environment "
+        "yourself.",
+        {"config_providers": ("",)},
+    ),
+    Unbuilt(
+        EVERY_CLIENT,
+        "Looking up the canonical names of bootstrap addresses is not built yet.",
+        {"client_dns_lookup": ("use_all_dns_ips",)},
+    ),
+    Unbuilt(
+        ("producer",),
+        "Transactions are not built yet.",
+        {
+            "transactional_id": ("",),
+            "transaction_timeout_ms": ("60000",),
+            "transaction_two_phase_commit_enable": ("false",),
+        },
+    ),
+    Unbuilt(
+        ("consumer",),
+        "Consumer groups are not built yet: name partitions with assign().",
+        {
+            "group_id": ("",),
+            "group_instance_id": ("",),
+            "group_protocol": ("classic",),
+            "group_remote_assignor": ("",),
+            "partition_assignment_strategy": (
+                "org.apache.kafka.clients.consumer.RangeAssignor,"
+                "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+            ),
+            "session_timeout_ms": ("45000",),
+            "heartbeat_interval_ms": ("3000",),
+            "max_poll_interval_ms": ("300000",),
+            "auto_commit_interval_ms": ("5000",),
+            # Without a group nothing is committed, whatever this says.
+            "enable_auto_commit": ("true", "false"),
+        },
+    ),
+    Unbuilt(
+        ("consumer",),
+        "Subscriptions are not built yet: name partitions with assign().",
+        {"exclude_internal_topics": ("true",)},
+    ),
+    Unbuilt(
+        ("consumer",),
+        "Share groups are not built yet.",
+        {
+            "share_acknowledgement_mode": ("implicit",),
+            "share_acquire_mode": ("batch_optimized",),
+        },
+    ),
+    Unbuilt(
+        ("consumer",),
+        "Every broker this consumer speaks to knows stable offsets.",
+        {"internal_throw_on_fetch_stable_offset_unsupported": ("false",)},
+    ),
+    Unbuilt(
+        ("admin",),
+        "Speaking to controllers directly is not built yet: give bootstrap.servers.",
+        {"bootstrap_controllers": ("",)},
+    ),
+)
+
+ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
+    "producer": (
+        "acks",
+        "batch_size",
+        "buffer_memory",
+        "compression_gzip_level",
+        "compression_lz4_level",
+        "compression_type",
+        "compression_zstd_level",
+        "delivery_timeout_ms",
+        "enable_idempotence",
+        "key_serializer",
+        "linger_ms",
+        "max_block_ms",
+        "max_in_flight_requests_per_connection",
+        "max_request_size",
+        "metadata_max_idle_ms",
+        "partitioner_adaptive_partitioning_enable",
+        "partitioner_availability_timeout_ms",
+        "partitioner_class",
+        "partitioner_ignore_keys",
+        "value_serializer",
+    ),
+    "consumer": (
+        "allow_auto_create_topics",
+        "auto_offset_reset",
+        "check_crcs",
+        "client_rack",
+        "consumer_timeout_ms",
+        "decompressed_max_bytes",
+        "fetch_max_bytes",
+        "fetch_max_wait_ms",
+        "fetch_min_bytes",
+        "isolation_level",
+        "key_deserializer",
+        "max_partition_fetch_bytes",
+        "max_poll_records",
+        "value_deserializer",
+    ),
+}
+"""Keys that one client has and that are built; shared ones and `UNBUILT` are not repeated."""
+
+_RENAMED: Final[dict[str, str]] = {
+    # Kafka 0.8's Scala clients.
+    "metadata_broker_list": "bootstrap.servers",
+    "broker_list": "bootstrap.servers",
+    "zookeeper_connect": "bootstrap.servers (brokers, no longer ZooKeeper)",
+    "request_required_acks": "acks",
+    "request_timeout": "request.timeout.ms",
+    "compression_codec": "compression.type",
+    "message_send_max_retries": "retries",
+    "serializer_class": "value.serializer",
+    "key_serializer_class": "key.serializer",
+    "send_buffer": "send.buffer.bytes",
+    "topic_metadata_refresh_interval_ms": "metadata.max.age.ms",
+    "queue_buffering_max_ms": "linger.ms",
+    "queue_buffering_max_messages": "buffer.memory (bytes, not records)",
+    "queue_enqueue_timeout_ms": "max.block.ms",
+    "batch_num_messages": "batch.size (bytes, not records)",
+    "auto_commit_enable": "enable.auto.commit",
+    "autocommit_enable": "enable.auto.commit",
+    "autocommit_interval_ms": "auto.commit.interval.ms",
+    "fetch_message_max_bytes": "max.partition.fetch.bytes",
+    "fetch_wait_max_ms": "fetch.max.wait.ms",
+    "fetch_size": "max.partition.fetch.bytes",
+    "autooffset_reset": "auto.offset.reset",
+    "block_on_buffer_full": "max.block.ms",
+    "metadata_fetch_timeout_ms": "max.block.ms",
+    # librdkafka.
+    "queue_buffering_max_kbytes": "buffer.memory (bytes)",
+    "message_timeout_ms": "delivery.timeout.ms",
+    "message_max_bytes": "max.request.size",
+    "receive_message_max_bytes": "receive_max_bytes",
+    "max_in_flight": "max.in.flight.requests.per.connection",
+    "socket_timeout_ms": "request.timeout.ms",
+    "socket_send_buffer_bytes": "send.buffer.bytes",
+    "socket_receive_buffer_bytes": "receive.buffer.bytes",
+    "compression_level": "compression.gzip.level, compression.lz4.level or compression.zstd.level",
+    "offset_store_method": "enable.auto.commit",
+    "enable_auto_offset_store": "enable.auto.commit",
+    "queued_max_messages_kbytes": "fetch.max.bytes (bytes)",
+    "queued_min_messages": "max.poll.records",
+    "fetch_error_backoff_ms": "retry.backoff.ms",
+    # kafka-python and aiokafka.
+    "max_batch_size": "batch.size",
+    "reconnect_backoff_max": "reconnect.backoff.max.ms",
+    "rebalance_timeout_ms": "max.poll.interval.ms",
+}
+
+_GONE: Final[dict[str, str]] = {
+    "producer_type": "Remove it: sending never waits for the broker; delivery.result() does.",
+    "group_protocol_type": "Remove it.",
+    "api_version": "Remove it: versions are agreed with each broker.",
+    "api_version_request": "Remove it: versions are agreed with each broker.",
+    "api_version_auto_timeout_ms": "Remove it: versions are agreed with each broker.",
+    "broker_version_fallback": "Remove it: versions are agreed with each broker.",
+    "loop": "Remove it: this client has no event loop.",
+    "socket_options": "Only send.buffer.bytes and receive.buffer.bytes can be set.",
+    "socket_nagle_disable": "Remove it: small requests never wait (TCP_NODELAY is set).",
+    "dr_cb": "Pass on_delivery to send().",
+    "dr_msg_cb": "Pass on_delivery to send().",
+    "on_delivery": "Pass on_delivery to send().",
+    "error_cb": "Errors are raised by the call that they concern.",
+    "stats_cb": "Ask the client's metrics().",
+    "statistics_interval_ms": "Ask the client's metrics().",
+    "enable_partition_eof": "Compare position() with end_offsets().",
+    "debug": "Set the level of the logger 'pykclient'.",
+    "log_level": "Set the level of the logger 'pykclient'.",
+    "ssl_context": UNBUILT[0].reason,
+    "ssl_check_hostname": UNBUILT[0].reason,
+    "ssl_cafile": UNBUILT[0].reason,
+    "ssl_ca_location": UNBUILT[0].reason,
+    "ssl_certfile": UNBUILT[0].reason,
+    "ssl_certificate_location": UNBUILT[0].reason,
+    "ssl_keyfile": UNBUILT[0].reason,
+    "ssl_key_location": UNBUILT[0].reason,
+    "ssl_password": UNBUILT[0].reason,
+    "sasl_mechanisms": UNBUILT[0].reason,
+    "sasl_username": UNBUILT[0].reason,
+    "sasl_password": UNBUILT[0].reason,
+    "sasl_plain_username": UNBUILT[0].reason,
+    "sasl_plain_password": UNBUILT[0].reason,
+    "sasl_oauth_token_provider": UNBUILT[0].reason,
+    "num_partitions": "It is a setting of brokers and topics: see Admin.create_topics().",
+    "replication_factor": "It is a setting of topics: see Admin.create_topics().",
+    "min_insync_replicas": "It is a setting of brokers and topics.",
+    "retention_ms": "It is a setting of topics.",
+    "cleanup_policy": "It is a setting of topics.",
+    "auto_create_topics_enable": "It is a setting of brokers; a consumer has "
+    "allow.auto.create.topics.",
+}
+
+
+def underscored(key: str) -> str:
+    """A key as attribute names spell it."""
+    return key.replace(".", "_")
+
+
+def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> None:
+    """Raise `ConfigError` for a key that `client` does not have.
+
+    Returns when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
+    `known` holds the client's own keys, for the suggestion.
+    """
+    name = underscored(spelling)
+    if _is_harmless(client, spelling, value):
+        return
+    if name in _RENAMED:
+        raise ConfigError(
+            f"{spelling!r} is the name of an older release or of another library; "
+            f"Kafka's is now {_RENAMED[name]}."
+        )
+    if name in _GONE:
+        raise ConfigError(f"A {client} has no setting {spelling!r}. {_GONE[name]}")
+    if owners := _clients_with(name):
+        raise ConfigError(
+            f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
+            f"Remove it here."
+        )
+    raise ConfigError(f"A {client} has no setting {spelling!r}.{_suggestion(spelling, known)}")
+
+
+def _is_harmless(client: str, spelling: str, value: object) -> bool:
+    name = underscored(spelling)
+    for unbuilt in UNBUILT:
+        if client not in unbuilt.clients or name not in unbuilt.harmless:
+            continue
+        harmless = unbuilt.harmless[name]
+        if _plain(value) in [text.lower() for text in harmless]:
+            return True
+        allowed = " or ".join(repr(text) if text else "nothing" for text in harmless)
+        raise ConfigError(
+            f"{spelling}={shown(spelling, value)} is refused. {unbuilt.reason} "
+            f"Leave the setting out; allowed is {allowed}."
+        )
+    return False
+
+
+def _plain(value: object) -> str:
+    """A value as a properties file would hold it, in lower case."""
+    if value is None:
+        return ""
+    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    return ",".join(str(item).strip() for item in items).lower()
+
+
+def _clients_with(name: str) -> list[str]:
+    owners = [client for client, names in ONLY_IN.items() if name in names]
+    return owners or [
+        client for unbuilt in UNBUILT if name in unbuilt.harmless for client in unbuilt.clients
+    ]
+
+
+def _suggestion(spelling: str, known: Iterable[str]) -> str:
+    # Imported here: only a mistake needs it, and it takes its share of the import budget.
+    from difflib import get_close_matches
+
+    names = {underscored(key): key for key in known}
+    found = get_close_matches(underscored(spelling).lower(), names, n=1, cutoff=CLOSE_ENOUGH)
+    return f" Did you mean {names[found[0]]!r}?" if found else ""

@@ -1,0 +1,353 @@
+"""A setting: one key of a client's configuration, with its type, default, range and meaning.
+
+A config class declares its keys as class attributes of type `Setting`; the declaration is the
+table from which parsing, error messages, `repr` and the documentation are made. `Setting` reads
+like the plain attribute it stands for: values live in the instance's own dictionary, which Python
+looks at first, so reading one costs what any attribute costs. Nothing here opens or imports
+anything; class-valued settings are imported by `resolve_class_setting`, when they are used.
+
+Owner: none, everything is immutable once its class is made.
+Source: Java class ``org.apache.kafka.common.config.ConfigDef``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, overload
+
+from pykclient.errors.base import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "INT_MAX",
+    "LONG_MAX",
+    "REQUIRED",
+    "Address",
+    "Kind",
+    "Setting",
+    "address_list",
+    "boolean",
+    "choice",
+    "integer",
+    "object_list",
+    "object_or_name",
+    "optional",
+    "resolve_class_setting",
+    "shown",
+    "string",
+]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+HOST_LENGTH_MAX: Final = 253
+SHOWN_LENGTH_MAX: Final = 100
+
+Address = tuple[str, int]
+"""Host and port."""
+
+_SECRET_WORDS: Final = (
+    "password",
+    "passphrase",
+    "secret",
+    "jaas",
+    "token",
+    "private_key",
+    "keystore_key",
+    "certificate_chain",
+    "ssl_key",
+)
+
+
+class _Required:
+    """Marks a setting without a default."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+
+
+class Kind(NamedTuple, Generic[T_co]):
+    """How a value is read: `parse` raises `ValueError`, whose text adds to `allowed`."""
+
+    parse: Callable[[object], T_co]
+    allowed: str
+
+
+class Setting(Generic[T]):
+    """One key. `key` is Kafka's dotted name, `name` the attribute; `is_ours` marks keys that
+    Kafka does not have. `aliases` are further spellings of `name`."""
+
+    __slots__ = ("aliases", "default", "is_ours", "key", "kind", "meaning", "name")
+
+    def __init__(
+        self,
+        kind: Kind[T],
+        default: T | _Required,
+        meaning: str,
+        *,
+        key: str = "",
+        aliases: tuple[str, ...] = (),
+        is_ours: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.default = default
+        self.meaning = meaning
+        self.key = key
+        self.aliases = aliases
+        self.is_ours = is_ours
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        self.key = self.key or (name if self.is_ours else name.replace("_", "."))
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Setting[T] | T:
+        if instance is None:
+            return self
+        # Only a config still being made comes here: later the instance's own value is found first.
+        raise AttributeError(f"{self.name} has no value yet")
+
+    def with_default(self, default: T) -> Setting[T]:
+        """The same key where a client's default differs."""
+        return Setting(
+            self.kind, default, self.meaning, key=self.key, aliases=self.aliases,
+            is_ours=self.is_ours,
+        )  # fmt: skip
+
+    def read(self, value: object, spelling: str) -> T:
+        """`value` in the setting's type; `ConfigError` names the key as the caller spelled it."""
+        try:
+            return self.kind.parse(value)
+        except ValueError as error:
+            detail = f" {error}" if error.args else ""
+            default = "It has no default" if self.default is REQUIRED else f"Default: {self}"
+            raise ConfigError(
+                f"{spelling}={shown(spelling, value)} is not valid: it must be "
+                f"{self.kind.allowed}.{detail} {default}."
+            ) from None
+
+    def __str__(self) -> str:
+        """The default, as a properties file would hold it."""
+        if self.default is None or self.default is REQUIRED or self.default == "":
+            return "none"
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return str(self.default)
+
+
+def shown(key: str, value: object) -> str:
+    """`value` as an error or `repr` may show it: secrets masked, long text cut."""
+    name = key.replace(".", "_").lower()
+    if any(word in name for word in _SECRET_WORDS):
+        return "<hidden>"
+    text = repr(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
+
+
+def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) -> Kind[int]:
+    """A whole number from `minimum` to `maximum`, or `also`."""
+    extra = "" if also is None else f", or {also}"
+
+    def parse(value: object) -> int:
+        number = _whole_number(value)
+        if not minimum <= number <= maximum and number != also:
+            raise ValueError
+        return number
+
+    return Kind(parse, f"an integer from {minimum} to {maximum}{extra}")
+
+
+def boolean() -> Kind[bool]:
+    """True or False, or their names in any case."""
+
+    def parse(value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and (text := value.strip().lower()) in ("true", "false"):
+            return text == "true"
+        raise ValueError
+
+    return Kind(parse, "true or false")
+
+
+def string() -> Kind[str]:
+    """Text, also empty."""
+
+    def parse(value: object) -> str:
+        if isinstance(value, str):
+            return value.strip()
+        raise ValueError
+
+    return Kind(parse, "a string")
+
+
+def choice(
+    values: Mapping[str, T], *, hints: Mapping[str, str] | None = None, is_case_kept: bool = True
+) -> Kind[T]:
+    """One of some words. `hints` says, for words of old releases, what to write instead."""
+
+    def parse(value: object) -> T:
+        # A number is taken as its digits (acks=1), a Boolean never (acks=True).
+        is_word = isinstance(value, (str, int)) and not isinstance(value, bool)
+        word = str(value).strip() if is_word else ""
+        word = word if is_case_kept else word.lower()
+        if word in values:
+            return values[word]
+        raise ValueError(*([hints[word]] if hints and word in hints else []))
+
+    return Kind(parse, f"one of {', '.join(values)}")
+
+
+def optional(kind: Kind[T]) -> Kind[T | None]:
+    """`kind`, or None."""
+    return Kind(
+        lambda value: None if value is None else kind.parse(value), f"{kind.allowed}, or None"
+    )
+
+
+def address_list() -> Kind[tuple[Address, ...]]:
+    """Addresses: one string with commas, or strings and pairs; doubles are dropped."""
+
+    def parse(value: object) -> tuple[Address, ...]:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int):
+            items = [value]  # a single pair
+        addresses = [address for item in items for address in _addresses(item)]
+        if not addresses:
+            raise ValueError("It holds no address.")
+        return tuple(dict.fromkeys(addresses))
+
+    return Kind(
+        parse, "host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092')"
+    )
+
+
+def object_or_name() -> Kind[object]:
+    """An object, a class, a callable, or the name "package.module:Name" of one; None for none."""
+
+    def parse(value: object) -> object:
+        return _checked_name(value) if isinstance(value, str) else value
+
+    return Kind(parse, _OBJECT_ALLOWED)
+
+
+def object_list() -> Kind[tuple[object, ...]]:
+    """Several of `object_or_name`: a list, or names with commas."""
+
+    def parse(value: object) -> tuple[object, ...]:
+        if isinstance(value, str):
+            value = [name for name in value.split(",") if name.strip()]
+        if not isinstance(value, (list, tuple)) or None in value:
+            raise ValueError
+        return tuple(_checked_name(item) if isinstance(item, str) else item for item in value)
+
+    return Kind(parse, f"a list, each {_OBJECT_ALLOWED}")
+
+
+_OBJECT_ALLOWED: Final = "an object, a class, a callable or 'package.module:Name'"
+
+
+def resolve_class_setting(key: str, value: object) -> object:
+    """The object that a class-valued setting stands for.
+
+    A name is imported, a class is called without arguments, anything else is returned as it is
+    (None stays None). Raises: `ConfigError` when the import or the call fails.
+    """
+    if isinstance(value, str):
+        value = _imported(key, value)
+    if not isinstance(value, type):
+        return value
+    try:
+        return value()
+    except Exception as error:
+        raise ConfigError(
+            f"{key}: {value.__module__}.{value.__qualname__}() failed: {error!r}. A class is "
+            f"called without arguments; pass an instance if yours needs some."
+        ) from error
+
+
+def _imported(key: str, name: str) -> object:
+    from importlib import import_module
+
+    module_name, _, attributes = name.partition(":")
+    try:
+        found: object = import_module(module_name)
+        for attribute in attributes.split("."):
+            found = getattr(found, attribute)
+    except Exception as error:
+        raise ConfigError(f"{key}={name!r} cannot be imported: {error!r}.") from error
+    return found
+
+
+def _checked_name(text: str) -> str:
+    text = text.strip()
+    module, _, attributes = text.partition(":")
+    parts = [*module.split("."), *attributes.split(".")]
+    if not all(part.isidentifier() for part in parts):
+        raise ValueError("Put a colon before the class, as in 'my_package.my_module:MyClass'.")
+    return text
+
+
+def _whole_number(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if digits.isascii() and digits.isdigit() and len(digits) < 100:
+            return int(text)
+    raise ValueError
+
+
+def _addresses(item: object) -> list[Address]:
+    if isinstance(item, str):
+        return [_address(text.strip()) for text in item.split(",") if text.strip()]
+    if isinstance(item, (list, tuple)) and len(item) == 2 and isinstance(item[0], str):
+        return [(_checked_host(item[0]), _checked_port(item[1], f"{item[0]}:{item[1]}"))]
+    raise ValueError(f"{shown('', item)} is neither a string nor a (host, port) pair.")
+
+
+def _address(text: str) -> Address:
+    if "://" in text:
+        raise ValueError(f"Leave out the protocol in {text!r}.")
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        raise ValueError(f"{text!r} has no port; Kafka usually listens on {text}:9092.")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"Put the IPv6 address of {text!r} in brackets.")
+    return _checked_host(host), _checked_port(port, text)
+
+
+def _checked_host(host: str) -> str:
+    if ":" in host:
+        from ipaddress import IPv6Address
+
+        try:
+            IPv6Address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} is no IPv6 address.") from None
+    elif not host or len(host) > HOST_LENGTH_MAX or any(sign in host for sign in " \t\n/@?#[]\0"):
+        raise ValueError(f"{shown('', host)} is no host name.")
+    return host
+
+
+def _checked_port(port: object, text: str) -> int:
+    try:
+        number = _whole_number(port)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 65535:
+        raise ValueError(f"The port of {text!r} is no number from 1 to 65535.")
+    return number
