@@ -1,1 +1,4 @@
-"""What all clients share between their own logic and the sockets; knows no producer, no consumer."""
+"""What all clients share, between their own logic and the sockets.
+
+Knows no producer and no consumer.
+"""

@@ -1,4 +1,4 @@
-"""The vocabulary between duties and the engine that runs them: Manager, Request, Operation, UserCall.
+"""The words between duties and the engine that runs them: Manager, Request, Operation, UserCall.
 
 A manager is one duty (refresh metadata, send batches, fetch): it is asked with the time, answers
 with requests and with when it must be asked again, and hears of answers through the callbacks of

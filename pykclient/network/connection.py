@@ -1,0 +1,259 @@
+"""One connection to one broker: correlation ids, requests in flight, throttling.
+
+States: *connecting*, *handshaking*, *ready*, *draining* (no new requests; the answers still due are
+taken), *closed*. It records what the port reports and acts on none of it: the client takes the
+frames and the failure in its next step. It never raises out of a port's call.
+
+Owner: the driver of the engine.
+Source: Java classes ``KafkaChannel``, ``InFlightRequests``; KIP-219 (the client throttles itself).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.errors import DecodeError, DisconnectedError, KafkaError
+from pykclient.network.handshake import Handshake
+from pykclient.network.manager import NEVER_MS
+from pykclient.protocol.framing import FrameReader
+from pykclient.protocol.message import (
+    decode_response,
+    encode_request_parts,
+    peek_correlation_id,
+)
+
+if TYPE_CHECKING:
+    from pykclient.network.api_versions import ApiVersions
+    from pykclient.network.manager import Request
+    from pykclient.network.port import Port
+    from pykclient.protocol.message import Message
+    from pykclient.types import Node
+
+__all__ = ["Connection", "ConnectionState", "InFlight"]
+
+CORRELATION_ID_LIMIT = 2**31
+"""Correlation ids are 31 bits here; they start over, long after the earlier ones are answered."""
+
+
+class ConnectionState(Enum):
+    """Where a connection stands."""
+
+    CONNECTING = "connecting"
+    HANDSHAKING = "handshaking"
+    READY = "ready"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
+    ConnectionState.CONNECTING: frozenset({ConnectionState.HANDSHAKING, ConnectionState.CLOSED}),
+    ConnectionState.HANDSHAKING: frozenset({ConnectionState.READY, ConnectionState.CLOSED}),
+    ConnectionState.READY: frozenset({ConnectionState.DRAINING, ConnectionState.CLOSED}),
+    ConnectionState.DRAINING: frozenset({ConnectionState.CLOSED}),
+    ConnectionState.CLOSED: frozenset(),
+}
+
+
+class InFlight(NamedTuple):
+    """A request that was written, and in which version its answer will be."""
+
+    request: Request
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    """The client's end of one stream; a `Stream` to its port."""
+
+    def __init__(
+        self, node: Node, port: Port, *, client_id: str, receive_max_bytes: int, now_ms: int
+    ) -> None:
+        self.node = node
+        self.state = ConnectionState.CONNECTING
+        self.failure: KafkaError | None = None
+        self.throttled_until_ms = 0
+        self.active_ms = now_ms
+        self.handshake_deadline_ms = NEVER_MS
+        self._port = port
+        self._client_id = client_id
+        self._reader = FrameReader(receive_max_bytes, peer=str(node))
+        self._frames: deque[memoryview] = deque()
+        self._is_open_reported = False
+        self._handshake = Handshake(node)
+        self._in_flight: deque[InFlight] = deque()
+        self._unanswered: deque[InFlight] = deque()
+        self._next_correlation_id = 0
+        self._handshake_correlation_id = 0
+
+    # A port's stream.
+
+    def on_opened(self) -> None:
+        """Record that the stream stands."""
+        self._is_open_reported = True
+
+    def get_buffer(self) -> memoryview:
+        """Return where received bytes go."""
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        """Record received bytes. After a failure they are dropped."""
+        if self.failure is not None:
+            return
+        try:
+            self._frames.extend(self._reader.buffer_updated(count))
+        except DecodeError as error:
+            self.failure = error
+
+    def on_closed(self, error: KafkaError) -> None:
+        """Record the end of the stream. What went wrong first is what is told."""
+        if self.failure is None:
+            self.failure = self._explained(error)
+
+    def _explained(self, error: KafkaError) -> KafkaError:
+        if self.state is not ConnectionState.HANDSHAKING:
+            return error
+        explained = DisconnectedError(
+            f"{self.node} accepted the connection but hung up during the Kafka handshake: is it a "
+            f"Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer?"
+        )
+        explained.__cause__ = error
+        return explained
+
+    # What the client does with it.
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many requests are written and not done."""
+        return len(self._in_flight) + len(self._unanswered)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `take_completed` or a look at `failure` would tell anything new."""
+        return (
+            bool(self._frames)
+            or self.failure is not None
+            or bool(self._unanswered)
+            or (self._is_open_reported and self.state is ConnectionState.CONNECTING)
+        )
+
+    @property
+    def versions(self) -> ApiVersions | None:
+        """What the broker speaks; None before the handshake is done."""
+        return self._handshake.versions
+
+    def next_deadline_ms(self) -> int:
+        """Return when the first request in flight, or the handshake, runs out of time."""
+        in_flight = min((e.request.deadline_ms for e in self._in_flight), default=NEVER_MS)
+        unanswered = min((e.request.deadline_ms for e in self._unanswered), default=NEVER_MS)
+        return min(in_flight, unanswered, self.handshake_deadline_ms)
+
+    def open(self, attempt: int) -> None:
+        """Begin to connect."""
+        self._port.open(self, self.node.host, self.node.port, attempt=attempt)
+
+    def send(self, request: Request, now_ms: int) -> None:
+        """Write a request. Requires that the connection is ready.
+
+        Raises:
+            UnsupportedVersionError: the broker has no fitting version of the API.
+            EncodeError: the message has a value that cannot be written.
+        """
+        assert self.state is ConnectionState.READY
+        assert self.versions is not None
+        version = self.versions.choose(request.message, request.max_version)
+        correlation_id = self._write(request.message, version)
+        entry = InFlight(request, version, correlation_id)
+        (self._in_flight if request.expects_response else self._unanswered).append(entry)
+        self.active_ms = now_ms
+
+    def begin_handshake(self, deadline_ms: int) -> None:
+        """Send the first message of the handshake."""
+        self._to(ConnectionState.HANDSHAKING)
+        self.handshake_deadline_ms = deadline_ms
+        self._send_handshake()
+
+    def take_completed(self, now_ms: int) -> list[tuple[InFlight, Message | None]]:
+        """Return the requests whose answers have come, with the answers, in order.
+
+        A broker that sends what it must not ends the connection: `failure` then tells why.
+        """
+        completed: list[tuple[InFlight, Message | None]] = []
+        while self._unanswered and self._port.unsent_bytes(self) == 0:
+            completed.append((self._unanswered.popleft(), None))
+        while self._frames:
+            frame = self._frames.popleft()
+            self.active_ms = now_ms
+            try:
+                if self.state is ConnectionState.HANDSHAKING:
+                    self._take_handshake(frame)
+                else:
+                    completed.append(self._answer(frame, now_ms))
+            except KafkaError as error:
+                self.failure = error
+                self._frames.clear()
+        return completed
+
+    def take_in_flight(self) -> list[InFlight]:
+        """Return every request that is not done, the oldest first, and forget them."""
+        taken = [*self._unanswered, *self._in_flight]
+        self._unanswered.clear()
+        self._in_flight.clear()
+        return taken
+
+    def drain(self) -> None:
+        """Take no more requests; what is in flight may still be answered."""
+        self._to(ConnectionState.DRAINING)
+
+    def close(self) -> None:
+        """Close the stream at once."""
+        self._to(ConnectionState.CLOSED)
+        self._port.close(self)
+
+    def _answer(self, frame: memoryview, now_ms: int) -> tuple[InFlight, Message]:
+        correlation_id = peek_correlation_id(frame)
+        if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
+            waited_for = self._in_flight[0].correlation_id if self._in_flight else "none"
+            raise DecodeError(
+                f"{self.node} answered correlation id {correlation_id}, but {waited_for} is due: "
+                f"the stream is out of step"
+            )
+        entry = self._in_flight[0]
+        response = decode_response(entry.request.message.response_type, entry.version, frame)
+        # Taken only now: an answer that cannot be read leaves its request in flight, so that it
+        # is failed with all the others.
+        self._in_flight.popleft()
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
+        return entry, response
+
+    def _take_handshake(self, frame: memoryview) -> None:
+        correlation_id = peek_correlation_id(frame)
+        if correlation_id != self._handshake_correlation_id:
+            raise DecodeError(
+                f"{self.node} answered correlation id {correlation_id} in the handshake, but "
+                f"{self._handshake_correlation_id} is due: is it a Kafka listener?"
+            )
+        if self._handshake.on_frame(frame):
+            self._send_handshake()
+            return
+        self.handshake_deadline_ms = NEVER_MS
+        self._to(ConnectionState.READY)
+
+    def _send_handshake(self) -> None:
+        self._handshake_correlation_id = self._write(
+            self._handshake.message, self._handshake.version
+        )
+
+    def _write(self, message: Message, version: int) -> int:
+        correlation_id = self._next_correlation_id
+        parts = encode_request_parts(message, version, correlation_id, self._client_id)
+        self._next_correlation_id = (correlation_id + 1) % CORRELATION_ID_LIMIT
+        self._port.write(self, parts)
+        return correlation_id
+
+    def _to(self, state: ConnectionState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state

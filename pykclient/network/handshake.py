@@ -1,0 +1,105 @@
+"""The talk that opens a connection: ApiVersions now, SASL in its place after it.
+
+States: *versions* (asked which versions the broker speaks), *done*, *failed*. A broker that does
+not know our version of ApiVersions answers UNSUPPORTED_VERSION in version 0, and is asked again in
+one that it knows. Nothing else is sent before it is done.
+
+Owner: the driver of the engine.
+Source: KIP-35, KIP-511 (names and versions of client software; fall-back).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pykclient.errors import UnsupportedVersionError, error_for_code
+from pykclient.network.api_versions import ApiVersions
+from pykclient.protocol.message import decode_response
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.version import __version__
+
+if TYPE_CHECKING:
+    from pykclient.types import Node
+
+__all__ = ["Handshake", "HandshakeState"]
+
+CLIENT_SOFTWARE_NAME = "pykclient"
+
+UNSUPPORTED_VERSION = 35
+
+HEADER_BYTES = 4
+"""Response header version 0, the correlation id alone: ApiVersions is always answered in it."""
+
+
+class HandshakeState(Enum):
+    """How far the talk has come."""
+
+    VERSIONS = "versions"
+    DONE = "done"
+    FAILED = "failed"
+
+
+NEXT: dict[HandshakeState, frozenset[HandshakeState]] = {
+    HandshakeState.VERSIONS: frozenset({HandshakeState.DONE, HandshakeState.FAILED}),
+    HandshakeState.DONE: frozenset(),
+    HandshakeState.FAILED: frozenset(),
+}
+
+
+class Handshake:
+    """One connection's opening. `message` and `version` are what is to be sent next."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.state = HandshakeState.VERSIONS
+        self.versions: ApiVersions | None = None
+        self.version = ApiVersionsRequest.max_version
+        self.message = ApiVersionsRequest(
+            client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
+        )
+
+    def on_frame(self, frame: memoryview) -> bool:
+        """Take the broker's answer; return whether `message` is to be sent (again).
+
+        Raises:
+            DecodeError: the answer is not one.
+            UnsupportedVersionError: there is no version of ApiVersions in common.
+            BrokerError: the broker refused for another reason.
+        """
+        error_code = int.from_bytes(frame[HEADER_BYTES : HEADER_BYTES + 2], "big", signed=True)
+        read_version = 0 if error_code == UNSUPPORTED_VERSION else self.version
+        response = decode_response(ApiVersionsResponse, read_version, frame)
+        assert isinstance(response, ApiVersionsResponse)
+        if response.error_code == UNSUPPORTED_VERSION:
+            self._fall_back(response)
+            return True
+        if response.error_code != 0:
+            self._to(HandshakeState.FAILED)
+            raise error_for_code(
+                response.error_code, f"broker {self._node} refused the ApiVersions request"
+            )
+        self.versions = ApiVersions(self._node, _ranges(response))
+        self._to(HandshakeState.DONE)
+        return False
+
+    def _fall_back(self, response: ApiVersionsResponse) -> None:
+        # Brokers since 2.4 list their range of ApiVersions beside the refusal; older ones do not.
+        known = _ranges(response).get(int(ApiVersionsRequest.api_key), (0, 0))
+        version = min(known[1], self.version - 1)
+        if version < max(known[0], ApiVersionsRequest.min_version):
+            self._to(HandshakeState.FAILED)
+            raise UnsupportedVersionError(
+                f"broker {self._node} refuses every version of ApiVersions that this client "
+                f"speaks ({ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}); "
+                f"use Kafka 2.1 or newer"
+            )
+        self.version = version
+
+    def _to(self, state: HandshakeState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+def _ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}

@@ -1,0 +1,87 @@
+"""Name resolution that cannot hold up a call.
+
+`getaddrinfo` has no time-out, so it runs on a daemon thread, one per name that is being looked up;
+the answer is put into a mailbox and the port is woken. Addresses in numbers are answered at once.
+An answer that comes after the connection was given up is dropped by the port.
+
+Owner: the port that made it; `_run` alone is on the look-up's thread.
+Source: KIP-302 (all addresses of a name are used).
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pykclient.errors import ConnectionFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Address", "Resolver"]
+
+Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
+"""What `socket.socket` and `connect` need to know."""
+
+Answer = tuple["Address", ...] | ConnectionFailedError
+
+
+class Resolver:
+    """Looks names up in the background. `wakeup` is called from another thread."""
+
+    def __init__(self, wakeup: Callable[[], None]) -> None:
+        self._wakeup = wakeup
+        self._waiting: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
+        self._answers: deque[tuple[tuple[str, int], Answer]] = deque()
+
+    def resolve(self, host: str, port: int, on_answer: Callable[[Answer], None]) -> None:
+        """Have `on_answer` called, by a later `deliver`, with the addresses or an error."""
+        name = (host, port)
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append(on_answer)
+        if len(waiting) > 1:
+            return
+        numeric = _numeric(host, port)
+        if numeric is not None:
+            self._answers.append((name, numeric))
+            self._wakeup()
+            return
+        thread = threading.Thread(
+            target=self._run, args=(name,), name=f"pykclient-resolve-{host}", daemon=True
+        )
+        thread.start()
+
+    def deliver(self) -> None:
+        """Hand the answers that have come to those who asked."""
+        while self._answers:
+            name, answer = self._answers.popleft()
+            for on_answer in self._waiting.pop(name):
+                on_answer(answer)
+
+    def _run(self, name: tuple[str, int]) -> None:
+        answer: Answer
+        try:
+            answer = _addresses(socket.getaddrinfo(*name, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            answer = ConnectionFailedError(
+                f"the host name {name[0]!r} cannot be resolved ({error}); check bootstrap_servers, "
+                f"or the broker's advertised.listeners"
+            )
+            answer.__cause__ = error
+        self._answers.append((name, answer))
+        self._wakeup()
+
+
+def _numeric(host: str, port: int) -> Answer | None:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return None
+    return _addresses(found)
+
+
+def _addresses(found: list[tuple[object, ...]]) -> tuple[Address, ...]:
+    # A name may be listed twice; what is refused once need not be tried again.
+    return tuple(dict.fromkeys((entry[0], entry[4]) for entry in found))  # type: ignore[misc]

@@ -1,0 +1,317 @@
+"""The port over non-blocking sockets: one selector, a wake-up pair, one channel per stream.
+
+A channel is *resolving*, then *connecting* (each of the host's addresses in turn), then *open*,
+then closed. Operating-system errors are translated here and nowhere else.
+
+Owner: the driver of the engine; `wakeup` alone may be called from any thread.
+Source: Java class ``Selector``; the wake-up pair is the self-pipe trick.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.errors import ConnectionFailedError, DisconnectedError, KafkaError
+from pykclient.network.resolver import Address, Resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient.network.port import Stream
+
+__all__ = ["SelectorPort", "SocketSettings"]
+
+SEND_BUFFERS_MAX = 64
+"""Buffers given to one sendmsg call; Linux takes 1,024, the least that POSIX promises is 16."""
+
+READS_PER_TURN_MAX = 16
+"""Reads from one socket before the others get their turn."""
+
+USE_OS_DEFAULT = -1
+"""As a buffer size: leave it to the operating system, which adapts it to the connection."""
+
+
+class SocketSettings(NamedTuple):
+    """What is set on each socket; sizes in bytes, -1 leaves them to the operating system."""
+
+    send_buffer_bytes: int = USE_OS_DEFAULT
+    receive_buffer_bytes: int = USE_OS_DEFAULT
+
+
+class _Channel:
+    """One stream's socket, what is left to be sent, and which addresses are left to try."""
+
+    __slots__ = (
+        "addresses",
+        "attempt",
+        "is_open",
+        "name",
+        "queue",
+        "queued_bytes",
+        "sock",
+        "stream",
+    )
+
+    def __init__(self, stream: Stream, name: str, attempt: int) -> None:
+        self.stream = stream
+        self.name = name
+        self.attempt = attempt
+        self.sock: socket.socket | None = None
+        self.addresses: deque[Address] = deque()
+        self.is_open = False
+        self.queue: deque[memoryview] = deque()
+        self.queued_bytes = 0
+
+
+class SelectorPort:
+    """`Port` over `selectors` and non-blocking sockets."""
+
+    def __init__(self, settings: SocketSettings | None = None) -> None:
+        self._settings = settings or SocketSettings()
+        self._selector = selectors.DefaultSelector()
+        self._channels: dict[Stream, _Channel] = {}
+        self._failed: deque[tuple[_Channel, KafkaError]] = deque()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
+        self._selector.register(self._wake_receiver, selectors.EVENT_READ)
+        self._is_shut_down = False
+        self._resolver = Resolver(self.wakeup)
+
+    # The client's side.
+
+    def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
+        """Begin to resolve and connect."""
+        channel = _Channel(stream, f"{host}:{port}", attempt)
+        self._channels[stream] = channel
+        self._resolver.resolve(host, port, lambda answer: self._on_resolved(channel, answer))
+
+    def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Send what the operating system takes now, queue the rest."""
+        channel = self._channels[stream]
+        was_empty = not channel.queue
+        for part in data:
+            view = memoryview(part)
+            if view.nbytes:
+                channel.queue.append(view)
+                channel.queued_bytes += view.nbytes
+        if was_empty:
+            self._send(channel)
+
+    def unsent_bytes(self, stream: Stream) -> int:
+        """Return how many queued bytes are left; none for a stream that has ended."""
+        channel = self._channels.get(stream)
+        return 0 if channel is None else channel.queued_bytes
+
+    def close(self, stream: Stream) -> None:
+        """Close a stream, dropping what is queued."""
+        channel = self._channels.pop(stream, None)
+        if channel is not None:
+            self._drop_socket(channel)
+
+    def wait(self, timeout_ms: int) -> None:
+        """Do I/O until something happened, a wake-up came or the time is over."""
+        timeout = 0 if self._failed else timeout_ms / 1000
+        for key, events in self._selector.select(timeout):
+            channel = key.data
+            if channel is None:
+                self._drain_wakeups()
+            elif not channel.is_open:
+                self._finish_connect(channel)
+            else:
+                if events & selectors.EVENT_WRITE:
+                    self._send(channel)
+                if events & selectors.EVENT_READ:
+                    self._receive(channel)
+        self._resolver.deliver()
+        while self._failed:
+            channel, error = self._failed.popleft()
+            self._end(channel, error)
+
+    def wakeup(self) -> None:
+        """Make the present or next `wait` return at once. Safe from any thread."""
+        try:
+            self._wake_sender.send(b"\0")
+        except BlockingIOError:
+            pass  # the pair is full of wake-ups that nobody has taken yet: one more adds nothing
+        except OSError:
+            # A look-up may end after the port was shut down; then nobody is left to be woken.
+            if not self._is_shut_down:
+                raise
+
+    def shutdown(self) -> None:
+        """Close every stream, the selector and the wake-up pair. Twice is allowed."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        for stream in list(self._channels):
+            self.close(stream)
+        self._selector.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
+
+    # Connecting.
+
+    def _on_resolved(
+        self, channel: _Channel, answer: tuple[Address, ...] | ConnectionFailedError
+    ) -> None:
+        if channel.stream not in self._channels or self._channels[channel.stream] is not channel:
+            return
+        if isinstance(answer, ConnectionFailedError):
+            self._end(channel, answer)
+            return
+        first = channel.attempt % len(answer)
+        channel.addresses = deque(answer[first:] + answer[:first])
+        self._connect_next(channel, None)
+
+    def _connect_next(self, channel: _Channel, error: OSError | None) -> None:
+        """Try the addresses that are left, in order, until one is under way."""
+        while channel.addresses:
+            family, address = channel.addresses.popleft()
+            try:
+                self._begin_connect(channel, family, address)
+            except OSError as failure:
+                self._drop_socket(channel)
+                error = failure
+                continue
+            return
+        reason = "no address" if error is None else _reason(error)
+        failed = ConnectionFailedError(f"cannot connect to {channel.name}: {reason}")
+        failed.__cause__ = error
+        self._end(channel, failed)
+
+    def _begin_connect(
+        self, channel: _Channel, family: socket.AddressFamily, address: tuple[object, ...]
+    ) -> None:
+        sock = channel.sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._settings.send_buffer_bytes != USE_OS_DEFAULT:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer_bytes)
+        if self._settings.receive_buffer_bytes != USE_OS_DEFAULT:
+            sock.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer_bytes
+            )
+        code = sock.connect_ex(address)
+        if code not in {0, errno.EINPROGRESS, errno.EWOULDBLOCK}:
+            raise OSError(code, os.strerror(code))
+        self._selector.register(sock, selectors.EVENT_WRITE, channel)
+
+    def _finish_connect(self, channel: _Channel) -> None:
+        assert channel.sock is not None
+        code = channel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code != 0:
+            self._drop_socket(channel)
+            self._connect_next(channel, OSError(code, os.strerror(code)))
+            return
+        if _is_own_peer(channel.sock):
+            # A connect to a free local port in the range of outgoing ports can meet itself.
+            self._drop_socket(channel)
+            self._connect_next(channel, ConnectionRefusedError(errno.ECONNREFUSED, "itself"))
+            return
+        channel.is_open = True
+        self._selector.modify(channel.sock, selectors.EVENT_READ, channel)
+        channel.stream.on_opened()
+
+    # Moving bytes.
+
+    def _send(self, channel: _Channel) -> None:
+        sock, queue = channel.sock, channel.queue
+        if sock is None:
+            return
+        try:
+            while queue:
+                batch = [queue[index] for index in range(min(len(queue), SEND_BUFFERS_MAX))]
+                sent_bytes = sock.sendmsg(batch)
+                channel.queued_bytes -= sent_bytes
+                _consume(queue, sent_bytes)
+        except BlockingIOError:
+            pass  # the rest goes when the socket is writable again
+        except OSError as error:
+            self._failed.append((channel, _lost(channel.name, error)))
+            return
+        self._watch(channel)
+
+    def _watch(self, channel: _Channel) -> None:
+        assert channel.sock is not None
+        wanted = selectors.EVENT_READ
+        if channel.queue:
+            wanted |= selectors.EVENT_WRITE
+        if self._selector.get_key(channel.sock).events != wanted:
+            self._selector.modify(channel.sock, wanted, channel)
+
+    def _receive(self, channel: _Channel) -> None:
+        stream, sock = channel.stream, channel.sock
+        if sock is None:
+            return
+        try:
+            for _ in range(READS_PER_TURN_MAX):
+                buffer = stream.get_buffer()
+                count = sock.recv_into(buffer)
+                if count == 0:
+                    self._end(channel, DisconnectedError(f"{channel.name} closed the connection"))
+                    return
+                stream.buffer_updated(count)
+                if count < len(buffer):
+                    return
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(channel, _lost(channel.name, error))
+
+    # Ending.
+
+    def _end(self, channel: _Channel, error: KafkaError) -> None:
+        if self._channels.get(channel.stream) is not channel:
+            return
+        del self._channels[channel.stream]
+        self._drop_socket(channel)
+        channel.stream.on_closed(error)
+
+    def _drop_socket(self, channel: _Channel) -> None:
+        sock, channel.sock = channel.sock, None
+        if sock is None:
+            return
+        if sock in self._selector.get_map():
+            self._selector.unregister(sock)
+        sock.close()
+
+    def _drain_wakeups(self) -> None:
+        try:
+            while self._wake_receiver.recv(4096):
+                pass
+        except BlockingIOError:
+            return
+
+
+def _consume(queue: deque[memoryview], count: int) -> None:
+    while count:
+        head = queue[0]
+        if head.nbytes > count:
+            queue[0] = head[count:]
+            return
+        count -= head.nbytes
+        queue.popleft()
+
+
+def _is_own_peer(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.getsockname() == sock.getpeername())
+    except OSError:
+        return False  # reset since; the first read will tell
+
+
+def _lost(name: str, error: OSError) -> DisconnectedError:
+    lost = DisconnectedError(f"the connection to {name} broke: {_reason(error)}")
+    lost.__cause__ = error
+    return lost
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
