@@ -172,15 +172,14 @@ class NetworkClient:
         self._expire(now_ms)
         self._refresh_connections(now_ms)
         self._write_for_any_node(now_ms)
-        deadlines_ms = [NEVER_MS]
-        for node_id in [node_id for node_id, queue in self._queues.items() if queue]:
-            deadlines_ms.append(self._write_queue(node_id, now_ms))
+        waiting = [node_id for node_id, queue in self._queues.items() if queue]
+        deadlines_ms = [self._write_queue(node_id, now_ms) for node_id in waiting]
         if self._completed:
             return now_ms
         if self._any_node_queue:
             deadlines_ms.append(self._any_node_retry_ms(now_ms))
         deadlines_ms.extend(self._deadlines_ms())
-        return min(deadlines_ms)
+        return min(deadlines_ms, default=NEVER_MS)
 
     def complete(self, now_ms: int) -> None:
         """Take what the port brought, then call back for everything that has ended."""
@@ -277,6 +276,8 @@ class NetworkClient:
         addresses count as well: all brokers may have moved meanwhile (KIP-899).
         """
         nodes = list(self._metadata.cluster.nodes.values())
+        # Otherwise the first broker of every client's list would carry them all.
+        self._settings.reconnect_backoff.random.shuffle(nodes)
         if all(self._states.last_error(node.id) is not None for node in nodes):
             nodes.extend(self._metadata.bootstrap)
         return nodes

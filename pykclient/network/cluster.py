@@ -12,12 +12,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.types import Node, TopicPartition
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pykclient.errors import BrokerError
+    from pykclient.types import Node, TopicPartition
 
 __all__ = ["Cluster", "PartitionInfo", "TopicInfo"]
 

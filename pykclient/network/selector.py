@@ -93,7 +93,9 @@ class SelectorPort:
 
     def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
         """Send what the operating system takes now, queue the rest."""
-        channel = self._channels[stream]
+        channel = self._channels.get(stream)
+        if channel is None:
+            return  # ended in the last wait, as the stream was told
         was_empty = not channel.queue
         for part in data:
             view = memoryview(part)
