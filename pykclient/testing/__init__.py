@@ -1,0 +1,31 @@
+"""Real Kafka for tests and demos, with what is needed to break it on purpose.
+
+The names are loaded at first use: pytest imports this package at every start, for its plugin
+(`pykclient.testing.fixtures`), also in runs that never start a broker.
+
+Owner: none; it holds no state.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pykclient.testing.broker_process import BrokerFailedError
+    from pykclient.testing.kafka import KafkaCluster
+    from pykclient.testing.prerequisite import MissingPrerequisiteError
+
+__all__ = ["BrokerFailedError", "KafkaCluster", "MissingPrerequisiteError"]
+
+_HOME = {
+    "BrokerFailedError": "pykclient.testing.broker_process",
+    "KafkaCluster": "pykclient.testing.kafka",
+    "MissingPrerequisiteError": "pykclient.testing.prerequisite",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
