@@ -10,6 +10,7 @@ Source: Java classes ``AbstractConfig``, ``CommonClientConfigs``; ``java.util.Pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from pykclient.errors.base import ConfigError
@@ -27,7 +28,7 @@ from pykclient.setting import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
     from typing import Self
 
 __all__ = ["ClientConfig", "from_properties"]
@@ -131,7 +132,12 @@ class ClientConfig:
         another; it names the key, the value (unless secret) and what is allowed.
         """
         given: dict[str, object] = {}
-        for source in (settings or {}, keywords):
+        for source in ({} if settings is None else settings, keywords):
+            if not isinstance(source, Mapping):
+                raise ConfigError(
+                    f"Settings are keywords or one mapping, not {shown('', source)}: write "
+                    f"bootstrap_servers='host:9092', or {{'bootstrap.servers': 'host:9092'}}."
+                )
             given.update(cls._read(source))
         config = cls()
         values = vars(config)
@@ -253,10 +259,17 @@ def _unescaped(text: str, place: str) -> str:
             continue
         escaped = next(signs, "")
         if escaped == "u":
-            digits = "".join(next(signs, "") for _ in range(4))
-            if len(digits) < 4 or not set(digits) <= _HEX_DIGITS:
-                raise ConfigError(f"{place}: \\u{digits} is no escape of four digits.")
-            plain.append(chr(int(digits, 16)))
+            plain.append(_code_unit("".join(next(signs, "") for _ in range(4)), place))
         else:
             plain.append({"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(escaped, escaped))
-    return "".join(plain)
+    try:
+        # Java writes signs beyond U+FFFF as two escapes, the halves of a surrogate pair.
+        return "".join(plain).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{place}: half of a surrogate pair is missing.") from None
+
+
+def _code_unit(digits: str, place: str) -> str:
+    if len(digits) < 4 or not set(digits) <= _HEX_DIGITS:
+        raise ConfigError(f"{place}: \\u{digits} is no escape of four digits.")
+    return chr(int(digits, 16))

@@ -20,14 +20,14 @@ from pykclient.setting import shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ONLY_IN", "UNBUILT", "refuse", "underscored"]
+__all__ = ["HELD_BY", "UNBUILT", "refuse", "underscored"]
 
 EVERY_CLIENT: Final = ("producer", "consumer", "admin")
 CLOSE_ENOUGH: Final = 0.75
 
 
 class Unbuilt(NamedTuple):
-    """Keys that wait for one feature.
+    """Keys of Kafka that wait for one feature.
 
     `harmless` holds for each the values that ask for nothing but what happens anyway, Kafka's
     default first; "" stands for null and for an empty list.
@@ -198,8 +198,8 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
     ),
 )
 
-ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
-    "producer": (
+HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
+    ("producer",): (
         "acks",
         "batch_size",
         "buffer_memory",
@@ -221,7 +221,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
         "partitioner_ignore_keys",
         "value_serializer",
     ),
-    "consumer": (
+    ("consumer",): (
         "allow_auto_create_topics",
         "auto_offset_reset",
         "check_crcs",
@@ -237,8 +237,11 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
         "max_poll_records",
         "value_deserializer",
     ),
+    ("producer", "consumer"): ("interceptor_classes",),
+    ("producer", "admin"): ("retries",),
+    ("consumer", "admin"): ("default_api_timeout_ms",),
 }
-"""Keys that one client has and that are built; shared ones and `UNBUILT` are not repeated."""
+"""Keys that are built in some clients but not in all."""
 
 _RENAMED: Final[dict[str, str]] = {
     # Kafka 0.8's Scala clients.
@@ -342,9 +345,9 @@ def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> N
     Returns when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
     `known` holds the client's own keys, for the suggestion.
     """
-    name = underscored(spelling)
     if _is_harmless(client, spelling, value):
         return
+    name = underscored(spelling)
     if name in _RENAMED:
         raise ConfigError(
             f"{spelling!r} is the name of an older release or of another library; "
@@ -361,6 +364,7 @@ def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> N
 
 
 def _is_harmless(client: str, spelling: str, value: object) -> bool:
+    """Whether an unbuilt key asks for nothing new; raises when it does, False for other keys."""
     name = underscored(spelling)
     for unbuilt in UNBUILT:
         if client not in unbuilt.clients or name not in unbuilt.harmless:
@@ -384,11 +388,14 @@ def _plain(value: object) -> str:
     return ",".join(str(item).strip() for item in items).lower()
 
 
-def _clients_with(name: str) -> list[str]:
-    owners = [client for client, names in ONLY_IN.items() if name in names]
-    return owners or [
-        client for unbuilt in UNBUILT if name in unbuilt.harmless for client in unbuilt.clients
-    ]
+def _clients_with(name: str) -> tuple[str, ...]:
+    for clients, names in HELD_BY.items():
+        if name in names:
+            return clients
+    for unbuilt in UNBUILT:
+        if name in unbuilt.harmless:
+            return unbuilt.clients
+    return ()
 
 
 def _suggestion(spelling: str, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ Source: Java class ``org.apache.kafka.common.config.ConfigDef``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
 
 from pykclient.errors.base import ConfigError
 
@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -72,11 +71,24 @@ class _Required:
 REQUIRED: Final = _Required()
 
 
-class Kind(NamedTuple, Generic[T_co]):
-    """How a value is read: `parse` raises `ValueError`, whose text adds to `allowed`."""
+class Kind(Generic[T]):
+    """How values of one type are read and written.
 
-    parse: Callable[[object], T_co]
-    allowed: str
+    `parse` takes what a caller gave, `allowed` tells what that may be, and a `ValueError` of
+    `parse` may add why a value is not; `written` is the text of a value in a properties file.
+    """
+
+    __slots__ = ("allowed", "parse", "written")
+
+    def __init__(
+        self,
+        parse: Callable[[object], T],
+        allowed: str,
+        written: Callable[[T], str] = str,
+    ) -> None:
+        self.parse = parse
+        self.allowed = allowed
+        self.written = written
 
 
 class Setting(Generic[T]):
@@ -130,19 +142,18 @@ class Setting(Generic[T]):
             return self.kind.parse(value)
         except ValueError as error:
             detail = f" {error}" if error.args else ""
-            default = "It has no default" if self.default is REQUIRED else f"Default: {self}"
+            default = self.default_written
             raise ConfigError(
                 f"{spelling}={shown(spelling, value)} is not valid: it must be "
-                f"{self.kind.allowed}.{detail} {default}."
+                f"{self.kind.allowed}.{detail}{default and f' Default: {default}.'}"
             ) from None
 
-    def __str__(self) -> str:
-        """The default, as a properties file would hold it."""
-        if self.default is None or self.default is REQUIRED or self.default == "":
-            return "none"
-        if isinstance(self.default, bool):
-            return str(self.default).lower()
-        return str(self.default)
+    @property
+    def default_written(self) -> str:
+        """The default as a properties file holds it; empty when there is none."""
+        if self.default is None or isinstance(self.default, _Required):
+            return ""
+        return self.kind.written(self.default)
 
 
 def shown(key: str, value: object) -> str:
@@ -177,7 +188,7 @@ def boolean() -> Kind[bool]:
             return text == "true"
         raise ValueError
 
-    return Kind(parse, "true or false")
+    return Kind(parse, "true or false", lambda value: str(value).lower())
 
 
 def string() -> Kind[str]:
@@ -205,7 +216,8 @@ def choice(
             return values[word]
         raise ValueError(*([hints[word]] if hints and word in hints else []))
 
-    return Kind(parse, f"one of {', '.join(values)}")
+    words = {value: word for word, value in reversed(list(values.items()))}
+    return Kind(parse, f"one of {', '.join(values)}", words.__getitem__)
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
@@ -251,7 +263,7 @@ def object_list() -> Kind[tuple[object, ...]]:
             raise ValueError
         return tuple(_checked_name(item) if isinstance(item, str) else item for item in value)
 
-    return Kind(parse, f"a list, each {_OBJECT_ALLOWED}")
+    return Kind(parse, f"a list, each {_OBJECT_ALLOWED}", lambda value: ",".join(map(str, value)))
 
 
 _OBJECT_ALLOWED: Final = "an object, a class, a callable or 'package.module:Name'"

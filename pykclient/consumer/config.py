@@ -77,7 +77,10 @@ class ConsumerConfig(ClientConfig):
         integer(0), 1, "A broker waits for so much data before it answers a fetch."
     )
     fetch_max_wait_ms = Setting(
-        integer(0), 500, "How long a broker waits for fetch_min_bytes; below request_timeout_ms."
+        integer(0),
+        500,
+        "How long a broker waits for fetch_min_bytes. Less than request_timeout_ms: lowered to "
+        "half of that when it was not given.",
     )
     fetch_max_bytes = Setting(
         integer(0),
@@ -114,16 +117,26 @@ class ConsumerConfig(ClientConfig):
 
     def _reconcile(self, given: Collection[str]) -> None:
         super()._reconcile(given)
-        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+        self._reconcile_fetch_wait("fetch_max_wait_ms" in given)
+        self._reconcile_receive_limit("receive_max_bytes" in given)
+
+    def _reconcile_fetch_wait(self, is_given: bool) -> None:
+        if self.fetch_max_wait_ms < self.request_timeout_ms:
+            return
+        if is_given:
             raise ConfigError(
                 f"fetch.max.wait.ms={self.fetch_max_wait_ms} must be below request.timeout.ms="
                 f"{self.request_timeout_ms}: every fetch without data would lose its connection."
             )
-        smallest = min(self.fetch_max_bytes + ANSWER_OVERHEAD_BYTES, INT_MAX)
-        if self.receive_max_bytes < smallest:
-            if "receive_max_bytes" in given:
-                raise ConfigError(
-                    f"receive_max_bytes={self.receive_max_bytes} must be at least fetch.max.bytes "
-                    f"+ {ANSWER_OVERHEAD_BYTES} = {smallest}: a full fetch answer would be refused."
-                )
-            self._settle("receive_max_bytes", smallest)
+        self._settle("fetch_max_wait_ms", self.request_timeout_ms // 2)
+
+    def _reconcile_receive_limit(self, is_given: bool) -> None:
+        smallest_bytes = min(self.fetch_max_bytes + ANSWER_OVERHEAD_BYTES, INT_MAX)
+        if self.receive_max_bytes >= smallest_bytes:
+            return
+        if is_given:
+            raise ConfigError(
+                f"receive_max_bytes={self.receive_max_bytes} must be at least fetch.max.bytes + "
+                f"{ANSWER_OVERHEAD_BYTES} = {smallest_bytes}: a full answer would be refused."
+            )
+        self._settle("receive_max_bytes", smallest_bytes)

@@ -1,0 +1,92 @@
+"""What is particular to a producer's settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors.base import ConfigError
+from pykclient.producer.config import ProducerConfig
+
+
+def make_config(**settings: object) -> ProducerConfig:
+    return ProducerConfig.from_settings({"bootstrap.servers": "h1:9092"}, **settings)
+
+
+def test_a_producer_is_idempotent_by_default() -> None:
+    config = make_config()
+    assert config.enable_idempotence
+    assert config.acks == -1
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"acks": 1}, {"acks": "0"}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}],
+)
+def test_idempotence_gives_way_when_it_was_not_asked_for(setting: dict[str, object]) -> None:
+    assert not make_config(**setting).enable_idempotence
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"acks": 1}, r"acks=1 contradicts enable\.idempotence=true, which needs acks to be all"),
+        ({"retries": 0}, "retries=0 contradicts .* to be more than 0"),
+        ({"max_in_flight_requests_per_connection": 6}, "=6 contradicts .* to be at most 5"),
+    ],
+)
+def test_idempotence_that_was_asked_for_cannot_be_contradicted(
+    setting: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        make_config(enable_idempotence=True, **setting)
+
+
+def test_idempotence_switched_off_contradicts_nothing() -> None:
+    config = make_config(enable_idempotence=False, acks=1, retries=0)
+    assert (config.enable_idempotence, config.acks, config.retries) == (False, 1, 0)
+
+
+@pytest.mark.parametrize(("value", "acks"), [("all", -1), (-1, -1), ("1", 1), (0, 0)])
+def test_acks_are_kept_as_the_protocols_number(value: object, acks: int) -> None:
+    assert make_config(acks=value).acks == acks
+
+
+def test_acks_of_two_are_refused_with_the_new_way() -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_config(acks=2)
+    assert str(caught.value) == (
+        "acks=2 is not valid: it must be one of all, -1, 0, 1. Write all; how many replicas that "
+        "means is min.insync.replicas of the topic. Default: all."
+    )
+
+
+def test_a_delivery_timeout_below_linger_and_request_timeout_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms=1000 is shorter than .* = 30005"):
+        make_config(delivery_timeout_ms=1_000)
+
+
+def test_a_delivery_timeout_that_was_not_given_grows_with_the_others() -> None:
+    assert make_config(request_timeout_ms=200_000, linger_ms=1).delivery_timeout_ms == 200_001
+    assert make_config(linger_ms=2**62).delivery_timeout_ms == 2**31 - 1
+    assert make_config().delivery_timeout_ms == 120_000
+
+
+def test_short_and_kafkas_names_of_class_settings_are_the_same() -> None:
+    def choose() -> int:
+        return 0
+
+    for key in ("partitioner", "partitioner_class", "partitioner.class"):
+        assert make_config(**{key: choose}).partitioner is choose
+    for key in ("interceptors", "interceptor_classes", "interceptor.classes"):
+        assert make_config(**{key: [choose]}).interceptors == (choose,)
+
+
+def test_both_names_of_a_class_setting_at_once_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'partitioner_class' and 'partitioner' are the same"):
+        make_config(partitioner="a:b", partitioner_class="a:b")
+
+
+@pytest.mark.parametrize("value", ["gz", "GZIP", "", None, 1])
+def test_an_unknown_codec_is_refused_with_the_known_ones(value: object) -> None:
+    with pytest.raises(ConfigError, match="one of none, gzip, snappy, lz4, zstd"):
+        make_config(compression_type=value)

@@ -1,0 +1,253 @@
+"""What all config classes share: reading, refusing, immutability, properties files."""
+
+from __future__ import annotations
+
+import csv
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient.admin.config import AdminConfig
+from pykclient.config import ClientConfig, from_properties
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.errors.base import ConfigError
+from pykclient.producer.config import ProducerConfig
+from pykclient.refusals import HELD_BY, UNBUILT
+from pykclient.setting import REQUIRED
+
+CONFIGS: list[type[ClientConfig]] = [ProducerConfig, ConsumerConfig, AdminConfig]
+GOLDEN = Path(__file__).parent / "golden" / "config"
+REQUIRED_IN_KAFKA = {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}
+
+
+def kafka_settings(config: type[ClientConfig]) -> list[dict[str, str]]:
+    """Kafka 4.3.1's own table of one client's settings."""
+    with (GOLDEN / f"kafka-4.3.1-{config.client}.tsv").open(encoding="utf-8") as table:
+        return list(csv.DictReader(table, delimiter="\t"))
+
+
+def unbuilt_keys(config: type[ClientConfig]) -> dict[str, tuple[str, ...]]:
+    """Underscore name -> harmless values, for one client."""
+    return {
+        name: harmless
+        for unbuilt in UNBUILT
+        if config.client in unbuilt.clients
+        for name, harmless in unbuilt.harmless.items()
+    }
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_kafka_key_is_either_a_setting_or_known_as_unbuilt(
+    config: type[ClientConfig],
+) -> None:
+    built = {setting.key.replace(".", "_") for setting in config.settings() if not setting.is_ours}
+    unbuilt = unbuilt_keys(config).keys()
+    assert not built & unbuilt
+    assert built | unbuilt == {row["name"].replace(".", "_") for row in kafka_settings(config)}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_defaults_are_those_of_kafka(config: type[ClientConfig]) -> None:
+    rows = {row["name"]: row for row in kafka_settings(config)}
+    for setting in config.settings():
+        if setting.is_ours or setting.key in REQUIRED_IN_KAFKA:
+            continue
+        default = rows[setting.key]["default"]
+        if setting.key == "bootstrap.servers":
+            assert setting.default is REQUIRED
+        else:
+            assert setting.default_written == {"[]": "", "null": ""}.get(default, default)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_defaults_of_unbuilt_settings_are_those_of_kafka(config: type[ClientConfig]) -> None:
+    harmless = unbuilt_keys(config)
+    for row in kafka_settings(config):
+        name = row["name"].replace(".", "_")
+        default = row["default"].removeprefix("[").removesuffix("]").replace(", ", ",")
+        if name in harmless:
+            expected = "" if default == "null" else default
+            assert expected.lower() in [value.lower() for value in harmless[name]], name
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_ranges_are_those_of_kafka(config: type[ClientConfig]) -> None:
+    rows = {row["name"]: row for row in kafka_settings(config)}
+    for setting in config.settings():
+        minimum = re.match(r"\[(-?\d+),\.\.\.", rows.get(setting.key, {}).get("validator", ""))
+        if minimum is None:
+            continue
+        low = int(minimum[1])
+        assert setting.read(low, setting.key) == low
+        with pytest.raises(ConfigError):
+            setting.read(low - 1, setting.key)
+
+
+def test_keys_that_not_every_client_has_are_listed_with_their_clients() -> None:
+    holders: dict[str, tuple[str, ...]] = {}
+    for config in CONFIGS:
+        for setting in config.settings():
+            name = setting.key.replace(".", "_")
+            holders[name] = (*holders.get(name, ()), config.client)
+    partial = {name: clients for name, clients in holders.items() if len(clients) < len(CONFIGS)}
+    assert partial == {name: clients for clients, names in HELD_BY.items() for name in names}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_setting_says_what_it_means(config: type[ClientConfig]) -> None:
+    for setting in config.settings():
+        assert setting.meaning.endswith(".")
+
+
+def test_keywords_and_a_mapping_are_read_together_and_keywords_win() -> None:
+    config = ProducerConfig.from_settings(
+        {"bootstrap.servers": "h1:9092", "linger.ms": "7", "batch_size": 1}, linger_ms=9
+    )
+    assert config.bootstrap_servers == (("h1", 9092),)
+    assert (config.linger_ms, config.batch_size) == (9, 1)
+
+
+def test_dots_and_underscores_are_the_same_in_both_forms() -> None:
+    config = AdminConfig.from_settings({"bootstrap_servers": "h1:1"}, **{"client.id": "me"})
+    assert (config.bootstrap_servers, config.client_id) == ((("h1", 1),), "me")
+
+
+def test_a_setting_given_in_two_spellings_at_once_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'client_id' and 'client\.id' are the same setting"):
+        AdminConfig.from_settings({"client.id": "a", "client_id": "b"})
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_bootstrap_servers_are_required(config: type[ClientConfig]) -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing: give host:port"):
+        config.from_settings()
+
+
+@pytest.mark.parametrize("settings", ["h1:9092", ["h1:9092"], 5])
+def test_settings_that_are_no_mapping_are_refused(settings: object) -> None:
+    with pytest.raises(ConfigError, match="write bootstrap_servers='host:9092'"):
+        AdminConfig.from_settings(settings)  # type: ignore[arg-type]
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match="A setting's name is a string, not 5"):
+        AdminConfig.from_settings({5: 5})  # type: ignore[dict-item]
+
+
+def test_a_config_cannot_be_changed() -> None:
+    config = AdminConfig.from_settings(bootstrap_servers="h1:1")
+    with pytest.raises(AttributeError, match="AdminConfig is immutable; client_id was not set"):
+        config.client_id = "other"
+    with pytest.raises(AttributeError, match="immutable"):
+        del config.client_id
+    with pytest.raises(AttributeError, match="immutable"):
+        config.clientid = "other"
+    assert config.client_id == ""
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_config_survives_pickling(config: type[ClientConfig]) -> None:
+    made = config.from_settings(bootstrap_servers="h1:1", client_id="me")
+    copy = pickle.loads(pickle.dumps(made))
+    assert copy == made
+    assert copy.client_id == "me"
+
+
+def test_configs_are_equal_when_their_settings_are() -> None:
+    first = ProducerConfig.from_settings(bootstrap_servers="h1:1", linger_ms="5")
+    assert first == ProducerConfig.from_settings({"bootstrap.servers": [("h1", 1)]})
+    assert first != ProducerConfig.from_settings(bootstrap_servers="h1:1", linger_ms=6)
+    assert first != AdminConfig.from_settings(bootstrap_servers="h1:1")
+
+
+def test_repr_shows_what_differs_from_the_defaults() -> None:
+    config = AdminConfig.from_settings(bootstrap_servers="h1:1", retries=3, client_id="")
+    assert repr(config) == "AdminConfig(bootstrap_servers=(('h1', 1),), retries=3)"
+
+
+def test_a_lone_reconnect_backoff_is_also_the_longest_as_in_java() -> None:
+    def read(**settings: object) -> int:
+        return AdminConfig.from_settings(
+            bootstrap_servers="h1:1", **settings
+        ).reconnect_backoff_max_ms
+
+    assert read(reconnect_backoff_ms=5_000) == 5_000
+    assert read(reconnect_backoff_ms=20, reconnect_backoff_max_ms=60) == 60
+    assert read() == 1_000
+
+
+def test_a_properties_text_is_read_as_java_reads_it() -> None:
+    text = (
+        "# a comment\n"
+        "! another = comment\n"
+        "\n"
+        "bootstrap.servers=h1:9092,\\\n"
+        "    h2:9092\n"
+        "  linger.ms : 5\r\n"
+        "acks all\r"
+        "empty=\n"
+        "lonely\n"
+        "equals=a=b:c\n"
+        "escaped\\ key\\:\\==tab\\tsnow\\u2603 back\\\\slash\\q\n"
+        "linger.ms=6\n"
+        "even=two\\\\\n"
+        "trailing=kept  \n"
+        "last=no newline\\"
+    )
+    assert from_properties(text) == {
+        "bootstrap.servers": "h1:9092,h2:9092",
+        "linger.ms": "6",
+        "acks": "all",
+        "empty": "",
+        "lonely": "",
+        "equals": "a=b:c",
+        "escaped key:=": "tab\tsnow\u2603 back\\slashq",
+        "even": "two\\",
+        "trailing": "kept  ",
+        "last": "no newline",
+    }
+
+
+def test_a_properties_file_is_read_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=h1:9092\nclient.id=\u2603\n", encoding="utf-8")
+    config = AdminConfig.from_settings(from_properties(file))
+    assert (config.bootstrap_servers, config.client_id) == ((("h1", 9092),), "\u2603")
+
+
+def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read settings from .*missing\.properties"):
+        from_properties(tmp_path / "missing.properties")
+    (tmp_path / "latin.properties").write_bytes(b"client.id=\xe9")
+    with pytest.raises(ConfigError, match=r"Cannot read settings from .*latin\.properties"):
+        from_properties(tmp_path / "latin.properties")
+
+
+def test_a_file_name_given_as_text_is_not_taken_for_a_setting() -> None:
+    with pytest.raises(ConfigError, match=r"pass a pathlib\.Path"):
+        from_properties("client.properties")
+
+
+@pytest.mark.parametrize("escape", ["\\u12", "\\u12g4", "\\u+123", "\\u"])
+def test_a_malformed_escape_is_refused_with_its_line(escape: str) -> None:
+    with pytest.raises(ConfigError, match=r"properties, line 2: .* is no escape of four digits"):
+        from_properties(f"a=b\nc={escape}")
+
+
+def test_half_of_a_surrogate_pair_is_refused_with_its_line() -> None:
+    with pytest.raises(ConfigError, match="properties, line 1: half of a surrogate pair"):
+        from_properties("a=\\ud800")
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_properties_written_with_escapes_are_read_back(settings: dict[str, str]) -> None:
+    def escaped(text: str) -> str:
+        units = text.encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+    text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in settings.items())
+    assert from_properties(text) == settings
