@@ -98,7 +98,7 @@ class ClientConfig:
         integer(-1), 65_536, "Size of the socket's receive buffer; -1 leaves it to the system."
     )
     receive_max_bytes = Setting(
-        integer(1_000, 2**31 - 1),
+        integer(1_000),
         100_000_000,
         "Largest answer accepted from a broker; a larger one ends the connection before any "
         "memory is taken for it.",
@@ -110,7 +110,7 @@ class ClientConfig:
         for base in reversed(cls.__mro__):
             for setting in vars(base).values():
                 if isinstance(setting, Setting):
-                    for name in (setting.name, underscored(setting.key), *setting.aliases):
+                    for name in (setting.name, underscored(setting.key)):
                         cls._by_name[name] = setting
 
     @classmethod

@@ -93,9 +93,9 @@ class Kind(Generic[T]):
 
 class Setting(Generic[T]):
     """One key. `key` is Kafka's dotted name, `name` the attribute; `is_ours` marks keys that
-    Kafka does not have. `aliases` are further spellings of `name`."""
+    Kafka does not have."""
 
-    __slots__ = ("aliases", "default", "is_ours", "key", "kind", "meaning", "name")
+    __slots__ = ("default", "is_ours", "key", "kind", "meaning", "name")
 
     def __init__(
         self,
@@ -104,14 +104,12 @@ class Setting(Generic[T]):
         meaning: str,
         *,
         key: str = "",
-        aliases: tuple[str, ...] = (),
         is_ours: bool = False,
     ) -> None:
         self.kind = kind
         self.default = default
         self.meaning = meaning
         self.key = key
-        self.aliases = aliases
         self.is_ours = is_ours
         self.name = ""
 
@@ -131,10 +129,7 @@ class Setting(Generic[T]):
 
     def with_default(self, default: T) -> Setting[T]:
         """The same key where a client's default differs."""
-        return Setting(
-            self.kind, default, self.meaning, key=self.key, aliases=self.aliases,
-            is_ours=self.is_ours,
-        )  # fmt: skip
+        return Setting(self.kind, default, self.meaning, key=self.key, is_ours=self.is_ours)
 
     def read(self, value: object, spelling: str) -> T:
         """`value` in the setting's type; `ConfigError` names the key as the caller spelled it."""
