@@ -1,0 +1,525 @@
+"""The wire types of Kafka's protocol: reading over a memoryview, writing into a bytearray.
+
+A `Reader` has one state, its position, which never passes the end of its data and never moves
+back. It trusts nothing: a length, count or tag size beyond what remains is refused before anything
+is allocated for it, and whatever is wrong with the bytes is a `DecodeError`. It never keeps a
+reference to a string or a `bytes` value's source; only `records` values are slices of the data.
+
+Writers are functions that append to a bytearray. A `GatherBuffer` is a bytearray that keeps large
+`records` values by reference, so that a Produce request is sent without copying its batches.
+
+Owner: whoever made the reader or the buffer; nothing here is shared.
+Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (compact types, tags).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any, Final
+
+from pykclient.errors.base import DecodeError, EncodeError
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Sequence, Sized
+
+__all__ = [
+    "EMPTY",
+    "GATHER_MIN_BYTES",
+    "ZERO_UUID",
+    "GatherBuffer",
+    "Reader",
+    "Records",
+    "pack_boolean",
+    "pack_float64",
+    "pack_int8",
+    "pack_int16",
+    "pack_int32",
+    "pack_int64",
+    "pack_uint16",
+    "write_bytes",
+    "write_compact_bytes",
+    "write_compact_count",
+    "write_compact_nullable_bytes",
+    "write_compact_nullable_count",
+    "write_compact_nullable_records",
+    "write_compact_nullable_string",
+    "write_compact_records",
+    "write_compact_string",
+    "write_count",
+    "write_nullable_bytes",
+    "write_nullable_count",
+    "write_nullable_records",
+    "write_nullable_string",
+    "write_numbers",
+    "write_records",
+    "write_string",
+    "write_tags",
+    "write_unsigned_varint",
+    "write_uuid",
+    "write_varint",
+]
+
+Records = bytes | bytearray | memoryview
+"""One or more record batches as they stand on the wire."""
+
+ZERO_UUID: Final = bytes(16)
+"""The UUID that stands for "none": sixteen zero bytes."""
+
+EMPTY: Final[list[Any]] = []
+"""The default of list arguments: "a fresh empty list". Never stored, never changed."""
+
+GATHER_MIN_BYTES: Final = 2048
+"""A `records` value of at least this size is kept by reference; below, copying is cheaper."""
+
+_INT8 = Struct(">b")
+_INT16 = Struct(">h")
+_UINT16 = Struct(">H")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_FLOAT64 = Struct(">d")
+_BOOLEAN = Struct(">?")
+
+pack_int8 = _INT8.pack
+pack_int16 = _INT16.pack
+pack_uint16 = _UINT16.pack
+pack_int32 = _INT32.pack
+pack_int64 = _INT64.pack
+pack_float64 = _FLOAT64.pack
+pack_boolean = _BOOLEAN.pack
+
+_INT16_MAX = 0x7FFF
+_INT32_MAX = 0x7FFF_FFFF
+_UINT32_MAX = 0xFFFF_FFFF
+_VARINT_SHIFT_MAX = 28  # the fifth and last byte of a 32-bit varint
+
+
+class Reader:
+    """Reads wire types one after the other from `data`.
+
+    Raises:
+        DecodeError: from every method, for whatever is wrong with the bytes. The position is then
+            undefined and the reader must not be used further.
+    """
+
+    __slots__ = ("_data", "_end", "position")
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._data = memoryview(data)
+        self._end = len(self._data)
+        self.position = 0
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes have not been read."""
+        return self._end - self.position
+
+    # Fixed sizes
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """The values of `layout`: several fixed-size fields for the price of one call."""
+        position = self.position
+        try:
+            values = layout.unpack_from(self._data, position)
+        except struct_error:
+            raise self._too_short(layout.size) from None
+        self.position = position + layout.size
+        return values
+
+    def boolean(self) -> bool:
+        """One byte; everything but 0 is true."""
+        return self.int8() != 0
+
+    def int8(self) -> int:
+        """A signed byte."""
+        value: int = self.unpack(_INT8)[0]
+        return value
+
+    def int16(self) -> int:
+        """A signed number of two bytes."""
+        value: int = self.unpack(_INT16)[0]
+        return value
+
+    def uint16(self) -> int:
+        """An unsigned number of two bytes."""
+        value: int = self.unpack(_UINT16)[0]
+        return value
+
+    def int32(self) -> int:
+        """A signed number of four bytes."""
+        value: int = self.unpack(_INT32)[0]
+        return value
+
+    def int64(self) -> int:
+        """A signed number of eight bytes."""
+        value: int = self.unpack(_INT64)[0]
+        return value
+
+    def float64(self) -> float:
+        """An IEEE 754 double."""
+        value: float = self.unpack(_FLOAT64)[0]
+        return value
+
+    def uuid(self) -> builtins.bytes:
+        """Sixteen bytes; `ZERO_UUID` stands for none."""
+        return bytes(self._take(16))
+
+    def numbers(self, code: str, count: int) -> list[Any]:
+        """`count` numbers of one `struct` format code (``b h i q``)."""
+        return list(self.unpack(Struct(f">{count}{code}")))
+
+    # Variable sizes
+
+    def unsigned_varint(self) -> int:
+        """A number below 2**32 in one to five bytes."""
+        data = self._data
+        position = self.position
+        value = shift = 0
+        try:
+            while (byte := data[position]) > 0x7F:
+                if shift == _VARINT_SHIFT_MAX:
+                    raise DecodeError(f"varint of more than 5 bytes at byte {self.position}")
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                position += 1
+        except IndexError:
+            raise self._too_short(position + 1 - self.position) from None
+        value |= byte << shift
+        if value > _UINT32_MAX:
+            raise DecodeError(f"varint {value} at byte {self.position} exceeds 32 bits")
+        self.position = position + 1
+        return value
+
+    def varint(self) -> int:
+        """A signed 32-bit number in zigzag form."""
+        value = self.unsigned_varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def string(self) -> str:
+        """A string that must not be null, length in two bytes."""
+        return self._text(self._present(self.int16()))
+
+    def nullable_string(self) -> str | None:
+        """A string, length in two bytes; -1 is null."""
+        size = self._size(self.int16())
+        return None if size < 0 else self._text(size)
+
+    def compact_string(self) -> str:
+        """A string that must not be null, length + 1 as a varint."""
+        return self._text(self._present(self.unsigned_varint() - 1))
+
+    def compact_nullable_string(self) -> str | None:
+        """A string, length + 1 as a varint; 0 is null."""
+        size = self.unsigned_varint() - 1
+        return None if size < 0 else self._text(size)
+
+    def bytes(self) -> builtins.bytes:
+        """Bytes that must not be null, length in four bytes; a copy."""
+        return bytes(self._take(self._present(self.int32())))
+
+    def nullable_bytes(self) -> builtins.bytes | None:
+        """Bytes, length in four bytes; -1 is null; a copy."""
+        size = self._size(self.int32())
+        return None if size < 0 else bytes(self._take(size))
+
+    def compact_bytes(self) -> builtins.bytes:
+        """Bytes that must not be null, length + 1 as a varint; a copy."""
+        return bytes(self._take(self._present(self.unsigned_varint() - 1)))
+
+    def compact_nullable_bytes(self) -> builtins.bytes | None:
+        """Bytes, length + 1 as a varint; 0 is null; a copy."""
+        size = self.unsigned_varint() - 1
+        return None if size < 0 else bytes(self._take(size))
+
+    def records(self) -> memoryview:
+        """Record batches that must not be null: a slice of the data, no copy."""
+        return self._take(self._present(self.int32()))
+
+    def nullable_records(self) -> memoryview | None:
+        """Record batches, length in four bytes; -1 is null: a slice of the data, no copy."""
+        size = self._size(self.int32())
+        return None if size < 0 else self._take(size)
+
+    def compact_records(self) -> memoryview:
+        """Record batches that must not be null, length + 1 as a varint: a slice, no copy."""
+        return self._take(self._present(self.unsigned_varint() - 1))
+
+    def compact_nullable_records(self) -> memoryview | None:
+        """Record batches, length + 1 as a varint; 0 is null: a slice of the data, no copy."""
+        size = self.unsigned_varint() - 1
+        return None if size < 0 else self._take(size)
+
+    # Arrays: a count first, then the elements. `size_min` is the least that one element takes, so
+    # that a forged count is refused before a list of that length is built.
+
+    def count(self, size_min: int) -> int:
+        """The element count of an array that must not be null, in four bytes."""
+        return self._count(self._present(self.int32()), size_min)
+
+    def nullable_count(self, size_min: int) -> int:
+        """The element count of an array in four bytes; -1 is null."""
+        return self._count(self._size(self.int32()), size_min)
+
+    def compact_count(self, size_min: int) -> int:
+        """The element count of an array that must not be null, count + 1 as a varint."""
+        return self._count(self._present(self.unsigned_varint() - 1), size_min)
+
+    def compact_nullable_count(self, size_min: int) -> int:
+        """The element count of an array, count + 1 as a varint; -1 is null (0 on the wire)."""
+        return self._count(self.unsigned_varint() - 1, size_min)
+
+    # Tags (KIP-482)
+
+    def tag_count(self) -> int:
+        """How many tagged fields follow; each takes at least two bytes."""
+        return self._count(self.unsigned_varint(), 2)
+
+    def tag(self) -> tuple[int, int]:
+        """The next tag and the position at which its value must end."""
+        tag = self.unsigned_varint()
+        size = self.unsigned_varint()
+        if size > self._end - self.position:
+            raise self._too_short(size)
+        return tag, self.position + size
+
+    def end_tag(self, tag: int, end: int) -> None:
+        """Check that the value of `tag` was read exactly up to `end`."""
+        if self.position != end:
+            raise DecodeError(f"tag {tag} ends at byte {self.position} instead of {end}")
+
+    def skip_tags(self) -> None:
+        """Pass over a section of tagged fields of which we know none."""
+        for _ in range(self.tag_count()):
+            self.position = self.tag()[1]
+
+    def end(self) -> None:
+        """Check that nothing remains."""
+        if self.position != self._end:
+            raise DecodeError(f"{self.remaining} bytes remain after the message's last field")
+
+    # What the methods above are made of
+
+    def _take(self, size: int) -> memoryview:
+        start = self.position
+        end = start + size
+        if end > self._end:
+            raise self._too_short(size)
+        self.position = end
+        return self._data[start:end]
+
+    def _text(self, size: int) -> str:
+        try:
+            return str(self._take(size), "utf-8")
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"string before byte {self.position} is not UTF-8: {error}") from None
+
+    def _present(self, size: int) -> int:
+        if size < 0:
+            raise DecodeError(f"length {size} at byte {self.position}, where null is not allowed")
+        return size
+
+    def _size(self, size: int) -> int:
+        if size < -1:
+            raise DecodeError(f"length {size} at byte {self.position}")
+        return size
+
+    def _count(self, count: int, size_min: int) -> int:
+        if count * size_min > self._end - self.position:
+            raise DecodeError(
+                f"{count} elements of at least {size_min} bytes announced at byte {self.position},"
+                f" but only {self.remaining} bytes remain"
+            )
+        return count
+
+    def _too_short(self, size: int) -> DecodeError:
+        return DecodeError(
+            f"{size} bytes expected at byte {self.position}, but only {self.remaining} remain"
+        )
+
+
+class GatherBuffer(bytearray):
+    """A bytearray that notes where large `records` values belong instead of copying them."""
+
+    __slots__ = ("references",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[tuple[int, Records]] = []
+
+    def refer(self, value: Records) -> None:
+        """Put `value` at the present end. It must not change until the parts were written."""
+        self.references.append((len(self), value))
+
+    @property
+    def size(self) -> int:
+        """The length in bytes, referenced values included."""
+        return len(self) + sum(len(value) for _, value in self.references)
+
+    def parts(self) -> list[bytes | bytearray | memoryview]:
+        """All bytes in order. The buffer must not grow afterwards."""
+        view = memoryview(self)
+        parts: list[bytes | bytearray | memoryview] = []
+        start = 0
+        for position, value in self.references:
+            parts += view[start:position], value
+            start = position
+        if start < len(view):
+            parts.append(view[start:])
+        return parts
+
+
+def write_unsigned_varint(out: bytearray, value: int) -> None:
+    """Append a number below 2**32 in one to five bytes."""
+    assert 0 <= value <= _UINT32_MAX, f"{value} is not an unsigned 32-bit number"
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append a signed 32-bit number in zigzag form."""
+    write_unsigned_varint(out, (value << 1) ^ (value >> 31))
+
+
+def write_uuid(out: bytearray, value: bytes) -> None:
+    """Append sixteen bytes."""
+    if len(value) != 16:
+        raise EncodeError(f"a UUID has 16 bytes, this one has {len(value)}")
+    out += value
+
+
+def write_numbers(out: bytearray, code: str, values: Sequence[int]) -> None:
+    """Append numbers of one `struct` format code (``b h i q``), without a count."""
+    out += Struct(f">{len(values)}{code}").pack(*values)
+
+
+def write_string(out: bytearray, value: str) -> None:
+    """Append a string, length in two bytes."""
+    data = value.encode()
+    if len(data) > _INT16_MAX:
+        raise EncodeError(
+            f"the string {value[:20]!r}... has {len(data)} bytes; at most {_INT16_MAX} can be sent"
+        )
+    out += pack_int16(len(data))
+    out += data
+
+
+def write_nullable_string(out: bytearray, value: str | None) -> None:
+    """Append a string or null, length in two bytes."""
+    if value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, value)
+
+
+def write_compact_string(out: bytearray, value: str) -> None:
+    """Append a string, length + 1 as a varint."""
+    data = value.encode()
+    if len(data) > _INT16_MAX:
+        raise EncodeError(
+            f"the string {value[:20]!r}... has {len(data)} bytes; at most {_INT16_MAX} can be sent"
+        )
+    write_unsigned_varint(out, len(data) + 1)
+    out += data
+
+
+def write_compact_nullable_string(out: bytearray, value: str | None) -> None:
+    """Append a string or null, length + 1 as a varint."""
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, value)
+
+
+def write_bytes(out: bytearray, value: bytes) -> None:
+    """Append bytes, length in four bytes."""
+    out += pack_int32(len(value))
+    out += value
+
+
+def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
+    """Append bytes or null, length in four bytes."""
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        write_bytes(out, value)
+
+
+def write_compact_bytes(out: bytearray, value: bytes) -> None:
+    """Append bytes, length + 1 as a varint."""
+    write_unsigned_varint(out, len(value) + 1)
+    out += value
+
+
+def write_compact_nullable_bytes(out: bytearray, value: bytes | None) -> None:
+    """Append bytes or null, length + 1 as a varint."""
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_bytes(out, value)
+
+
+def write_records(out: bytearray, value: Records) -> None:
+    """Append record batches, length in four bytes; a `GatherBuffer` does not copy large ones."""
+    out += pack_int32(len(value))
+    _write_batches(out, value)
+
+
+def write_nullable_records(out: bytearray, value: Records | None) -> None:
+    """Append record batches or null, length in four bytes."""
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        write_records(out, value)
+
+
+def write_compact_records(out: bytearray, value: Records) -> None:
+    """Append record batches, length + 1 as a varint."""
+    write_unsigned_varint(out, len(value) + 1)
+    _write_batches(out, value)
+
+
+def write_compact_nullable_records(out: bytearray, value: Records | None) -> None:
+    """Append record batches or null, length + 1 as a varint."""
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_records(out, value)
+
+
+def _write_batches(out: bytearray, value: Records) -> None:
+    if len(value) >= GATHER_MIN_BYTES and isinstance(out, GatherBuffer):
+        out.refer(value)
+    else:
+        out += value
+
+
+def write_count(out: bytearray, values: Sized) -> None:
+    """Append an array's element count in four bytes."""
+    out += pack_int32(len(values))
+
+
+def write_nullable_count(out: bytearray, values: Sized | None) -> None:
+    """Append an array's element count in four bytes; -1 for null."""
+    out += pack_int32(-1 if values is None else len(values))
+
+
+def write_compact_count(out: bytearray, values: Sized) -> None:
+    """Append an array's element count + 1 as a varint."""
+    write_unsigned_varint(out, len(values) + 1)
+
+
+def write_compact_nullable_count(out: bytearray, values: Sized | None) -> None:
+    """Append an array's element count + 1 as a varint; 0 for null."""
+    write_unsigned_varint(out, 0 if values is None else len(values) + 1)
+
+
+def write_tags(out: bytearray, tags: dict[int, bytearray]) -> None:
+    """Append a section of tagged fields, given in ascending order of their tags."""
+    write_unsigned_varint(out, len(tags))
+    for tag, value in tags.items():
+        write_unsigned_varint(out, tag)
+        write_unsigned_varint(out, len(value))
+        out += value

@@ -1,0 +1,152 @@
+"""A message schema, parsed: which fields a message has, in which versions, of which types.
+
+Source: the README beside the schemas in Kafka's source; class ``MessageSpec`` of its generator.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tools.protogen.versions import ALL, NONE, Versions
+
+__all__ = ["FIXED_SIZES", "Field", "Message", "Struct", "parse", "snake_case"]
+
+FIXED_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
+_VARIABLE = {"string", "bytes", "records"}
+_FIELD_KEYS = {
+    *("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "ignorable"),
+    *("default", "flexibleVersions", "fields", "about", "entityType", "mapKey", "zeroCopy"),
+}
+_MESSAGE_KEYS = {
+    *("apiKey", "type", "name", "validVersions", "flexibleVersions", "fields", "listeners"),
+    *("commonStructs", "latestVersionUnstable"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A named group of fields."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field. `element` is the type, of the elements if `is_array`; `struct` its structure."""
+
+    name: str
+    element: str
+    is_array: bool
+    struct: Struct | None
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    tagged: Versions
+    ignorable: bool
+    default: str | bool | int | None
+    flexible: Versions | None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every value takes the same number of bytes."""
+        return not self.is_array and self.element in FIXED_SIZES
+
+    @property
+    def is_null_by_default(self) -> bool:
+        """Whether the default is null: said so, or `records`, which are null where they may be."""
+        return self.default == "null" or (self.element == "records" and bool(self.nullable))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One schema file. `api_key` is None for data that belongs to no API."""
+
+    name: str
+    kind: str
+    api_key: int | None
+    versions: Versions
+    flexible: Versions
+    root: Struct
+    listeners: tuple[str, ...]
+
+    @property
+    def api(self) -> str:
+        """The API's name: the message's without "Request" or "Response"."""
+        return re.sub(r"(Request|Response)$", "", self.name)
+
+
+def parse(text: str) -> Message:
+    """The schema in `text` (JSON with ``//`` comments), stable versions only.
+
+    Raises:
+        ValueError: it says something that this parser does not know.
+    """
+    raw = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    _check_keys(raw, _MESSAGE_KEYS, raw["name"])
+    versions = Versions.parse(raw["validVersions"])
+    if raw.get("latestVersionUnstable"):
+        versions &= Versions(0, versions.high - 1)
+    common = {struct["name"]: struct["fields"] for struct in raw.get("commonStructs", ())}
+    return Message(
+        name=raw["name"],
+        kind=raw["type"],
+        api_key=raw.get("apiKey"),
+        versions=versions,
+        flexible=Versions.parse(raw.get("flexibleVersions", "none")),
+        root=_struct(raw["name"], raw.get("fields", ()), common),
+        listeners=tuple(raw.get("listeners", ())),
+    )
+
+
+def snake_case(name: str) -> str:
+    """``ThrottleTimeMs`` as ``throttle_time_ms``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _struct(name: str, fields: Any, common: dict[str, Any]) -> Struct:
+    return Struct(name, tuple(_field(field, common) for field in fields))
+
+
+def _field(raw: dict[str, Any], common: dict[str, Any]) -> Field:
+    _check_keys(raw, _FIELD_KEYS, raw["name"])
+    element = raw["type"].removeprefix("[]")
+    struct = None
+    if element[0].isupper():
+        struct = _struct(element, raw.get("fields") or common[element], common)
+    elif element not in FIXED_SIZES and element not in _VARIABLE:
+        raise ValueError(f"field {raw['name']} has the unknown type {element}")
+    flexible = raw.get("flexibleVersions")
+    return Field(
+        name=raw["name"],
+        element=element,
+        is_array=element != raw["type"],
+        struct=struct,
+        versions=Versions.parse(raw.get("versions") or str(ALL)),
+        nullable=Versions.parse(raw.get("nullableVersions", "none")),
+        tag=raw.get("tag"),
+        tagged=Versions.parse(raw.get("taggedVersions", "none")),
+        ignorable=raw.get("ignorable", False),
+        default=raw.get("default"),
+        flexible=None if flexible is None else Versions.parse(flexible),
+    )
+
+
+def _check_keys(raw: dict[str, Any], known: set[str], name: str) -> None:
+    if unknown := raw.keys() - known:
+        raise ValueError(f"{name} has properties that this generator does not know: {unknown}")
+
+
+_ = NONE
