@@ -233,5 +233,5 @@ class DeliveryTimeoutError(KafkaTimeoutError):
 class BrokerError(KafkaError):
     """An error code from a broker. `code` and `name` are Kafka's own."""
 
-    code: ClassVar[int] = -1
-    name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    code: int = -1
+    name: str = "UNKNOWN_SERVER_ERROR"

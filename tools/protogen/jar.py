@@ -1,39 +1,34 @@
-"""Finds the Kafka jar with the schemas, and runs Java against it."""
+"""The Kafka jar with the schemas: where it is, what is in it, and running Java against it."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KAFKA_VERSION", "find_classpath", "read_schemas"]
+from pykclient.testing.jvm import find_java
+from pykclient.testing.kafka_jars import kafka_jars
+
+__all__ = ["KAFKA_VERSION", "ErrorFacts", "find_jar", "read_errors", "read_schemas"]
 
 KAFKA_VERSION = "4.3.1"
-_ARTIFACTS = (
-    f"org/apache/kafka/kafka-clients/{KAFKA_VERSION}/kafka-clients-{KAFKA_VERSION}.jar",
-    "org/slf4j/slf4j-api/1.7.36/slf4j-api-1.7.36.jar",
-)
 
 
-def find_classpath() -> list[Path]:
-    """The kafka-clients jar, first, and what it needs to run; fetched with Maven when missing."""
-    repository = Path(os.environ.get("MAVEN_REPOSITORY", Path.home() / ".m2" / "repository"))
-    jars = [repository / artifact for artifact in _ARTIFACTS]
-    if all(jar.exists() for jar in jars):
-        return jars
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise FileNotFoundError(
-            f"kafka-clients-{KAFKA_VERSION}.jar is not in {repository} and there is no mvn to"
-            " fetch it; install Maven or pass --jar"
-        )
-    for jar in _ARTIFACTS:
-        group, name, version, _ = jar.rsplit("/", 3)
-        artifact = f"{group.replace('/', '.')}:{name}:{version}"
-        subprocess.run([maven, "-q", "-B", "dependency:get", f"-Dartifact={artifact}"], check=True)
-    return jars
+@dataclass(frozen=True, slots=True)
+class ErrorFacts:
+    """One constant of Java's enum ``Errors``."""
+
+    code: int
+    name: str
+    is_retriable: bool
+    is_metadata_stale: bool
+
+
+def find_jar() -> Path:
+    """The kafka-clients jar in the cache folder; fetched, with what it needs, when missing."""
+    return kafka_jars(KAFKA_VERSION).clients_jar
 
 
 def read_schemas(jar: Path) -> dict[str, str]:
@@ -44,3 +39,24 @@ def read_schemas(jar: Path) -> dict[str, str]:
             for name in sorted(archive.namelist())
             if name.startswith("common/message/") and name.endswith(".json")
         }
+
+
+def read_errors(jar: Path) -> list[ErrorFacts]:
+    """All error codes but NONE, in the enum's order.
+
+    Starts Java with `jar` and the jars beside it (slf4j is needed); the JVM must have a compiler.
+    """
+    source = Path(__file__).with_name("ErrorFacts.java")
+    classpath = os.pathsep.join((str(jar), str(jar.parent / "*")))
+    run = subprocess.run(
+        [str(find_java().executable), "-cp", classpath, str(source)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = (line.split() for line in run.stdout.splitlines())
+    facts = [
+        ErrorFacts(int(code), name, retriable == "true", stale == "true")
+        for code, name, retriable, stale in rows
+    ]
+    return [fact for fact in facts if fact.name != "NONE"]

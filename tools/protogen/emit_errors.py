@@ -1,0 +1,107 @@
+"""Writes `errors/broker.py`: one class per broker error code, and the way from code to error."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from tools.protogen.error_texts import FATAL, RENAMED, TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.protogen.jar import ErrorFacts
+
+__all__ = ["class_name", "emit_errors"]
+
+_WIDTH = 96  # of a docstring's text
+_HEAD = """
+from __future__ import annotations
+
+from pykclient.errors.base import BrokerError, UnsupportedVersionError
+"""
+_TAIL = '''
+
+def error_for_code(code: int, message: str | None = None) -> BrokerError:
+    """The error that stands for a broker's error code, ready to be raised.
+
+    `message` is what the broker said, or where it happened; None if there is nothing to add. A code
+    that Kafka 4.3 does not know gives a plain `BrokerError` that names it.
+    """
+    assert code != 0, "0 means that there is no error"
+    kind = _BY_CODE.get(code)
+    if kind is None:
+        error = BrokerError(_text(f"error code {code}, which this client does not know", message))
+        error.code = code
+        error.name = f"UNKNOWN_CODE_{code}"
+        return error
+    explanation = " ".join((kind.__doc__ or "").split())
+    return kind(_text(f"{kind.name} (error code {code})", message, explanation))
+
+
+def _text(head: str, *parts: str | None) -> str:
+    sentences = (part.rstrip(".") for part in parts if part)
+    return ": ".join(filter(None, (head, ". ".join(sentences))))
+'''
+
+
+def class_name(error: str) -> str:
+    """``NOT_LEADER_OR_FOLLOWER`` as ``NotLeaderOrFollowerError``."""
+    if error in RENAMED:
+        return RENAMED[error]
+    stem = error.removesuffix("_ERROR").removesuffix("_EXCEPTION")
+    return "".join(word.capitalize() for word in stem.split("_")) + "Error"
+
+
+def emit_errors(errors: Sequence[ErrorFacts], banner: str) -> str:
+    """The source of `errors/broker.py`.
+
+    Raises:
+        KeyError: a code has no explanation in `error_texts`.
+    """
+    names = sorted(class_name(error.name) for error in errors)
+    lines = [banner, _HEAD, "__all__ = ["]
+    lines += [f'    "{name}",' for name in names]
+    lines += ['    "error_for_code",', "]"]
+    for error in errors:
+        lines += _class(error)
+    lines += ["", "", "_BY_CODE: dict[int, type[BrokerError]] = {", "    kind.code: kind"]
+    lines += ["    for kind in ("]
+    lines += [f"        {class_name(error.name)}," for error in errors]
+    lines += ["    )", "}", _TAIL]
+    return "\n".join(lines)
+
+
+def _class(error: ErrorFacts) -> list[str]:
+    bases = "BrokerError"
+    if error.name in RENAMED:
+        bases += ", " + RENAMED[error.name].removeprefix("Broker")
+    flags = {
+        "retriable": error.is_retriable,
+        "refresh_metadata": error.is_metadata_stale,
+        "fatal": error.name in FATAL,
+    }
+    return [
+        "",
+        "",
+        f"class {class_name(error.name)}({bases}):",
+        *_docstring(TEXTS[error.name]),
+        "",
+        f"    code = {error.code}",
+        f'    name = "{error.name}"',
+        *(f"    {flag} = True" for flag, is_set in flags.items() if is_set),
+    ]
+
+
+def _docstring(text: str) -> list[str]:
+    """`text` in one line, or its first sentence and the rest apart, or simply wrapped."""
+    quoted = f'"""{text}"""'
+    first, _, rest = text.partition(". ")
+    if len(quoted) > _WIDTH and rest and len(first) < _WIDTH - 3:
+        quoted = f'"""{first}.'
+        lines = [quoted, "", *textwrap.wrap(rest, _WIDTH), '"""']
+    elif len(quoted) > _WIDTH:
+        lines = [*textwrap.wrap(f'"""{text}', _WIDTH), '"""']
+    else:
+        lines = [quoted]
+    return [f"    {line}" if line else "" for line in lines]
