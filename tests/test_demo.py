@@ -1,0 +1,227 @@
+"""The flights demo's pure parts: what it reads, what it proves, what it compares and draws."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+import flights_demo
+from flights.audit import Audit
+from flights.chart import draw_delays
+from flights.data_set import FlightDataSet
+from flights.delays import AirlineDelay, airline_delays, differences
+from flights.record import flight_records
+from flights.stopwatch import Stopwatch
+from pykclient import ConsumerRecord
+from pykclient.testing import MissingPrerequisiteError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flights.record import FlightRecord
+
+FLIGHTS_CSV = """\
+year,dep_delay,carrier,tailnum
+2013,2,UA,N14228
+2013,NA,AA,NA
+2013,-7,UA,N24211
+2013,4,AA,N619AA
+"""
+AIRLINES_CSV = "carrier,name\nAA,American Airlines Inc.\nUA,United Air Lines Inc.\n"
+
+
+@pytest.fixture
+def data_set(tmp_path: Path) -> FlightDataSet:
+    with zipfile.ZipFile(tmp_path / "flights.csv.zip", "w") as archive:
+        archive.writestr("flights.csv", FLIGHTS_CSV)
+    (tmp_path / "airlines.csv").write_text(AIRLINES_CSV)
+    return FlightDataSet(tmp_path)
+
+
+@pytest.fixture
+def records(data_set: FlightDataSet) -> list[FlightRecord]:
+    return flight_records(data_set.flights())
+
+
+def as_read(record: FlightRecord, *, partition: int = 0, offset: int = 0) -> ConsumerRecord:
+    return ConsumerRecord(
+        "flights", partition, offset, 0, 0, record.key, record.value, (), None, 0, 0
+    )
+
+
+def test_the_installed_data_set_has_every_flight_and_airline() -> None:
+    data_set = FlightDataSet.installed()
+    assert sum(1 for _ in data_set.flights()) == 336_776
+    assert len(data_set.airlines()) == 16
+
+
+def test_an_absent_package_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flights.data_set.PACKAGE", "nycflights_nobody_has")
+    with pytest.raises(MissingPrerequisiteError, match="pip install nycflights_nobody_has"):
+        FlightDataSet.installed()
+
+
+def test_numbers_are_numbers_and_absent_fields_are_none(data_set: FlightDataSet) -> None:
+    first, second, *_ = data_set.flights()
+    assert first == {"year": 2013, "dep_delay": 2, "carrier": "UA", "tailnum": "N14228"}
+    assert second == {"year": 2013, "dep_delay": None, "carrier": "AA", "tailnum": None}
+
+
+def test_a_record_is_json_with_its_sequence_keyed_by_carrier(records: list[FlightRecord]) -> None:
+    assert [record.key for record in records] == [b"UA", b"AA", b"UA", b"AA"]
+    assert json.loads(records[1].value) == {
+        "sequence": 1,
+        "year": 2013,
+        "dep_delay": None,
+        "carrier": "AA",
+        "tailnum": None,
+    }
+
+
+def test_the_mean_leaves_out_flights_that_never_left(data_set: FlightDataSet) -> None:
+    assert airline_delays(data_set.flights(), data_set.airlines()) == [
+        AirlineDelay("AA", "American Airlines Inc.", 2, 1, 4.0),
+        AirlineDelay("UA", "United Air Lines Inc.", 2, 2, -2.5),
+    ]
+
+
+def test_an_airline_none_of_whose_flights_left_has_no_mean() -> None:
+    flights = [{"carrier": "AA", "dep_delay": None}]
+    assert airline_delays(flights, {"AA": "American"}) == [
+        AirlineDelay("AA", "American", 1, 0, None)
+    ]
+
+
+def test_what_was_sent_and_read_in_key_order_has_no_fault(records: list[FlightRecord]) -> None:
+    audit = Audit(records)
+    # Keys lie on partitions of their own, so their records may come interleaved differently.
+    for sequence in (1, 0, 3, 2):
+        audit.add(as_read(records[sequence], partition=sequence % 2, offset=sequence))
+    assert audit.faults() == []
+
+
+def test_a_missing_record_is_a_fault(records: list[FlightRecord]) -> None:
+    audit = Audit(records)
+    for record in records[:2]:
+        audit.add(as_read(record))
+    assert audit.faults() == ["2 missing: flight 2 was read nowhere"]
+
+
+def test_a_doubled_record_is_a_fault(records: list[FlightRecord]) -> None:
+    audit = Audit(records)
+    for record in [*records, records[3]]:
+        audit.add(as_read(record, offset=9))
+    assert audit.faults() == ["1 doubled: flights-0 offset 9 holds flight 3 again"]
+
+
+def test_a_record_behind_a_later_one_of_its_key_is_a_fault(records: list[FlightRecord]) -> None:
+    audit = Audit(records)
+    for sequence in (2, 0, 1, 3):
+        audit.add(as_read(records[sequence], offset=sequence))
+    assert audit.faults() == ["1 out of order: flights-0 offset 0 holds flight 0 after 2"]
+
+
+def test_a_key_on_two_partitions_is_a_fault(records: list[FlightRecord]) -> None:
+    audit = Audit(records)
+    for sequence, record in enumerate(records):
+        audit.add(as_read(record, partition=int(sequence == 3), offset=sequence))
+    assert audit.faults() == ["1 astray: flights-1 offset 3 holds key b'AA', as partition 0 did"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"\xff", id="no text"),
+        pytest.param(b"[1]", id="no object"),
+        pytest.param(b'{"year":2013}', id="no sequence"),
+        pytest.param(b'{"sequence":-1}', id="sequence below 0"),
+        pytest.param(b'{"sequence":4}', id="sequence beyond the last"),
+        pytest.param(b'{"sequence":3,"year":2014}', id="another flight"),
+    ],
+)
+def test_an_altered_value_is_a_fault(records: list[FlightRecord], value: bytes) -> None:
+    audit = Audit(records)
+    for record in records[:3]:
+        audit.add(as_read(record))
+    audit.add(as_read(records[3]._replace(value=value), offset=3))
+    altered, missing = audit.faults()
+    assert altered.startswith(f"1 altered: flights-0 offset 3 holds {value!r} under key b'AA'")
+    assert missing == "1 missing: flight 3 was read nowhere"
+
+
+def test_an_altered_key_is_a_fault(records: list[FlightRecord]) -> None:
+    audit = Audit(records)
+    for record in records:
+        audit.add(as_read(record._replace(key=b"UA")))
+    assert audit.faults()[0].startswith("2 altered: ")
+
+
+def test_equal_answers_do_not_differ_and_the_last_bit_is_rounding() -> None:
+    ours = [AirlineDelay("AA", "American", 3, 3, 0.1 + 0.2), AirlineDelay("B6", "B", 1, 0, None)]
+    spark = [AirlineDelay("B6", "B", 1, 0, None), AirlineDelay("AA", "American", 3, 3, 0.3)]
+    assert differences(ours, spark) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        AirlineDelay("AA", "United", 3, 2, 0.5),
+        AirlineDelay("AA", "American", 4, 2, 0.5),
+        AirlineDelay("AA", "American", 3, 3, 0.5),
+        AirlineDelay("AA", "American", 3, 2, 0.5000001),
+        AirlineDelay("AA", "American", 3, 2, None),
+    ],
+)
+def test_another_answer_differs(other: AirlineDelay) -> None:
+    (line,) = differences([AirlineDelay("AA", "American", 3, 2, 0.5)], [other])
+    assert line.startswith("AA: the data set gives")
+
+
+def test_airlines_too_many_too_few_and_twice_differ() -> None:
+    one, two = AirlineDelay("AA", "American", 1, 0, None), AirlineDelay("B6", "Jet", 1, 0, None)
+    assert differences([one], []) == [f"AA: the data set gives {one}, Spark None"]
+    assert differences([], [two]) == [
+        f"B6: Spark found {two}, but the data set has no such airline"
+    ]
+    assert differences([one], [one, one]) == ["Spark answers 2 rows for 1 airlines"]
+
+
+def test_the_chart_is_a_png_of_a_page_size(tmp_path: Path) -> None:
+    path = tmp_path / "chart.png"
+    draw_delays(
+        [AirlineDelay("AA", "American", 3, 2, 0.5), AirlineDelay("B", "B", 1, 0, None)], path
+    )
+    written = path.read_bytes()
+    assert written.startswith(b"\x89PNG\r\n")
+    assert int.from_bytes(written[16:20]) == 1200
+
+
+def test_every_step_is_timed_also_one_that_fails() -> None:
+    seconds = iter([0.0, 2.0, 10.0, 11.5])
+    text = io.StringIO()
+    console = Console(file=text, width=80)
+    stopwatch = Stopwatch(console, clock=lambda: next(seconds))
+    with stopwatch.step("first"):
+        pass
+    with pytest.raises(KeyError), stopwatch.step("second"):
+        raise KeyError
+    console.print(stopwatch.table())
+    lines = [line.split() for line in text.getvalue().splitlines()]
+    assert ["│", "first", "│", "2.0", "│"] in lines
+    assert ["│", "second", "│", "1.5", "│"] in lines
+    assert ["│", "all", "steps", "│", "3.5", "│"] in lines
+
+
+def test_a_machine_without_java_is_told_how_to_get_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    obstacle = flights_demo.spark_obstacle()
+    assert obstacle is not None
+    assert "apt-get install openjdk-17-jre-headless" in obstacle
