@@ -169,8 +169,8 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class CorruptMessageError(BrokerError):
-    """The broker refused a record batch whose checksum, size or form is wrong, or a record without
-    a key for a compacted topic.
+    """The broker refused a record batch whose checksum, size or form is wrong, or a record
+    without a key for a compacted topic.
     """
 
     code = 2
@@ -199,8 +199,8 @@ class InvalidFetchSizeError(BrokerError):
 
 
 class LeaderNotAvailableError(BrokerError):
-    """The partition has no leader at the moment; an election is going on, or all its replicas are
-    down.
+    """The partition has no leader at the moment; an election is going on, or all its replicas
+    are down.
     """
 
     code = 5
@@ -210,8 +210,8 @@ class LeaderNotAvailableError(BrokerError):
 
 
 class NotLeaderOrFollowerError(BrokerError):
-    """This broker is not the partition's leader (any more), or no replica of it; the metadata used
-    was out of date.
+    """This broker is not the partition's leader (any more), or no replica of it; the metadata
+    used was out of date.
     """
 
     code = 6
@@ -308,8 +308,8 @@ class NotCoordinatorError(BrokerError):
 
 
 class InvalidTopicError(BrokerError):
-    """The topic name is not allowed (letters, digits, '.', '_' and '-', at most 249), or the topic
-    is an internal one.
+    """The topic name is not allowed (letters, digits, '.', '_' and '-', at most 249), or the
+    topic is an internal one.
     """
 
     code = 17
@@ -335,7 +335,9 @@ class NotEnoughReplicasError(BrokerError):
 
 
 class NotEnoughReplicasAfterAppendError(BrokerError):
-    """The records were written, but fewer replicas are in sync than min.insync.replicas asks for."""
+    """The records were written, but fewer replicas are in sync than min.insync.replicas asks
+    for.
+    """
 
     code = 20
     name = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
@@ -374,8 +376,8 @@ class InvalidGroupIdError(BrokerError):
 
 
 class UnknownMemberIdError(BrokerError):
-    """The coordinator does not know this member: it was removed for being silent, or the group was
-    deleted; it must join again.
+    """The coordinator does not know this member: it was removed for being silent, or the group
+    was deleted; it must join again.
     """
 
     code = 25
@@ -383,8 +385,8 @@ class UnknownMemberIdError(BrokerError):
 
 
 class InvalidSessionTimeoutError(BrokerError):
-    """session_timeout_ms is outside the range that the broker allows (group.min.session.timeout.ms
-    to group.max.session.timeout.ms).
+    """session_timeout_ms is outside the range that the broker allows
+    (group.min.session.timeout.ms to group.max.session.timeout.ms).
     """
 
     code = 26
@@ -481,8 +483,8 @@ class InvalidReplicationFactorError(BrokerError):
 
 
 class InvalidReplicaAssignmentError(BrokerError):
-    """The assignment of replicas names unknown or repeated brokers, or is not the same length for
-    every partition.
+    """The assignment of replicas names unknown or repeated brokers, or is not the same length
+    for every partition.
     """
 
     code = 39
@@ -540,8 +542,8 @@ class DuplicateSequenceNumberError(BrokerError):
 
 
 class InvalidProducerEpochError(BrokerError):
-    """The producer's epoch is out of date: another producer with its transactional id started, or
-    its transaction ran out of time.
+    """The producer's epoch is out of date: another producer with its transactional id started,
+    or its transaction ran out of time.
     """
 
     code = 47
@@ -632,7 +634,9 @@ class SaslAuthenticationFailedError(BrokerError):
 
 
 class UnknownProducerIdError(BrokerError):
-    """The broker has forgotten this producer, since all its records in the partition were deleted."""
+    """The broker has forgotten this producer, since all its records in the partition were
+    deleted.
+    """
 
     code = 59
     name = "UNKNOWN_PRODUCER_ID"
@@ -667,8 +671,8 @@ class DelegationTokenOwnerMismatchError(BrokerError):
 
 
 class DelegationTokenRequestNotAllowedError(BrokerError):
-    """Delegation tokens cannot be managed over this kind of connection, nor by one that was itself
-    opened with a token.
+    """Delegation tokens cannot be managed over this kind of connection, nor by one that was
+    itself opened with a token.
     """
 
     code = 64
@@ -848,8 +852,8 @@ class GroupSubscribedToTopicError(BrokerError):
 
 
 class InvalidRecordError(BrokerError):
-    """The broker refused a record: a compacted topic needs keys, and the timestamp type and offsets
-    must fit. The request's other records may be fine.
+    """The broker refused a record: a compacted topic needs keys, and the timestamp type and
+    offsets must fit. The request's other records may be fine.
     """
 
     code = 87

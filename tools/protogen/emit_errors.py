@@ -101,7 +101,7 @@ def _docstring(text: str) -> list[str]:
         quoted = f'"""{first}.'
         lines = [quoted, "", *textwrap.wrap(rest, _WIDTH), '"""']
     elif len(quoted) > _WIDTH:
-        lines = [*textwrap.wrap(f'"""{text}', _WIDTH), '"""']
+        lines = [*textwrap.wrap(f'"""{text}', _WIDTH - 3), '"""']  # ruff joins a short last line
     else:
         lines = [quoted]
     return [f"    {line}" if line else "" for line in lines]

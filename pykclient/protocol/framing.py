@@ -1,0 +1,147 @@
+"""Cuts a stream of bytes into frames: four bytes of size, then that many bytes.
+
+A `FrameBuffer` is in one of two states: *small*, in which bytes arrive in a scratch buffer that
+holds many small frames at once; and *large*, in which the rest of one frame that does not fit there
+lands in a buffer of its own. It reads nothing itself: the caller receives into `get_buffer()` and
+tells `buffer_updated` how much came, which is the shape of ``asyncio.BufferedProtocol`` and of
+``socket.recv_into``.
+
+A frame that was handed out owns its bytes; no later read changes them. A size is checked before
+anything is allocated for it, and memory grows with what arrived: a peer that only announces a frame
+of 100 MB gets `ALLOCATION_BYTES` for it, after that as much again as it has sent. (``bytearray``
+fills what it allocates, so allocating the announced size at once would commit all of it.)
+
+Owner: the connection that it belongs to.
+Source: the Kafka protocol guide, section "Network"; Java class ``NetworkReceive``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pykclient.errors.base import FrameTooLargeError
+
+__all__ = [
+    "ALLOCATION_BYTES",
+    "RECEIVE_BYTES_MAX",
+    "SCRATCH_BYTES",
+    "FrameBuffer",
+]
+
+RECEIVE_BYTES_MAX = 100_000_000
+"""The default limit of a frame's size."""
+
+SCRATCH_BYTES = 64 * 1024
+"""The size of the buffer through which small frames come."""
+
+ALLOCATION_BYTES = 1024 * 1024
+"""What a large frame gets before any of it arrived."""
+
+_SIZE = Struct(">i")
+_TLS_RECORDS = {0x15: "alert", 0x16: "handshake"}
+
+
+class FrameBuffer:
+    """Receives bytes and gives complete frames, without their sizes.
+
+    `receive_max_bytes` is the largest size that is taken. After a `FrameTooLargeError` the stream
+    has no frames any more: the connection must be closed.
+    """
+
+    __slots__ = ("_filled", "_large", "_large_size", "_max", "_scratch", "_view")
+
+    def __init__(self, receive_max_bytes: int = RECEIVE_BYTES_MAX) -> None:
+        self._max = receive_max_bytes
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._filled = 0  # bytes in the scratch buffer, or in the large one while there is one
+        self._large: bytearray | None = None
+        self._large_size = 0
+        self._view: memoryview | None = None  # into the large buffer, as handed out last
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Where the next bytes shall be put; never empty, valid until `buffer_updated`.
+
+        `size_hint` is asyncio's, and ignored: the space never depends on it.
+        """
+        if self._large is None:
+            return self._scratch[self._filled :]
+        if self._view is not None:
+            self._view.release()
+        if self._filled == len(self._large):
+            self._grow(self._large)
+        with memoryview(self._large) as whole:
+            self._view = whole[self._filled :]
+        return self._view
+
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """Say that `count` bytes were put where `get_buffer` said; the frames that are complete.
+
+        Raises:
+            FrameTooLargeError: a size is negative or above the limit. Frames that were completed by
+                the same bytes are lost with the connection.
+        """
+        self._filled += count
+        if self._large is None:
+            return self._take_small()
+        if self._filled < self._large_size:
+            return []
+        frame = memoryview(self._large).toreadonly()
+        self._large = self._view = None
+        self._filled = 0
+        return [frame]
+
+    def _take_small(self) -> list[memoryview]:
+        """All complete frames in the scratch buffer; what remains moves to its start."""
+        frames: list[memoryview] = []
+        start = 0
+        while (rest := self._filled - start) >= _SIZE.size:
+            size = self._checked_size(start)
+            end = start + _SIZE.size + size
+            if end > self._filled:
+                if _SIZE.size + size > SCRATCH_BYTES:
+                    self._start_large(size, start + _SIZE.size)
+                    return frames
+                break
+            frames.append(memoryview(bytes(self._scratch[start + _SIZE.size : end])))
+            start = end
+        if start:
+            self._scratch[:rest] = bytes(self._scratch[start : self._filled])
+            self._filled = rest
+        return frames
+
+    def _start_large(self, size: int, start: int) -> None:
+        """Go on with a frame of `size` bytes, of which those from `start` have arrived."""
+        arrived = self._scratch[start : self._filled]
+        self._large = bytearray(min(size, ALLOCATION_BYTES))
+        self._large[: len(arrived)] = arrived
+        self._large_size = size
+        self._filled = len(arrived)
+
+    def _grow(self, large: bytearray) -> None:
+        large += bytes(min(self._large_size - self._filled, max(self._filled, ALLOCATION_BYTES)))
+
+    def _checked_size(self, start: int) -> int:
+        size: int = _SIZE.unpack_from(self._scratch, start)[0]
+        if not 0 <= size <= self._max:
+            raise FrameTooLargeError(
+                _refusal(size, bytes(self._scratch[start : start + 4]), self._max)
+            )
+        return size
+
+
+def _refusal(size: int, head: bytes, limit: int) -> str:
+    """Why a frame is refused; often the peer is no Kafka broker."""
+    if head == b"HTTP":
+        return (
+            "the peer answered in HTTP: this looks like an HTTP server, not a Kafka broker; check"
+            " the port in bootstrap_servers"
+        )
+    if head[0] in _TLS_RECORDS and head[1] == 3:
+        return (
+            f"the peer answered with a TLS {_TLS_RECORDS[head[0]]}: this looks like a TLS listener;"
+            " set security_protocol to SSL or SASL_SSL, or use the broker's plaintext port"
+        )
+    return (
+        f"a frame of {size} bytes was announced (first bytes {head!r}), but receive_max_bytes is"
+        f" {limit}; if the peer is a Kafka broker, raise it"
+    )
