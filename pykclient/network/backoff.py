@@ -28,6 +28,6 @@ class Backoff:
 
     def delay_ms(self, attempt: int) -> int:
         """Return the delay before the attempt that follows `attempt` failures (0, 1, 2 ...)."""
-        grown_ms = self.initial_ms * self.multiplier ** min(attempt, EXPONENT_MAX)
-        delay_ms = min(grown_ms, max(self.initial_ms, self.max_ms))
-        return round(delay_ms * self.random.uniform(1 - self.jitter, 1 + self.jitter))
+        grown_ms: int = self.initial_ms * self.multiplier ** min(attempt, EXPONENT_MAX)
+        factor = self.random.uniform(1 - self.jitter, 1 + self.jitter)
+        return min(round(min(grown_ms, self.max_ms) * factor), self.max_ms)

@@ -22,14 +22,16 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+from pykclient.network.backoff import Backoff
 from pykclient.network.connection import Connection, ConnectionState
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.node_states import NodeState, NodeStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Self
 
-    from pykclient.network.backoff import Backoff
+    from pykclient.config import ClientConfig
     from pykclient.network.manager import Request
     from pykclient.network.metadata import Metadata
     from pykclient.network.port import Port
@@ -43,6 +45,10 @@ log = logging.getLogger("pykclient.network")
 STAGGER_MS = 250
 """How long one address may keep us waiting before the next one is tried beside it, while a request
 is for any node. Java waits for the whole set-up time-out."""
+
+
+IN_FLIGHT_MAX = 100
+"""Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
 
 
 class NetworkSettings(NamedTuple):
@@ -70,8 +76,32 @@ class NetworkClient:
         )
         self._queues: dict[int, deque[Request]] = {}
         self._any_node_queue: deque[Request] = deque()
-        self._completed: deque[Callable[[int], None]] = deque()
+        self._completed: deque[_Callback] = deque()
         self._is_closed = False
+
+    @classmethod
+    def from_config(
+        cls,
+        config: ClientConfig,
+        port: Port,
+        metadata: Metadata,
+        *,
+        max_in_flight_requests_per_connection: int = IN_FLIGHT_MAX,
+    ) -> Self:
+        """Build one as a client's configuration says. The default in-flight limit is Java's."""
+        settings = NetworkSettings(
+            client_id=config.client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
+            connections_max_idle_ms=config.connections_max_idle_ms,
+            receive_max_bytes=config.receive_max_bytes,
+            reconnect_backoff=Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+            setup_backoff=Backoff(
+                config.socket_connection_setup_timeout_ms,
+                config.socket_connection_setup_timeout_max_ms,
+            ),
+        )
+        return cls(port, metadata, settings)
 
     # Asked by managers.
 

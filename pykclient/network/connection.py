@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.errors import DecodeError, DisconnectedError, KafkaError
 from pykclient.network.handshake import Handshake
 from pykclient.network.manager import NEVER_MS
-from pykclient.protocol.framing import FrameReader
+from pykclient.protocol.framing import FrameBuffer
 from pykclient.protocol.message import (
     decode_response,
     encode_request_parts,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pykclient.network.manager import Request
     from pykclient.network.port import Port
     from pykclient.protocol.message import Message
+    from pykclient.protocol.message import Request as RequestMessage
     from pykclient.types import Node
 
 __all__ = ["Connection", "ConnectionState", "InFlight"]
@@ -78,7 +79,7 @@ class Connection:
         self.handshake_deadline_ms = NEVER_MS
         self._port = port
         self._client_id = client_id
-        self._reader = FrameReader(receive_max_bytes, peer=str(node))
+        self._reader = FrameBuffer(receive_max_bytes)
         self._frames: deque[memoryview] = deque()
         self._is_open_reported = False
         self._handshake = Handshake(node)
@@ -247,7 +248,7 @@ class Connection:
             self._handshake.message, self._handshake.version
         )
 
-    def _write(self, message: Message, version: int) -> int:
+    def _write(self, message: RequestMessage, version: int) -> int:
         correlation_id = self._next_correlation_id
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
         self._next_correlation_id = (correlation_id + 1) % CORRELATION_ID_LIMIT

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
     from pykclient.protocol.message import Message
+    from pykclient.protocol.message import Request as RequestMessage
 
 __all__ = [
     "IDLE",
@@ -46,7 +47,7 @@ class Request:
     the message lacks what newer ones need (a topic id, say).
     """
 
-    message: Message
+    message: RequestMessage
     node_id: int | None
     on_response: Callable[[Message | None, int], None]
     on_failure: Callable[[KafkaError, int], None]

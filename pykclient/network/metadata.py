@@ -16,6 +16,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError, KafkaError, error_for_code
+from pykclient.network.backoff import Backoff
+from pykclient.network.bootstrap import bootstrap_nodes
 from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.protocol.messages.metadata import (
@@ -27,9 +29,10 @@ from pykclient.types import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from typing import Self
 
+    from pykclient.config import ClientConfig
     from pykclient.errors import BrokerError
-    from pykclient.network.backoff import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.metadata import (
         MetadataResponsePartition,
@@ -80,6 +83,23 @@ class Metadata:
         self._earliest_ms = 0
         self._expires_ms = 0
         self._listeners: list[Callable[[Cluster], None]] = []
+
+    @classmethod
+    def from_config(
+        cls,
+        config: ClientConfig,
+        *,
+        allow_auto_topic_creation: bool,
+        topic_idle_ms: int | None = None,
+    ) -> Self:
+        """Build one as a client's configuration says."""
+        return cls(
+            bootstrap=bootstrap_nodes(config.bootstrap_servers),
+            refresh_backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            max_age_ms=config.metadata_max_age_ms,
+            allow_auto_topic_creation=allow_auto_topic_creation,
+            topic_idle_ms=topic_idle_ms,
+        )
 
     # What the other managers ask for.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pykclient.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Address", "Resolver"]
 
@@ -82,6 +82,6 @@ def _numeric(host: str, port: int) -> Answer | None:
     return _addresses(found)
 
 
-def _addresses(found: list[tuple[object, ...]]) -> tuple[Address, ...]:
+def _addresses(found: Sequence[tuple[object, ...]]) -> tuple[Address, ...]:
     # A name may be listed twice; what is refused once need not be tried again.
     return tuple(dict.fromkeys((entry[0], entry[4]) for entry in found))  # type: ignore[misc]

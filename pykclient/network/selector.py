@@ -21,7 +21,9 @@ from pykclient.network.resolver import Address, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
+    from pykclient.config import ClientConfig
     from pykclient.network.port import Stream
 
 __all__ = ["SelectorPort", "SocketSettings"]
@@ -82,6 +84,11 @@ class SelectorPort:
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
         self._is_shut_down = False
         self._resolver = Resolver(self.wakeup)
+
+    @classmethod
+    def from_config(cls, config: ClientConfig) -> Self:
+        """Build one as a client's configuration says."""
+        return cls(SocketSettings(config.send_buffer_bytes, config.receive_buffer_bytes))
 
     # The client's side.
 
