@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import ConfigError, KafkaTimeoutError
+from pykclient.testing.deadline import Deadline
 from pykclient.testing.jvm import find_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 
@@ -133,16 +134,16 @@ def _lacking(jars: KafkaJars) -> list[str]:
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
     """Hold the file's lock; the kernel frees it when the holder dies, however it dies."""
-    deadline_s = time.monotonic() + FETCH_TIMEOUT_S
+    deadline = Deadline(FETCH_TIMEOUT_S)
     with path.open("w") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() > deadline_s:
+                if deadline.has_passed():
                     raise KafkaTimeoutError(
-                        f"another process has held {path} for {FETCH_TIMEOUT_S * 1000:.0f} ms; "
+                        f"another process has held {path} for {deadline.timeout_ms} ms; "
                         "if it hangs while it fetches Kafka's jars, end it"
                     ) from None
                 time.sleep(LOCK_PAUSE_S)
@@ -203,16 +204,9 @@ def _fetch_with_maven(target: KafkaJars, environ: Mapping[str, str]) -> None:
         "<groupId>pykclient</groupId><artifactId>kafka</artifactId><version>0</version>\n"
         f"<dependencies>\n{dependencies}</dependencies>\n</project>\n"
     )
-    goal = "dependency:copy-dependencies"
     command = [
-        "mvn",
-        "-q",
-        "-B",
-        "-Dstyle.color=never",
-        "-f",
-        str(pom),
-        goal,
-        f"-DoutputDirectory={target.folder}",
+        *("mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom)),
+        *("dependency:copy-dependencies", f"-DoutputDirectory={target.folder}"),
     ]
     _run(command, target.version, environ)
 

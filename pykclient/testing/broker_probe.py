@@ -1,0 +1,126 @@
+"""Asks one broker who it is and what it knows, over a connection of its own.
+
+This is how a test cluster learns that it is ready and where a leader is. It shares the messages
+with the clients under test and nothing else, so a fault in their network code cannot hide here.
+
+Owner: the calling thread, for the length of one call.
+Source: the Kafka protocol guide, APIs ApiVersions (versions are always asked in version 0, which
+every broker answers) and Metadata.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from pykclient.errors.base import (
+    ConnectionFailedError,
+    DisconnectedError,
+    FrameTooLargeError,
+    UnsupportedVersionError,
+)
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.message import Message, decode_response, encode_request
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from pykclient.testing.deadline import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.protocol.message import Request
+
+__all__ = ["Address", "ask_metadata"]
+
+FRAME_SIZE_BYTES_MAX = 16 * 1024 * 1024
+CLIENT_ID = "pykclient-testing"
+_SIZE_BYTES = 4
+
+M = TypeVar("M", bound=Message)
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def ask_metadata(
+    address: Address, topics: Iterable[str] = (), *, timeout: float
+) -> MetadataResponse:
+    """What the broker at `address` knows of the brokers and of `topics`, which are not created.
+
+    Raises:
+        ConnectionFailedError: nobody listens there, or no whole answer came in `timeout` seconds.
+        DecodeError: the answer is not one of Kafka's.
+        UnsupportedVersionError: the broker speaks no version of Metadata that we speak.
+    """
+    deadline = Deadline(timeout)
+    try:
+        with socket.create_connection(address, timeout=timeout) as connection:
+            call = _Calls(connection, deadline)
+            versions = call.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=topic) for topic in topics],
+                allow_auto_topic_creation=False,
+            )
+            return call.ask(request, _metadata_version(address, versions), MetadataResponse)
+    except OSError as error:
+        raise ConnectionFailedError(f"no answer from the broker at {address}: {error}") from error
+
+
+def _metadata_version(address: Address, versions: ApiVersionsResponse) -> int:
+    for api in versions.api_keys:
+        if api.api_key == ApiKey.METADATA:
+            version = min(api.max_version, MetadataRequest.max_version)
+            if version >= max(api.min_version, MetadataRequest.min_version):
+                return version
+    raise UnsupportedVersionError(
+        f"the broker at {address} speaks no version of Metadata between "
+        f"{MetadataRequest.min_version} and {MetadataRequest.max_version}"
+    )
+
+
+class _Calls:
+    """Requests on one connection, each answered before the next, all before one deadline."""
+
+    def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
+        self._connection = connection
+        self._deadline = deadline
+
+    def ask(self, request: Request, version: int, kind: type[M]) -> M:
+        self._arm()
+        self._connection.sendall(encode_request(request, version, 0, CLIENT_ID))
+        size = int.from_bytes(self._read(_SIZE_BYTES), "big", signed=True)
+        if not 0 <= size <= FRAME_SIZE_BYTES_MAX:
+            raise FrameTooLargeError(
+                f"a frame of {size} bytes is announced, which no Kafka broker would do here; "
+                f"the limit is {FRAME_SIZE_BYTES_MAX}"
+            )
+        return decode_response(kind, version, self._read(size))
+
+    def _read(self, size_bytes: int) -> bytes:
+        data = bytearray()
+        while len(data) < size_bytes:
+            self._arm()
+            piece = self._connection.recv(size_bytes - len(data))
+            if not piece:
+                raise DisconnectedError(
+                    f"the broker closed the connection after {len(data)} of {size_bytes} bytes"
+                )
+            data += piece
+        return bytes(data)
+
+    def _arm(self) -> None:
+        remaining_s = self._deadline.remaining_s()
+        if remaining_s == 0.0:  # To a socket this would mean: do not wait at all.
+            raise TimeoutError(f"none within {self._deadline.timeout_ms} ms")
+        self._connection.settimeout(remaining_s)

@@ -1,0 +1,307 @@
+"""Real Kafka for tests and demos: a cluster to start, to break and to repair.
+
+By default it runs on this machine from Kafka's jars. Where ``PYKCLIENT_BOOTSTRAP_SERVERS`` names a
+cluster that exists already, that one is used, and nothing that would change it is allowed.
+
+It is up when the constructor returns, and gone after `close` - processes, ports and files - or when
+this process ends in whatever way.
+
+Owner: the thread that made it; `bootstrap_servers`, `version` and `leader` may be used from any.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Self
+
+from pykclient.admin.config import AdminConfig
+from pykclient.errors.base import (
+    ClosedError,
+    ConfigError,
+    ConnectionFailedError,
+    KafkaTimeoutError,
+    UsageError,
+)
+from pykclient.testing.broker_probe import Address, ask_metadata
+from pykclient.testing.broker_process import BrokerState
+from pykclient.testing.deadline import Deadline
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from pykclient.testing.local_cluster import LocalCluster
+from pykclient.testing.server_properties import CONTROLLER_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from pykclient.protocol.messages.metadata import MetadataResponseTopic
+    from pykclient.testing.broker_process import BrokerProcess
+    from pykclient.testing.properties import PropertyValue
+
+__all__ = ["KafkaCluster"]
+
+BOOTSTRAP_VARIABLE = "PYKCLIENT_BOOTSTRAP_SERVERS"
+PROVIDER_VARIABLE = "PYKCLIENT_KAFKA_PROVIDER"
+BROKER_COUNT_MAX = CONTROLLER_ID - 1
+ASK_TIMEOUT_S = 5.0
+ASK_PAUSE_S = 0.05
+
+
+class KafkaCluster:
+    """A Kafka cluster of `brokers` brokers, numbered from 1; a context manager.
+
+    `version` is Kafka's, 3.9.0 or newer; 4.3.1 and 3.9.2 are the ones that are tested. `config`
+    holds broker settings with Kafka's dotted names, which win over those that the cluster chooses.
+    It is ready within `start_timeout` seconds, in which fetching the jars does not count. A single
+    broker is its own controller; several have one beside them that is never killed, so any number
+    of them may be down.
+
+    With ``PYKCLIENT_BOOTSTRAP_SERVERS`` in the environment this is the cluster found there, which
+    must have at least `brokers` brokers; `config` must be empty, and `version` is taken on trust.
+
+    Raises:
+        ConfigError: an argument or an environment variable cannot be used as it is.
+        MissingPrerequisiteError: no Java, or no jars and no way to fetch them; says the cure.
+        BrokerFailedError: a broker ended at its start; ends with the tail of its log.
+        KafkaTimeoutError: it was not ready in time.
+        UsageError: the existing cluster is too small, or was given a `config`.
+        ConnectionFailedError: the existing cluster does not answer.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        version: str = KAFKA_VERSIONS[0],
+        config: Mapping[str, PropertyValue] | None = None,
+        *,
+        start_timeout: float = 90.0,
+    ) -> None:
+        if not 1 <= brokers <= BROKER_COUNT_MAX:
+            raise ConfigError(f"brokers is {brokers}; give a number from 1 to {BROKER_COUNT_MAX}")
+        self._version = version
+        self._closed = False
+        self._local: LocalCluster | None = None
+        existing = os.environ.get(BOOTSTRAP_VARIABLE)
+        if existing:
+            self._addresses = _existing_addresses(existing)
+            _check_existing(self._addresses, brokers, config or {})
+        else:
+            _check_provider()
+            self._local = LocalCluster(brokers, version, config or {}, timeout=start_timeout)
+            self._addresses = [self._local.address(id_) for id_ in self._local.brokers]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers' addresses, up or down, as clients take them: ``host:port,host:port``."""
+        return ",".join(map(str, self._addresses))
+
+    @property
+    def version(self) -> str:
+        """The Kafka version that was asked for."""
+        return self._version
+
+    def kill(self, broker: int) -> None:
+        """End a broker with SIGKILL, running or paused, and wait until it is gone.
+
+        The others notice when its session runs out (``broker.session.timeout.ms``, 9 s).
+
+        Raises:
+            UsageError: it is stopped, there is no such broker, or the cluster is not ours.
+            ClosedError: the cluster was closed.
+        """
+        self._broker(broker).kill()
+
+    def pause(self, broker: int) -> None:
+        """Hold a broker with SIGSTOP: it keeps its connections and answers nothing.
+
+        Raises:
+            UsageError: it is not running, there is no such broker, or the cluster is not ours.
+            ClosedError: the cluster was closed.
+        """
+        self._broker(broker).pause()
+
+    def resume(self, broker: int) -> None:
+        """Let a paused broker go on with SIGCONT, as if no time had passed for it.
+
+        Raises:
+            UsageError: it is not paused, there is no such broker, or the cluster is not ours.
+            ClosedError: the cluster was closed.
+        """
+        self._broker(broker).resume()
+
+    def stop(self, broker: int, *, timeout: float = 30.0) -> None:
+        """Stop a broker cleanly with SIGTERM, so that it first hands over what it leads.
+
+        Raises:
+            UsageError: it is not running, there is no such broker, or the cluster is not ours.
+            KafkaTimeoutError: it did not end within `timeout` seconds, and was killed.
+            ClosedError: the cluster was closed.
+        """
+        self._broker(broker).stop(timeout)
+
+    def start(self, broker: int, *, timeout: float = 90.0) -> None:
+        """Start a stopped or killed broker, with its port and data, and wait until it is ready.
+
+        Raises:
+            UsageError: it is not stopped, there is no such broker, or the cluster is not ours.
+            BrokerFailedError: it ended again; ends with the tail of its log.
+            KafkaTimeoutError: it was not ready within `timeout` seconds.
+            ClosedError: the cluster was closed.
+        """
+        self._broker(broker)
+        self._own_cluster().start(broker, timeout)
+
+    def data_folder(self, broker: int) -> Path:
+        """Where a broker keeps its partitions, each in a folder of its own: ``<topic>-<number>``.
+
+        Raises:
+            UsageError: there is no such broker, or the cluster is not ours.
+            ClosedError: the cluster was closed.
+        """
+        self._broker(broker)
+        return self._own_cluster().data_folder(broker)
+
+    def leader(self, topic: str, partition: int, *, timeout: float = 30.0) -> int:
+        """The broker that leads a partition, as a running broker sees it.
+
+        Waits while the topic is unknown, the partition has no leader, or its leader is a broker
+        that was killed or stopped here. A paused broker is still the leader until the others have
+        given up on it.
+
+        Raises:
+            KafkaTimeoutError: there was none within `timeout` seconds; says why.
+            ClosedError: the cluster was closed.
+        """
+        deadline = Deadline(timeout)
+        while True:
+            leader_id, reason = self._ask_leader(topic, partition, deadline)
+            if leader_id is not None:
+                return leader_id
+            if deadline.has_passed():
+                raise KafkaTimeoutError(
+                    f"{topic}-{partition} had no leader within {deadline.timeout_ms} ms: {reason}"
+                )
+            time.sleep(ASK_PAUSE_S)
+
+    def close(self) -> None:
+        """Kill all brokers and remove their files, within 15 s. A second call does nothing.
+
+        An existing cluster is left alone.
+        """
+        self._closed = True
+        if self._local is not None:
+            self._local.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _own_cluster(self) -> LocalCluster:
+        if self._closed:
+            raise ClosedError("the cluster was closed; make a new KafkaCluster")
+        if self._local is None:
+            raise UsageError(
+                f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, and its brokers are "
+                "not ours to touch; unset it to start a cluster here"
+            )
+        return self._local
+
+    def _broker(self, broker: int) -> BrokerProcess:
+        brokers = self._own_cluster().brokers
+        if broker not in brokers:
+            raise UsageError(f"there is no broker {broker}; there are 1 to {len(brokers)}")
+        return brokers[broker]
+
+    def _ask_leader(self, topic: str, partition: int, deadline: Deadline) -> tuple[int | None, str]:
+        """The leader, or None and why there is none."""
+        reason = "no broker is running"
+        for address in self._running_addresses():
+            try:
+                answer = ask_metadata(
+                    address, [topic], timeout=min(ASK_TIMEOUT_S, deadline.remaining_s())
+                )
+            except ConnectionFailedError as error:
+                reason = str(error)
+                continue
+            leader_id, reason = _leader_in(answer.topics[0], partition)
+            if leader_id is not None and not self._is_stopped(leader_id):
+                return leader_id, ""
+            if leader_id is not None:
+                reason = f"its leader is still broker {leader_id}, which is down"
+        return None, reason
+
+    def _running_addresses(self) -> list[Address]:
+        if self._closed:
+            raise ClosedError("the cluster was closed; make a new KafkaCluster")
+        if self._local is None:
+            return self._addresses
+        return [self._local.address(node_id) for node_id in self._local.running()]
+
+    def _is_stopped(self, node_id: int) -> bool:
+        return self._local is not None and self._local.brokers[node_id].state is BrokerState.STOPPED
+
+
+def _leader_in(topic: MetadataResponseTopic, partition: int) -> tuple[int | None, str]:
+    """The leader that an answer names, or None and why it names none."""
+    if topic.error_code:
+        return None, f"the broker says error code {topic.error_code} for the topic"
+    for found in topic.partitions:
+        if found.partition_index == partition:
+            if found.leader_id >= 0:
+                return found.leader_id, ""
+            return None, f"the broker says error code {found.error_code} for the partition"
+    return None, f"the topic has {len(topic.partitions)} partitions"
+
+
+def _check_provider() -> None:
+    provider = os.environ.get(PROVIDER_VARIABLE) or "jars"
+    if provider == "docker":
+        raise ConfigError(
+            f"{PROVIDER_VARIABLE}=docker is not built yet; unset it to run Kafka from its jars, or "
+            f"start a cluster yourself and name it in {BOOTSTRAP_VARIABLE}"
+        )
+    if provider != "jars":
+        raise ConfigError(f"{PROVIDER_VARIABLE} is {provider!r}; it can be jars, or unset")
+
+
+def _existing_addresses(servers: str) -> list[Address]:
+    try:
+        config = AdminConfig.from_settings({"bootstrap.servers": servers})
+    except ConfigError as error:
+        raise ConfigError(f"{BOOTSTRAP_VARIABLE} cannot be used: {error}") from error
+    return [Address(*address) for address in config.bootstrap_servers]
+
+
+def _check_existing(
+    addresses: Sequence[Address], broker_count: int, config: Mapping[str, PropertyValue]
+) -> None:
+    """Any address will do that answers, as with a client's bootstrap list."""
+    if config:
+        raise UsageError(
+            f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, so it cannot be given "
+            f"the config {dict(config)}; unset it to start a cluster here"
+        )
+    failures = []
+    for address in addresses:
+        try:
+            found = len(ask_metadata(address, timeout=ASK_TIMEOUT_S).brokers)
+        except ConnectionFailedError as error:
+            failures.append(str(error))
+            continue
+        if found < broker_count:
+            raise UsageError(
+                f"the cluster that {BOOTSTRAP_VARIABLE} names has {found} brokers, and "
+                f"{broker_count} are asked for; unset it to start a cluster here"
+            )
+        return
+    raise ConnectionFailedError(
+        f"{BOOTSTRAP_VARIABLE} names a cluster that does not answer: {'; '.join(failures)}"
+    )

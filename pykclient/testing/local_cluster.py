@@ -1,0 +1,178 @@
+"""The servers of one Kafka cluster on this machine, from the jars.
+
+They are started in the constructor, which returns when every broker answers and knows all the
+others. Folder, processes and ports are gone after `close`, and also when this process dies before.
+
+Owner: the thread that made it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from pykclient.errors.base import ConnectionFailedError, KafkaTimeoutError
+from pykclient.testing.broker_probe import Address, ask_metadata
+from pykclient.testing.broker_process import BrokerProcess, BrokerState
+from pykclient.testing.deadline import Deadline
+from pykclient.testing.jvm import find_java
+from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.port_reservation import LOOPBACK, PortReservation
+from pykclient.testing.process_group import ProcessGroup
+from pykclient.testing.properties import dump_properties
+from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout
+from pykclient.testing.storage import copy_storage, format_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pykclient.testing.properties import PropertyValue
+
+__all__ = ["LocalCluster"]
+
+PROBE_TIMEOUT_S = 5.0
+PROBE_PAUSE_S = 0.03
+
+_JVM_OPTIONS = (
+    # Quick to start, and modest on a machine of two cores: one collector thread, one compiler.
+    *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    # A killed JVM would leave its performance data, and the native libraries that it unpacked, in
+    # the system's temporary folder: there is none of the first, and the second go to the cluster's.
+    *("-XX:-UsePerfData", "-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true"),
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
+)
+
+
+class LocalCluster:
+    """Brokers numbered from 1, each with its address, process and data folder.
+
+    Raises:
+        ConfigError: a setting that the cluster chooses itself, or an unusable version.
+        MissingPrerequisiteError: no Java, or no jars and no way to fetch them.
+        BrokerFailedError: a server did not start; ends with the tail of its log.
+        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, fetching apart.
+    """
+
+    def __init__(
+        self,
+        broker_count: int,
+        version: str,
+        config: Mapping[str, PropertyValue],
+        *,
+        timeout: float,
+    ) -> None:
+        jars = kafka_jars(version)
+        java = find_java()
+        deadline = Deadline(timeout)
+        with ExitStack() as resources:
+            self._ports = {
+                node_id: resources.enter_context(closing(PortReservation()))
+                for node_id in (*range(1, broker_count + 1), CONTROLLER_ID)
+            }
+            self._layout = ClusterLayout(
+                {node_id: self._ports[node_id].port for node_id in range(1, broker_count + 1)},
+                self._ports[CONTROLLER_ID].port,
+                config,
+            )
+            self._group = resources.enter_context(closing(ProcessGroup("pykclient-kafka")))
+            self._java = (
+                *(str(java.executable), *_JVM_OPTIONS, f"-Djava.io.tmpdir={self._group.folder}"),
+                *("-cp", jars.classpath),
+            )
+            self._servers = self._make_servers()
+            self._format(deadline)
+            for server in self._servers.values():
+                server.start()
+            for node_id in self._layout.broker_ports:
+                self._await_ready(node_id, deadline)
+            self._resources = resources.pop_all()
+
+    @property
+    def brokers(self) -> dict[int, BrokerProcess]:
+        """The brokers' processes by node id."""
+        return {node_id: self._servers[node_id] for node_id in self._layout.broker_ports}
+
+    def address(self, node_id: int) -> Address:
+        """Where broker `node_id` listens, whether or not it is up."""
+        return Address(LOOPBACK, self._layout.broker_ports[node_id])
+
+    def data_folder(self, node_id: int) -> Path:
+        """Where broker `node_id` keeps its partitions, each in a folder of its own."""
+        return self._group.folder / f"data-{node_id}"
+
+    def start(self, node_id: int, timeout: float) -> None:
+        """Start a broker again and wait until it and all that run know each other.
+
+        Raises:
+            UsageError: it is not stopped.
+            BrokerFailedError: it ended again; ends with the tail of its log.
+            KafkaTimeoutError: it was not ready within `timeout` seconds.
+        """
+        deadline = Deadline(timeout)
+        self._servers[node_id].start()
+        for running_id in self.running():
+            self._await_ready(running_id, deadline)
+
+    def running(self) -> list[int]:
+        """The node ids of the brokers that run and are not paused."""
+        return [id_ for id_, broker in self.brokers.items() if broker.state is BrokerState.RUNNING]
+
+    def close(self) -> None:
+        """Kill all servers and remove what they left. A second call does nothing."""
+        self._resources.close()
+
+    def _make_servers(self) -> dict[int, BrokerProcess]:
+        """Write each server's properties; the controller comes first, the brokers need it."""
+        settings = {
+            node_id: self._layout.broker(node_id, self.data_folder(node_id))
+            for node_id in self._layout.broker_ports
+        }
+        if self._layout.has_own_controller:
+            folder = self.data_folder(CONTROLLER_ID)
+            settings = {CONTROLLER_ID: self._layout.controller(folder), **settings}
+        for node_id, properties in settings.items():
+            self._properties_file(node_id).write_text(dump_properties(properties))
+        return {node_id: self._server(node_id) for node_id in settings}
+
+    def _server(self, node_id: int) -> BrokerProcess:
+        ports = [self._ports[node_id]]
+        if not self._layout.has_own_controller:
+            ports.append(self._ports[CONTROLLER_ID])
+        return BrokerProcess(
+            "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}",
+            [*self._java, "kafka.Kafka", str(self._properties_file(node_id))],
+            log=self._group.folder / f"server-{node_id}.log",
+            ports=ports,
+            group=self._group,
+        )
+
+    def _properties_file(self, node_id: int) -> Path:
+        return self._group.folder / f"server-{node_id}.properties"
+
+    def _format(self, deadline: Deadline) -> None:
+        first, *others = self._servers
+        format_storage(self._group, self._java, self._properties_file(first), deadline)
+        for node_id in others:
+            copy_storage(self.data_folder(first), self.data_folder(node_id), node_id)
+
+    def _await_ready(self, node_id: int, deadline: Deadline) -> None:
+        """Wait until the broker answers and lists every broker that runs."""
+        watched = [self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers]
+        while (reason := self._why_not_ready(node_id, deadline)) is not None:
+            if deadline.has_passed():
+                raise KafkaTimeoutError(
+                    f"broker {node_id} was not ready within {deadline.timeout_ms} ms: {reason}"
+                )
+            for server in watched:
+                server.stay_alive(PROBE_PAUSE_S)
+
+    def _why_not_ready(self, node_id: int, deadline: Deadline) -> str | None:
+        timeout_s = min(PROBE_TIMEOUT_S, deadline.remaining_s())
+        try:
+            answer = ask_metadata(self.address(node_id), timeout=timeout_s)
+        except ConnectionFailedError as error:
+            return str(error)
+        missing = set(self.running()) - {broker.node_id for broker in answer.brokers}
+        return f"it does not list the brokers {sorted(missing)}" if missing else None

@@ -1,0 +1,117 @@
+"""The settings of each server of a cluster on this machine.
+
+One broker is its own controller. Several brokers have one controller beside them, in a process of
+its own that no test can kill: any number of brokers may be down at once, and those that are left
+still get leaders elected, which a quorum among the brokers would not grant.
+
+The settings keep Kafka's defaults, but for what a small cluster cannot fulfil (replication of
+Kafka's own topics), what makes a test wait for nothing (the first rebalance) and what costs time
+and files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB).
+
+Owner: none; it holds no state.
+Source: ``KafkaConfig`` and the config classes under ``org.apache.kafka.*.config``, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pykclient.errors.base import ConfigError
+from pykclient.testing.port_reservation import LOOPBACK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pykclient.testing.properties import PropertyValue
+
+__all__ = ["CONTROLLER_ID", "ClusterLayout"]
+
+CONTROLLER_ID = 100
+"""The node id of a controller that is no broker; brokers count from 1 and stay below it."""
+
+REPLICATION_FACTOR_MAX = 3
+INTERNAL_PARTITION_COUNT = 5
+CLEANER_BUFFER_BYTES = 4 * 1024 * 1024
+
+_OWNED = frozenset(
+    {
+        *("node.id", "process.roles", "log.dirs", "listeners", "advertised.listeners"),
+        *("controller.quorum.voters", "controller.listener.names", "inter.broker.listener.name"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLayout:
+    """Brokers by node id and the controller, each with its port; `config` is the user's own.
+
+    Raises:
+        ConfigError: `config` has a setting that the cluster must choose itself.
+    """
+
+    broker_ports: Mapping[int, int]
+    controller_port: int
+    config: Mapping[str, PropertyValue]
+
+    def __post_init__(self) -> None:
+        owned = sorted(_OWNED & self.config.keys())
+        if owned:
+            raise ConfigError(
+                f"config has {', '.join(owned)}, which the cluster chooses itself; leave it out"
+            )
+
+    @property
+    def has_own_controller(self) -> bool:
+        """Whether the controller is a server of its own."""
+        return len(self.broker_ports) > 1
+
+    def broker(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
+        """What broker `node_id` is started with; its data go to `folder`."""
+        listener = f"PLAINTEXT://{LOOPBACK}:{self.broker_ports[node_id]}"
+        if self.has_own_controller:
+            roles, listeners = "broker", listener
+        else:
+            roles, listeners = "broker,controller", f"{listener},{self._controller_listener}"
+        return {
+            **self._shared(node_id, folder),
+            "process.roles": roles,
+            "listeners": listeners,
+            "advertised.listeners": listener,
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+
+    def controller(self, folder: Path) -> dict[str, PropertyValue]:
+        """What the controller is started with where it is a server of its own."""
+        return {
+            **self._shared(CONTROLLER_ID, folder),
+            "process.roles": "controller",
+            "listeners": self._controller_listener,
+        }
+
+    @property
+    def _controller_listener(self) -> str:
+        return f"CONTROLLER://{LOOPBACK}:{self.controller_port}"
+
+    def _shared(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
+        factor = min(len(self.broker_ports), REPLICATION_FACTOR_MAX)
+        in_sync_min = max(1, factor - 1)
+        voter_id = CONTROLLER_ID if self.has_own_controller else min(self.broker_ports)
+        return {
+            "offsets.topic.replication.factor": factor,
+            "offsets.topic.num.partitions": INTERNAL_PARTITION_COUNT,
+            "transaction.state.log.replication.factor": factor,
+            "transaction.state.log.min.isr": in_sync_min,
+            "transaction.state.log.num.partitions": INTERNAL_PARTITION_COUNT,
+            "share.coordinator.state.topic.replication.factor": factor,
+            "share.coordinator.state.topic.min.isr": in_sync_min,
+            "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
+            "group.initial.rebalance.delay.ms": 0,
+            "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
+            **self.config,
+            "node.id": node_id,
+            "controller.quorum.voters": f"{voter_id}@{LOOPBACK}:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(folder),
+        }
