@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.errors.base import UnsupportedVersionError
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pykclient.protocol.message import Message, Request
 
 __all__ = ["APIS", "Api", "ApiKey", "request_type", "response_type"]
@@ -136,7 +134,7 @@ def request_type(api_key: int) -> type[Request]:
         UnsupportedVersionError: this client does not speak the API.
     """
     api = _api(api_key)
-    kind: type[Request] = getattr(_module(api), api.request)
+    kind: type[Request] = getattr(import_module(api.module), api.request)
     return kind
 
 
@@ -147,7 +145,7 @@ def response_type(api_key: int) -> type[Message]:
         UnsupportedVersionError: this client does not speak the API.
     """
     api = _api(api_key)
-    kind: type[Message] = getattr(_module(api), api.response)
+    kind: type[Message] = getattr(import_module(api.module), api.response)
     return kind
 
 
@@ -158,33 +156,74 @@ def _api(api_key: int) -> Api:
         raise UnsupportedVersionError(f"this client does not speak API {api_key}") from None
 
 
-def _module(api: Api) -> ModuleType:
-    return import_module(f"pykclient.protocol.messages.{api.module}")
-
-
 APIS: dict[ApiKey, Api] = {
-    ApiKey.PRODUCE: Api("produce", "ProduceRequest", "ProduceResponse", 3, 13, 9),
-    ApiKey.FETCH: Api("fetch", "FetchRequest", "FetchResponse", 4, 18, 12),
-    ApiKey.LIST_OFFSETS: Api("list_offsets", "ListOffsetsRequest", "ListOffsetsResponse", 1, 11, 6),
-    ApiKey.METADATA: Api("metadata", "MetadataRequest", "MetadataResponse", 0, 13, 9),
+    ApiKey.PRODUCE: Api(
+        "pykclient.protocol.messages.produce", "ProduceRequest", "ProduceResponse", 3, 13, 9
+    ),
+    ApiKey.FETCH: Api(
+        "pykclient.protocol.messages.fetch", "FetchRequest", "FetchResponse", 4, 18, 12
+    ),
+    ApiKey.LIST_OFFSETS: Api(
+        "pykclient.protocol.messages.list_offsets",
+        "ListOffsetsRequest",
+        "ListOffsetsResponse",
+        1,
+        11,
+        6,
+    ),
+    ApiKey.METADATA: Api(
+        "pykclient.protocol.messages.metadata", "MetadataRequest", "MetadataResponse", 0, 13, 9
+    ),
     ApiKey.FIND_COORDINATOR: Api(
-        "find_coordinator", "FindCoordinatorRequest", "FindCoordinatorResponse", 0, 6, 3
+        "pykclient.protocol.messages.find_coordinator",
+        "FindCoordinatorRequest",
+        "FindCoordinatorResponse",
+        0,
+        6,
+        3,
     ),
     ApiKey.SASL_HANDSHAKE: Api(
-        "sasl_handshake", "SaslHandshakeRequest", "SaslHandshakeResponse", 0, 1, None
+        "pykclient.protocol.messages.sasl_handshake",
+        "SaslHandshakeRequest",
+        "SaslHandshakeResponse",
+        0,
+        1,
+        None,
     ),
-    ApiKey.API_VERSIONS: Api("api_versions", "ApiVersionsRequest", "ApiVersionsResponse", 0, 4, 3),
+    ApiKey.API_VERSIONS: Api(
+        "pykclient.protocol.messages.api_versions",
+        "ApiVersionsRequest",
+        "ApiVersionsResponse",
+        0,
+        4,
+        3,
+    ),
     ApiKey.CREATE_TOPICS: Api(
-        "create_topics", "CreateTopicsRequest", "CreateTopicsResponse", 2, 7, 5
+        "pykclient.protocol.messages.create_topics",
+        "CreateTopicsRequest",
+        "CreateTopicsResponse",
+        2,
+        7,
+        5,
     ),
     ApiKey.DELETE_TOPICS: Api(
-        "delete_topics", "DeleteTopicsRequest", "DeleteTopicsResponse", 1, 6, 4
+        "pykclient.protocol.messages.delete_topics",
+        "DeleteTopicsRequest",
+        "DeleteTopicsResponse",
+        1,
+        6,
+        4,
     ),
     ApiKey.INIT_PRODUCER_ID: Api(
-        "init_producer_id", "InitProducerIdRequest", "InitProducerIdResponse", 0, 5, 2
+        "pykclient.protocol.messages.init_producer_id",
+        "InitProducerIdRequest",
+        "InitProducerIdResponse",
+        0,
+        5,
+        2,
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(
-        "offset_for_leader_epoch",
+        "pykclient.protocol.messages.offset_for_leader_epoch",
         "OffsetForLeaderEpochRequest",
         "OffsetForLeaderEpochResponse",
         2,
@@ -192,10 +231,20 @@ APIS: dict[ApiKey, Api] = {
         4,
     ),
     ApiKey.SASL_AUTHENTICATE: Api(
-        "sasl_authenticate", "SaslAuthenticateRequest", "SaslAuthenticateResponse", 0, 2, 2
+        "pykclient.protocol.messages.sasl_authenticate",
+        "SaslAuthenticateRequest",
+        "SaslAuthenticateResponse",
+        0,
+        2,
+        2,
     ),
     ApiKey.DESCRIBE_CLUSTER: Api(
-        "describe_cluster", "DescribeClusterRequest", "DescribeClusterResponse", 0, 2, 0
+        "pykclient.protocol.messages.describe_cluster",
+        "DescribeClusterRequest",
+        "DescribeClusterResponse",
+        0,
+        2,
+        0,
     ),
 }
 """The APIs that this client speaks."""

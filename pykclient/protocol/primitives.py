@@ -31,6 +31,7 @@ __all__ = [
     "GatherBuffer",
     "Reader",
     "Records",
+    "Values",
     "pack_boolean",
     "pack_float64",
     "pack_int8",
@@ -63,6 +64,9 @@ __all__ = [
 
 Records = bytes | bytearray | memoryview
 """One or more record batches as they stand on the wire."""
+
+Values = tuple[Any, ...]
+"""What a ``struct`` layout holds: its types stand in a format string, where no checker looks."""
 
 ZERO_UUID: Final = bytes(16)
 """The UUID that stands for "none": sixteen zero bytes."""
@@ -117,7 +121,7 @@ class Reader:
 
     # Fixed sizes
 
-    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+    def unpack(self, layout: Struct) -> Values:
         """The values of `layout`: several fixed-size fields for the price of one call."""
         position = self.position
         try:
@@ -165,7 +169,7 @@ class Reader:
         """Sixteen bytes; `ZERO_UUID` stands for none."""
         return bytes(self._take(16))
 
-    def numbers(self, code: str, count: int) -> list[Any]:
+    def numbers(self, code: str, count: int) -> list[int]:
         """`count` numbers of one `struct` format code (``b h i q``)."""
         return list(self.unpack(Struct(f">{count}{code}")))
 
@@ -177,6 +181,10 @@ class Reader:
         position = self.position
         value = shift = 0
         try:
+            byte = data[position]
+            if byte <= 0x7F:  # nearly always: lengths, counts and tags are small
+                self.position = position + 1
+                return byte
             while (byte := data[position]) > 0x7F:
                 if shift == _VARINT_SHIFT_MAX:
                     raise DecodeError(f"varint of more than 5 bytes at byte {self.position}")

@@ -30,7 +30,7 @@ def request_type(api_key: int) -> type[Request]:
         UnsupportedVersionError: this client does not speak the API.
     """
     api = _api(api_key)
-    kind: type[Request] = getattr(_module(api), api.request)
+    kind: type[Request] = getattr(import_module(api.module), api.request)
     return kind
 
 
@@ -41,7 +41,7 @@ def response_type(api_key: int) -> type[Message]:
         UnsupportedVersionError: this client does not speak the API.
     """
     api = _api(api_key)
-    kind: type[Message] = getattr(_module(api), api.response)
+    kind: type[Message] = getattr(import_module(api.module), api.response)
     return kind
 
 
@@ -51,9 +51,6 @@ def _api(api_key: int) -> Api:
     except (ValueError, KeyError):
         raise UnsupportedVersionError(f"this client does not speak API {api_key}") from None
 
-
-def _module(api: Api) -> ModuleType:
-    return import_module(f"pykclient.protocol.messages.{api.module}")
 '''
 
 
@@ -75,8 +72,6 @@ def emit_api_keys(messages: Sequence[Message], chosen: Sequence[str], banner: st
         "from pykclient.errors.base import UnsupportedVersionError",
         "",
         "if TYPE_CHECKING:",
-        "    from types import ModuleType",
-        "",
         "    from pykclient.protocol.message import Message, Request",
         "",
         '__all__ = ["APIS", "Api", "ApiKey", "request_type", "response_type"]',
@@ -96,7 +91,8 @@ def emit_api_keys(messages: Sequence[Message], chosen: Sequence[str], banner: st
             flexible = message.flexible & message.versions
             name = snake_case(message.api)
             lines.append(
-                f'ApiKey.{name.upper()}: Api("{name}", "{message.name}", "{message.api}Response",'
+                f'ApiKey.{name.upper()}: Api("pykclient.protocol.messages.{name}",'
+                f' "{message.name}", "{message.api}Response",'
                 f" {message.versions.low}, {message.versions.high},"
                 f" {flexible.low if flexible else None}),"
             )

@@ -87,6 +87,21 @@ class Message:
         """The API's name: the message's without "Request" or "Response"."""
         return re.sub(r"(Request|Response)$", "", self.name)
 
+    def structs(self) -> list[Struct]:
+        """The root and all structures below it, each once, outer ones first."""
+        found = {self.root.name: self.root}
+        pending = [self.root]
+        while pending:
+            for field in pending.pop(0).fields:
+                if field.struct is not None and field.element not in found:
+                    found[field.element] = field.struct
+                    pending.append(field.struct)
+        return [struct for struct in found.values() if self.used_in(struct)]
+
+    def used_in(self, struct: Struct) -> Versions:
+        """The versions in which `struct` can stand on the wire, from the first to the last."""
+        return _used_in(struct, self.root, self.versions)
+
 
 def parse(text: str) -> Message:
     """The schema in `text` (JSON with ``//`` comments), stable versions only.
@@ -144,9 +159,18 @@ def _field(raw: dict[str, Any], common: dict[str, Any]) -> Field:
     )
 
 
+def _used_in(struct: Struct, within: Struct, versions: Versions) -> Versions:
+    if within.name == struct.name:
+        return versions
+    used = NONE
+    for field in within.fields:
+        inner = versions & field.versions
+        if field.struct is not None and inner:
+            found = _used_in(struct, field.struct, inner)
+            used = used | found if used and found else used or found
+    return used
+
+
 def _check_keys(raw: dict[str, Any], known: set[str], name: str) -> None:
     if unknown := raw.keys() - known:
         raise ValueError(f"{name} has properties that this generator does not know: {unknown}")
-
-
-_ = NONE

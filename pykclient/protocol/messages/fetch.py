@@ -325,21 +325,21 @@ class PartitionData(Structure):
         else:
             write_nullable_records(out, self.records)
         if version <= 11:
-            if self.diverging_epoch != EpochEndOffset():
+            if self.diverging_epoch.epoch != -1 or self.diverging_epoch.end_offset != -1:
                 raise unsupported_field("PartitionData.diverging_epoch", version)
-            if self.current_leader != LeaderIdAndEpoch():
+            if self.current_leader.leader_id != -1 or self.current_leader.leader_epoch != -1:
                 raise unsupported_field("PartitionData.current_leader", version)
-            if self.snapshot_id != SnapshotId():
+            if self.snapshot_id.end_offset != -1 or self.snapshot_id.epoch != -1:
                 raise unsupported_field("PartitionData.snapshot_id", version)
         if version >= 12:
             tags: dict[int, bytearray] = {}
-            if self.diverging_epoch != EpochEndOffset():
+            if self.diverging_epoch.epoch != -1 or self.diverging_epoch.end_offset != -1:
                 value = tags[0] = bytearray()
                 self.diverging_epoch.write(value, version)
-            if self.current_leader != LeaderIdAndEpoch():
+            if self.current_leader.leader_id != -1 or self.current_leader.leader_epoch != -1:
                 value = tags[1] = bytearray()
                 self.current_leader.write(value, version)
-            if self.snapshot_id != SnapshotId():
+            if self.snapshot_id.end_offset != -1 or self.snapshot_id.epoch != -1:
                 value = tags[2] = bytearray()
                 self.snapshot_id.write(value, version)
             write_tags(out, tags)
@@ -613,7 +613,7 @@ class FetchRequest(Request):
         elif version >= 11:
             write_string(out, self.rack_id)
         if version <= 14:
-            if self.replica_state != ReplicaState():
+            if self.replica_state.replica_id != -1 or self.replica_state.replica_epoch != -1:
                 raise unsupported_field("FetchRequest.replica_state", version)
         if version >= 12:
             tags: dict[int, bytearray] = {}
@@ -621,7 +621,7 @@ class FetchRequest(Request):
                 value = tags[0] = bytearray()
                 write_compact_nullable_string(value, self.cluster_id)
             if version >= 15:
-                if self.replica_state != ReplicaState():
+                if self.replica_state.replica_id != -1 or self.replica_state.replica_epoch != -1:
                     value = tags[1] = bytearray()
                     self.replica_state.write(value, version)
             write_tags(out, tags)

@@ -275,12 +275,12 @@ class PartitionProduceResponse(Structure):
         elif version >= 8:
             write_nullable_string(out, self.error_message)
         if version <= 9:
-            if self.current_leader != LeaderIdAndEpoch():
+            if self.current_leader.leader_id != -1 or self.current_leader.leader_epoch != -1:
                 raise unsupported_field("PartitionProduceResponse.current_leader", version)
         if version >= 9:
             tags: dict[int, bytearray] = {}
             if version >= 10:
-                if self.current_leader != LeaderIdAndEpoch():
+                if self.current_leader.leader_id != -1 or self.current_leader.leader_epoch != -1:
                     value = tags[0] = bytearray()
                     self.current_leader.write(value, version)
             write_tags(out, tags)
