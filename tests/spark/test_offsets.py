@@ -1,0 +1,263 @@
+"""Limits become ranges: resolved against what partitions hold, checked for losses, cut up."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient import TopicPartition
+from pykclient.errors import ConfigError
+from spark_connector.offsets import (
+    EARLIEST,
+    LATEST,
+    DataLossError,
+    LogBounds,
+    OffsetLimit,
+    OffsetRange,
+    offsets_from_json,
+    partitions_from_json,
+    resolve_ranges,
+    split_ranges,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+FROM_EARLIEST = OffsetLimit("startingOffsets", everywhere=EARLIEST)
+TO_LATEST = OffsetLimit("endingOffsets", everywhere=LATEST)
+
+
+class ListedLog:
+    """Partitions that hold what a test says; a record's time in ms is its offset times ten."""
+
+    def __init__(self, held: dict[TopicPartition, LogBounds]) -> None:
+        self.held = held
+
+    def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogBounds]:
+        return {partition: self.held[partition] for partition in partitions}
+
+    def offsets_at(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        found = {}
+        for partition, timestamp_ms in timestamps_ms.items():
+            offset = max(-(-timestamp_ms // 10), self.held[partition].beginning)
+            found[partition] = offset if offset < self.held[partition].end else None
+        return found
+
+
+LOG = ListedLog({A0: LogBounds(10, 20), A1: LogBounds(0, 5)})
+
+
+def resolve(
+    starting: OffsetLimit = FROM_EARLIEST,
+    ending: OffsetLimit = TO_LATEST,
+    *,
+    fail_on_data_loss: bool = True,
+) -> list[tuple[int, int]]:
+    ranges = resolve_ranges(starting, ending, [A0, A1], LOG, fail_on_data_loss=fail_on_data_loss)
+    assert [one.partition for one in ranges] == [A0, A1]
+    return [(one.start, one.end) for one in ranges]
+
+
+def starting_at(first: int, second: int) -> OffsetLimit:
+    return OffsetLimit("startingOffsets", by_partition={A0: first, A1: second})
+
+
+def ending_at(first: int, second: int) -> OffsetLimit:
+    return OffsetLimit("endingOffsets", by_partition={A0: first, A1: second})
+
+
+def test_earliest_to_latest_is_all_that_partitions_hold() -> None:
+    assert resolve() == [(10, 20), (0, 5)]
+
+
+def test_offsets_and_edges_may_be_mixed_by_partition() -> None:
+    assert resolve(starting_at(15, EARLIEST), ending_at(LATEST, 3)) == [(15, 20), (0, 3)]
+
+
+def test_a_start_at_its_end_is_an_empty_range() -> None:
+    assert resolve(starting_at(20, 5)) == [(20, 20), (5, 5)]
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending"),
+    [(starting_at(18, 0), ending_at(12, 5)), (starting_at(21, 0), TO_LATEST)],
+)
+def test_a_start_behind_its_end_is_refused(starting: OffsetLimit, ending: OffsetLimit) -> None:
+    for fail_on_data_loss in (True, False):
+        with pytest.raises(ConfigError, match=r"a-0: startingOffsets begins at offset \d+, behind"):
+            resolve(starting, ending, fail_on_data_loss=fail_on_data_loss)
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "left"),
+    [
+        (starting_at(3, 0), TO_LATEST, (10, 20)),
+        (starting_at(3, 0), ending_at(15, 5), (10, 15)),
+        (starting_at(3, 0), ending_at(7, 5), (10, 10)),
+        (starting_at(12, 0), ending_at(50, 5), (12, 20)),
+        (starting_at(30, 0), ending_at(50, 5), (20, 20)),
+    ],
+)
+def test_records_that_are_gone_fail_the_read_or_are_left_out_with_a_warning(
+    starting: OffsetLimit,
+    ending: OffsetLimit,
+    left: tuple[int, int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(DataLossError, match=r"a-0 holds \[10, 20\).*Set failOnDataLoss=false"):
+        resolve(starting, ending)
+    with caplog.at_level(logging.WARNING, logger="spark_connector.offsets"):
+        assert resolve(starting, ending, fail_on_data_loss=False) == [left, (0, 5)]
+    assert "a-0 holds [10, 20)" in caplog.text
+
+
+def test_an_empty_range_outside_what_is_held_loses_nothing() -> None:
+    assert resolve(starting_at(3, 0), ending_at(3, 5)) == [(10, 10), (0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "complaint"),
+    [
+        ({A0: 12}, r"Missing: a-1\. Not read: none\."),
+        ({A0: 12, A1: 0, TopicPartition("b", 7): 0}, r"Missing: none\. Not read: b-7\."),
+    ],
+)
+def test_offsets_must_name_exactly_the_partitions_that_are_read(
+    offsets: dict[TopicPartition, int], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        resolve(OffsetLimit("startingOffsets", by_partition=offsets))
+
+
+def test_a_message_about_many_partitions_names_the_first() -> None:
+    offsets = {TopicPartition("b", number): 0 for number in range(1_000)}
+    with pytest.raises(ConfigError, match=r"Not read: b-0, b-1, .*, b-9, 990 more\."):
+        resolve(OffsetLimit("startingOffsets", by_partition=offsets))
+
+
+def test_times_are_the_first_offset_at_or_after_them() -> None:
+    start = OffsetLimit("startingTimestamp", everywhere=25, is_timestamp=True, fallback=None)
+    end = OffsetLimit("endingTimestamp", everywhere=135, is_timestamp=True)
+    assert resolve(start, end) == [(10, 14), (3, 5)]
+
+
+def test_a_starting_time_without_a_record_after_it_is_refused_or_is_the_end() -> None:
+    def start(fallback: int | None) -> OffsetLimit:
+        times = {A0: 0, A1: 500}
+        return OffsetLimit(
+            "startingOffsetsByTimestamp", by_partition=times, is_timestamp=True, fallback=fallback
+        )
+
+    with pytest.raises(ConfigError, match=r"a-1 has no record at or after 500 ms"):
+        resolve(start(None))
+    assert resolve(start(LATEST)) == [(10, 20), (5, 5)]
+
+
+def test_ranges_without_records_get_no_task() -> None:
+    ranges = [OffsetRange(A0, 5, 5), OffsetRange(A1, 0, 1)]
+    assert split_ranges(ranges) == [OffsetRange(A1, 0, 1)]
+    assert split_ranges(ranges[:1], partitions_min=4, records_per_partition_max=1) == []
+
+
+def test_ranges_longer_than_the_maximum_are_cut_evenly() -> None:
+    parts = split_ranges([OffsetRange(A0, 100, 110)], records_per_partition_max=4)
+    assert [(part.start, part.end) for part in parts] == [(100, 103), (103, 106), (106, 110)]
+
+
+def test_enough_ranges_are_not_cut_for_the_minimum() -> None:
+    ranges = [OffsetRange(A0, 0, 100), OffsetRange(A1, 0, 1)]
+    assert split_ranges(ranges, partitions_min=2) == ranges
+
+
+def test_large_ranges_are_cut_in_proportion_until_there_are_about_enough() -> None:
+    ranges = [OffsetRange(A0, 0, 900), OffsetRange(A1, 0, 100)]
+    parts = split_ranges(ranges, partitions_min=10)
+    assert [part.size for part in parts] == [100] * 10
+    # A range too small to be cut takes one part; the large one gets the other three.
+    parts = split_ranges([OffsetRange(A0, 0, 900), OffsetRange(A1, 0, 10)], partitions_min=4)
+    assert [part.size for part in parts] == [300, 300, 300, 10]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), max_size=5),
+    records_max=st.none() | st.integers(1, 20),
+    partitions_min=st.none() | st.integers(1, 30),
+)
+def test_cutting_keeps_every_offset_once_and_in_order(
+    sizes: list[int], records_max: int | None, partitions_min: int | None
+) -> None:
+    ranges = [
+        OffsetRange(TopicPartition("a", number), 7, 7 + size) for number, size in enumerate(sizes)
+    ]
+    parts = split_ranges(
+        ranges, records_per_partition_max=records_max, partitions_min=partitions_min
+    )
+    assert [(part.partition, offset) for part in parts for offset in range(*part[1:])] == [
+        (whole.partition, offset) for whole in ranges for offset in range(*whole[1:])
+    ]
+    assert all(part.size > 0 for part in parts)
+    if records_max is not None:
+        assert all(part.size <= records_max for part in parts)
+
+
+def test_partitions_are_read_from_json_in_order_and_once() -> None:
+    text = '{"b": [2], "a": [1, 0, 1]}'
+    assert partitions_from_json("assign", text) == (A0, A1, TopicPartition("b", 2))
+
+
+def test_offsets_are_read_from_json() -> None:
+    assert offsets_from_json("startingOffsets", '{"a": {"0": 23, "1": -2}}', minimum=-2) == {
+        A0: 23,
+        A1: -2,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "[]",
+        "{",
+        "{}",
+        '{"a": 1}',
+        '{"a": []}',
+        '{"a": [-1]}',
+        '{"a": ["0"]}',
+        '{"a": [true]}',
+        '{"": [0]}',
+        "[" * 100_000,
+    ],
+)
+def test_malformed_partitions_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^assign") as caught:
+        partitions_from_json("assign", text)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "23",
+        '{"a": [0]}',
+        '{"a": {"0": "23"}}',
+        '{"a": {"0": 1.5}}',
+        '{"a": {"0": true}}',
+        '{"a": {"0": null}}',
+        '{"a": {"0": -3}}',
+        '{"a": {"x": 1}}',
+        '{"a": {"-1": 1}}',
+        '{"": {"0": 1}}',
+    ],
+)
+def test_malformed_offsets_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^startingOffsets"):
+        offsets_from_json("startingOffsets", text, minimum=-2)
