@@ -14,7 +14,18 @@ from typing import Final
 from pykclient.accel import pure
 from pykclient.errors.base import ConfigError
 
-__all__ = ["RecordAppender", "crc32c", "decode_records", "implementation", "murmur2"]
+__all__ = [
+    "ConsumerRecord",
+    "Delivery",
+    "RecordAppender",
+    "SendCore",
+    "TopicAppenders",
+    "crc32c",
+    "decode_records",
+    "implementation",
+    "iterate_records",
+    "murmur2",
+]
 
 
 def choose(wanted: str | None) -> str:
@@ -35,7 +46,12 @@ def choose(wanted: str | None) -> str:
 
 implementation: Final = choose(os.environ.get("PYKCLIENT_ACCEL"))
 
+ConsumerRecord = pure.ConsumerRecord
+Delivery = pure.Delivery
 RecordAppender = pure.RecordAppender
+SendCore = pure.SendCore
+TopicAppenders = pure.TopicAppenders
 crc32c = pure.crc32c
 decode_records = pure.decode_records
+iterate_records = pure.iterate_records
 murmur2 = pure.murmur2

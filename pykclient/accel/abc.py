@@ -1,25 +1,77 @@
-"""What an implementation of the hot loops offers: the contract of the pure and the compiled core.
+"""The contract of the per-record core, which exists twice: pure and compiled.
 
-Everything that runs once per record stands behind these names, and nothing else does. An
-implementation is a module with the functions of `Accelerator` and a class `RecordAppender`; both
-implementations give the same results and the same errors for the same input.
+Everything that runs once per record stands behind these names, and nothing else does: `send` as a
+whole, the delivery it returns, the open batch it appends to, and the way back from a batch's bytes
+to record objects. What runs once per batch (choosing a sticky partition, memory, headers of
+batches, compression) is above, in Python, and reaches the core through these objects.
 
-Owner: no state, except in a `RecordAppender`, which belongs to the batch that made it.
-Source: Kafka protocol guide, "Record Batch"; Java classes ``DefaultRecord``, ``ByteUtils``.
+Both implementations give the same results and the same errors for the same input. DESIGN.md, "The
+per-record boundary", has the measurement that put the boundary here.
+
+Owner: see each class.
+Source: Kafka protocol guide, "Record Batch"; KIP-480, KIP-794 (sticky partitions).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from pykclient.types import Headers
+    from pykclient.accel.pure import ConsumerRecord, Delivery
+    from pykclient.types import Headers, TimestampType
 
-__all__ = ["Accelerator", "Appender", "HeadersInput", "RecordColumns"]
+__all__ = [
+    "Accelerator",
+    "Appender",
+    "DeliveryBatch",
+    "HeadersInput",
+    "Lock",
+    "OnDelivery",
+    "RecordColumns",
+    "SendSlowly",
+]
 
 HeadersInput = Iterable[tuple[str, bytes | None]]
 """What a caller may pass as headers: pairs of a name and a value, None = null."""
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+OnDelivery = Callable[[T | None, Exception | None], object]
+"""A delivery callback: what the batch made of the record, or why it failed."""
+
+
+class Lock(Protocol):
+    """What an appender needs of a lock; the pure core takes it, the compiled one has the GIL."""
+
+    def acquire(self) -> bool:
+        """Wait until the lock is free, and take it."""
+        ...
+
+    def release(self) -> None:
+        """Give the lock back."""
+        ...
+
+
+class DeliveryBatch(Protocol[T_co]):
+    """The fate of a batch, which all deliveries of its records share."""
+
+    def is_done(self, index: int) -> bool:
+        """Whether the fate of the record at `index` is known."""
+        ...
+
+    def result(self, index: int, timeout: float | None) -> T_co:
+        """Wait at most `timeout` seconds (None: for ever) and return the record's metadata."""
+        ...
+
+    def exception(self, index: int, timeout: float | None) -> Exception | None:
+        """Wait likewise and return why the record failed, or None when it did not."""
+        ...
+
+    def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
+        """Call `function` once the record's fate is known, at once if it is."""
+        ...
 
 
 class RecordColumns(NamedTuple):
@@ -31,13 +83,8 @@ class RecordColumns(NamedTuple):
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
 
-    @property
-    def count(self) -> int:
-        """How many records there are (`len` is that of the tuple, five)."""
-        return len(self.offsets)
-
     def rows(self, start: int, stop: int | None = None) -> RecordColumns:
-        """Return the records from index `start` up to `stop`, not included."""
+        """Return the records from index `start` up to `stop`, which is not included."""
         return RecordColumns(
             self.offsets[start:stop],
             self.timestamps_ms[start:stop],
@@ -47,17 +94,41 @@ class RecordColumns(NamedTuple):
         )
 
 
-class Appender(Protocol):
-    """The records of one open batch, encoded as they come.
+class Appender(Protocol[T]):
+    """The records of one open batch, encoded as they come, until it is full or sealed.
 
-    `capacity_bytes` is how many bytes of records it takes; the owner may raise it. The first
-    record is taken whatever its size.
+    Owner: any thread may append; whoever made it seals it.
     """
 
-    capacity_bytes: int
-    count: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
+    @property
+    def count(self) -> int:
+        """How many records it holds."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes of records it holds; no batch header, no compression."""
+        ...
+
+    @property
+    def capacity_bytes(self) -> int:
+        """How many bytes of records it takes; the first record is taken whatever its size."""
+        ...
+
+    @property
+    def base_timestamp_ms(self) -> int:
+        """The first record's timestamp, -1 when there is none."""
+        ...
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The latest timestamp, -1 when there is no record."""
+        ...
+
+    @property
+    def callbacks(self) -> Sequence[tuple[int, OnDelivery[T]]]:
+        """The delivery callbacks in order, with their records' indexes; read it once sealed."""
+        ...
 
     def append(
         self,
@@ -65,8 +136,9 @@ class Appender(Protocol):
         key: bytes | None,
         value: bytes | None,
         headers: HeadersInput | None = None,
-    ) -> int | None:
-        """Encode one record; return its index in the batch, or None when it does not fit.
+        on_delivery: OnDelivery[T] | None = None,
+    ) -> Delivery[T] | None:
+        """Encode one record; return its delivery, or None when it does not fit or all is sealed.
 
         Raises:
             SerializationError: the key, the value or a header is not bytes.
@@ -74,12 +146,33 @@ class Appender(Protocol):
         """
         ...
 
-    def size_bytes(self) -> int:
-        """How many bytes of records have been written."""
+    def grow(self, capacity_bytes: int) -> None:
+        """Raise the capacity; without effect once sealed."""
+        ...
+
+    def seal(self) -> None:
+        """Take no more records. An append either came before, whole, or answers None."""
         ...
 
     def view(self) -> memoryview:
-        """The bytes written so far; release it before the next append."""
+        """The encoded records. Seal first, and release the view before the appender goes."""
+        ...
+
+
+class SendSlowly(Protocol[T]):
+    """What `send` calls when the core alone cannot append a record: about once per batch."""
+
+    def __call__(
+        self,
+        topic: object,
+        value: object,
+        key: object,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersInput | None,
+        on_delivery: OnDelivery[T] | None,
+    ) -> Delivery[T]:
+        """Append the record, waiting for metadata or memory if need be, or raise."""
         ...
 
 
@@ -97,13 +190,35 @@ class Accelerator(Protocol):
     def decode_records(
         self,
         data: bytes,
+        position: int,
+        first: int,
         count: int,
         base_offset: int,
         base_timestamp_ms: int,
-    ) -> RecordColumns:
-        """Decode `count` records, which fill `data` exactly.
+    ) -> tuple[RecordColumns, int]:
+        """Decode `count` records from `position` on; return them and the position after them.
+
+        `first` is the index that the first of them has in its batch, and `count` is at least 1.
 
         Raises:
-            DecodeError: `data` holds anything else.
+            DecodeError: there are no such records.
+        """
+        ...
+
+    def iterate_records(
+        self,
+        columns: RecordColumns,
+        *,
+        topic: str,
+        partition: int,
+        timestamp_type: TimestampType,
+        leader_epoch: int | None,
+        keys: Sequence[object] | None = None,
+        values: Sequence[object] | None = None,
+    ) -> Iterator[ConsumerRecord]:
+        """Yield the records of `columns` as objects, each made when it is asked for.
+
+        `keys` and `values` stand for the raw ones where a deserializer has made them into something
+        else; the sizes are those of the raw ones.
         """
         ...

@@ -1,9 +1,10 @@
-"""One fetched record batch: header, checks, records.
+"""One fetched record batch: its header, its checks, its records.
 
-Reads only. A batch is a view on the frame it came in; its records are decoded when asked for.
+A batch is a view of the frame that it came in and never changes. Everything about it is checked
+before it is believed: the header when the batch is made, the records when they are decoded.
 
-Owner: whoever iterates; a batch itself is never changed.
-Source: Kafka protocol guide, "Record Batch"; KIP-98; Java class ``DefaultRecordBatch``.
+Owner: whoever iterates.
+Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534; Java class ``DefaultRecordBatch``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from pykclient import accel
+from pykclient.accel.abc import RecordColumns
 from pykclient.errors.base import CorruptRecordError, DecodeError
 from pykclient.records.compression import Codec, decompress
 from pykclient.types import TimestampType
@@ -20,28 +22,59 @@ from pykclient.types import TimestampType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.accel.abc import RecordColumns
+__all__ = [
+    "DECOMPRESSED_SIZE_BYTES_MAX",
+    "HEADER_SIZE_BYTES",
+    "RecordBatch",
+    "first_batch_size_bytes",
+    "iterate_batches",
+]
 
-__all__ = ["HEADER_SIZE_BYTES", "RecordBatch", "first_batch_size_bytes", "iterate_batches"]
-
-LOG_OVERHEAD_BYTES: Final = 12
-HEADER_SIZE_BYTES: Final = 61
-CRC_START: Final = 21
-DECOMPRESSED_SIZE_BYTES_MAX: Final = 128 * 1024 * 1024
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE_BYTES: Final = HEADER.size
+LENGTH_END: Final = 12
+"""Where the length field ends; it counts what comes after it."""
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+CRC_START: Final = 21
+"""Where the bytes that the checksum covers begin: after itself."""
+
+MAGIC: Final = 2
+SIZE_BYTES_MIN: Final = 26
+"""The smallest message of the old formats, magic 0: what is shorter is of no format at all."""
+
+ATTRIBUTE_CODEC: Final = 0x07
+ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
+ATTRIBUTE_TRANSACTIONAL: Final = 0x10
+ATTRIBUTE_CONTROL: Final = 0x20
+ATTRIBUTE_DELETE_HORIZON: Final = 0x40
+
+OFFSET_MAX: Final = 2**63 - 1
+DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Records of one batch that decompress to more are refused, unless the caller allows more."""
+
+CHUNK_RECORD_COUNT: Final = 10_000
+"""How many records are decoded at once, so that a batch of millions of tiny ones stays bounded."""
+
 _CODECS: Final = dict(enumerate(Codec))
 
 
 class RecordBatch:
-    """The header of a version 2 batch, and its records still encoded in `payload`."""
+    """The header of a version 2 batch, and its records still encoded in `payload`.
+
+    `producer_id`, `producer_epoch` and `base_sequence` are -1 when the producer was not idempotent,
+    `partition_leader_epoch` is -1 when the broker did not tell it. Timestamps are milliseconds.
+    """
 
     __slots__ = (
         "attributes",
         "base_offset",
         "base_sequence",
         "base_timestamp_ms",
+        "batch_length",
         "codec",
         "crc",
+        "last_offset",
         "last_offset_delta",
         "magic",
         "max_timestamp_ms",
@@ -52,18 +85,32 @@ class RecordBatch:
         "producer_id",
         "record_count",
         "size_bytes",
+        "timestamp_type",
         "topic",
     )
 
-    def __init__(self, data: memoryview, topic: str, partition: int) -> None:
+    def __init__(
+        self, data: memoryview, *, topic: str, partition: int, check_crcs: bool = True
+    ) -> None:
+        """Read and check the header of the one batch that fills `data`.
+
+        Raises:
+            CorruptRecordError: the batch is not of version 2, its header contradicts itself, or,
+                with `check_crcs`, its checksum is wrong.
+        """
         self.topic = topic
         self.partition = partition
         self.size_bytes = len(data)
+        self.magic: int = data[MAGIC_AT] if len(data) > MAGIC_AT else -1
+        if self.magic != MAGIC:
+            raise _corrupt(topic, partition, data, f"its magic is {self.magic}, not {MAGIC}")
+        if len(data) < HEADER_SIZE_BYTES:
+            raise _corrupt(topic, partition, data, f"it has only {len(data)} bytes")
         (
             self.base_offset,
-            _,
+            self.batch_length,
             self.partition_leader_epoch,
-            self.magic,
+            _,
             self.crc,
             self.attributes,
             self.last_offset_delta,
@@ -75,45 +122,40 @@ class RecordBatch:
             self.record_count,
         ) = HEADER.unpack_from(data)
         self.payload = data[HEADER_SIZE_BYTES:]
-        codec = _CODECS.get(self.attributes & 0x07)
-        if codec is None:
-            raise self.corrupt(f"unknown codec {self.attributes & 0x07}")
-        self.codec = codec
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the batch's last record, also when compaction has removed it."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps: the producer, or the broker when it appended."""
-        return TimestampType(self.attributes >> 3 & 1)
+        reason = self._contradiction()
+        if reason is None and check_crcs:
+            crc = accel.crc32c(data[CRC_START:])
+            if crc != self.crc:
+                reason = f"its checksum is {crc:#010x}, its header says {self.crc:#010x}"
+        if reason is not None:
+            raise _corrupt(topic, partition, data, reason)
+        self.last_offset: int = self.base_offset + self.last_offset_delta
+        """The offset of the last record, also when compaction has taken that record away."""
+        self.codec: Codec = _CODECS[self.attributes & ATTRIBUTE_CODEC]
+        self.timestamp_type = (
+            TimestampType.LOG_APPEND_TIME
+            if self.attributes & ATTRIBUTE_LOG_APPEND_TIME
+            else TimestampType.CREATE_TIME
+        )
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch is part of a transaction (KIP-98)."""
-        return bool(self.attributes & 0x10)
+        return bool(self.attributes & ATTRIBUTE_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker instead of application records (KIP-98)."""
-        return bool(self.attributes & 0x20)
+        """Whether the batch holds a marker, which applications must not see (KIP-98)."""
+        return bool(self.attributes & ATTRIBUTE_CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp is the time at which markers may go (KIP-534)."""
-        return bool(self.attributes & 0x40)
+        """Whether the base timestamp says from when on markers may be deleted (KIP-534)."""
+        return bool(self.attributes & ATTRIBUTE_DELETE_HORIZON)
 
     def corrupt(self, reason: str) -> CorruptRecordError:
-        """Return the error that says that this batch is malformed."""
-        return CorruptRecordError(
-            f"{self.topic}-{self.partition}: the record batch at offset {self.base_offset} "
-            f"is corrupt: {reason}",
-            topic=self.topic,
-            partition=self.partition,
-            offset=self.base_offset,
-        )
+        """Return the error that says that this batch is malformed, and where it stands."""
+        return _error(self.topic, self.partition, self.base_offset, reason)
 
     def records(
         self,
@@ -121,63 +163,151 @@ class RecordBatch:
         *,
         decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
     ) -> RecordColumns:
-        """Decode the records from `start_offset` on.
+        """Decode all records from `start_offset` on.
+
+        With log-append time every record has the time at which the broker appended the batch.
 
         Raises:
-            CorruptRecordError: the records are malformed or too large once decompressed.
+            CorruptRecordError: the records are malformed, do not fit the header, or are larger than
+                `decompressed_size_bytes_max` once decompressed.
+            ConfigError: the codec's library is not installed.
         """
+        chunks = list(
+            self.chunks(
+                start_offset,
+                record_count_max=max(1, self.record_count),
+                decompressed_size_bytes_max=decompressed_size_bytes_max,
+            )
+        )
+        return chunks[0] if chunks else RecordColumns((), (), (), (), ())
+
+    def chunks(
+        self,
+        start_offset: int = 0,
+        *,
+        record_count_max: int = CHUNK_RECORD_COUNT,
+        decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
+    ) -> Iterator[RecordColumns]:
+        """Yield the records from `start_offset` on, decoding at most `record_count_max` at a time.
+
+        The first chunk may be shorter; none is empty. Raises as `records` does, when a chunk is
+        asked for.
+        """
+        if not self.record_count:
+            return
+        decoder = accel.decode_records
+        position = index = 0
+        last_offset = self.base_offset - 1
         try:
             data = decompress(self.codec, self.payload, decompressed_size_bytes_max)
-            columns = accel.decode_records(
-                data, self.record_count, self.base_offset, self.base_timestamp_ms
-            )
+            while index < self.record_count:
+                count = min(record_count_max, self.record_count - index)
+                columns, position = decoder(
+                    data, position, index, count, self.base_offset, self.base_timestamp_ms
+                )
+                index += count
+                if columns.offsets[0] <= last_offset:
+                    raise DecodeError("the offsets of its records do not ascend")
+                last_offset = columns.offsets[-1]
+                if index == self.record_count:
+                    self._check_end(data, position, last_offset)
+                if start_offset > columns.offsets[0]:
+                    columns = columns.rows(bisect_left(columns.offsets, start_offset))
+                if columns.offsets:
+                    yield self._stamped(columns)
         except DecodeError as error:
             raise self.corrupt(str(error)) from error
-        if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            columns = columns._replace(timestamps_ms=[self.max_timestamp_ms] * columns.count)
-        if start_offset > self.base_offset:
-            columns = columns.rows(bisect_left(columns.offsets, start_offset))
-        return columns
+
+    def _check_end(self, data: bytes, position: int, last_offset: int) -> None:
+        if position != len(data):
+            raise DecodeError(
+                f"its {self.record_count} records end at {position} of {len(data)} bytes"
+            )
+        if last_offset > self.last_offset:
+            raise DecodeError(
+                f"its last record has offset {last_offset}, its header says {self.last_offset}"
+            )
+
+    def _stamped(self, columns: RecordColumns) -> RecordColumns:
+        if self.timestamp_type is TimestampType.CREATE_TIME:
+            return columns
+        return columns._replace(timestamps_ms=[self.max_timestamp_ms] * len(columns.offsets))
+
+    def _contradiction(self) -> str | None:
+        """Say what in the header cannot be true, or None."""
+        if self.batch_length != self.size_bytes - LENGTH_END:
+            return f"its length is {self.batch_length}, but it has {self.size_bytes} bytes"
+        if self.attributes & ATTRIBUTE_CODEC not in _CODECS:
+            return f"its codec {self.attributes & ATTRIBUTE_CODEC} is unknown"
+        if not 0 <= self.base_offset <= OFFSET_MAX - max(0, self.last_offset_delta):
+            return f"its base offset is {self.base_offset}"
+        # Compaction takes records away and keeps the last offset; it may take all of them.
+        if not 0 <= self.record_count <= self.last_offset_delta + 1 or self.last_offset_delta < 0:
+            return f"it has {self.record_count} records up to offset delta {self.last_offset_delta}"
+        return None
 
 
 def first_batch_size_bytes(buffer: memoryview) -> int | None:
-    """Return how many bytes the first batch of `buffer` claims, or None when that is cut off too.
+    """Return how many bytes the first batch of `buffer` needs, None when too few came to tell.
 
-    More than `len(buffer)` means that the batch is incomplete and that a fetch must ask for more.
+    A result above ``len(buffer)`` means that the batch is incomplete: `iterate_batches` yields
+    nothing, and a fetch must ask for that much. Since version 3 of Fetch (KIP-74) brokers send the
+    first batch whole, whatever its size.
     """
-    if len(buffer) < LOG_OVERHEAD_BYTES:
+    if len(buffer) < LENGTH_END:
         return None
-    return LOG_OVERHEAD_BYTES + int.from_bytes(buffer[8:12], "big", signed=True)
+    return LENGTH_END + int.from_bytes(buffer[LENGTH_END - 4 : LENGTH_END], "big", signed=True)
 
 
 def iterate_batches(
-    buffer: memoryview, *, topic: str, partition: int, check_crcs: bool = True
+    buffer: memoryview,
+    *,
+    topic: str,
+    partition: int,
+    start_offset: int = 0,
+    check_crcs: bool = True,
 ) -> Iterator[RecordBatch]:
-    """Yield the whole batches of a fetched buffer; a truncated last one ends the iteration.
+    """Yield the batches of a fetched buffer in order, each checked; a cut-off last one is left out.
+
+    Batches that end before `start_offset`, the offset that was fetched, are skipped.
 
     Raises:
-        CorruptRecordError: a batch is malformed or its checksum is wrong.
+        CorruptRecordError: a batch is malformed, its checksum is wrong, the offsets of batches do
+            not ascend, or no whole batch reaches `start_offset`, so that fetching again would
+            bring the same for ever.
     """
     position = 0
-    while len(buffer) - position >= LOG_OVERHEAD_BYTES:
-        size = first_batch_size_bytes(buffer[position:])
-        assert size is not None
-        offset = int.from_bytes(buffer[position : position + 8], "big", signed=True)
-        if size < HEADER_SIZE_BYTES:
-            raise CorruptRecordError(
-                f"{topic}-{partition}: the record batch at offset {offset} claims {size} bytes",
-                topic=topic,
-                partition=partition,
-                offset=offset,
-            )
-        if position + size > len(buffer):
-            return
-        batch = RecordBatch(buffer[position : position + size], topic, partition)
-        if batch.magic != 2:
-            raise batch.corrupt(f"its magic is {batch.magic}, only 2 is supported")
-        if check_crcs:
-            crc = accel.crc32c(buffer[position + CRC_START : position + size])
-            if crc != batch.crc:
-                raise batch.corrupt(f"its checksum is {crc:#010x}, not {batch.crc:#010x}")
-        yield batch
-        position += size
+    next_offset = 0
+    while True:
+        rest = buffer[position:]
+        size_bytes = first_batch_size_bytes(rest)
+        if size_bytes is None or size_bytes > len(rest):
+            break
+        if size_bytes < SIZE_BYTES_MIN:
+            raise _corrupt(topic, partition, rest, f"it claims to have {size_bytes} bytes")
+        batch = RecordBatch(
+            rest[:size_bytes], topic=topic, partition=partition, check_crcs=check_crcs
+        )
+        if batch.base_offset < next_offset:
+            raise batch.corrupt(f"the batch before it ends at offset {next_offset - 1}")
+        next_offset = batch.last_offset + 1
+        position += size_bytes
+        if next_offset > start_offset:
+            yield batch
+    if 0 < next_offset <= start_offset:
+        raise _error(
+            topic, partition, start_offset, f"the batches that came end at {next_offset - 1}"
+        )
+
+
+def _corrupt(topic: str, partition: int, data: memoryview, reason: str) -> CorruptRecordError:
+    return _error(topic, partition, int.from_bytes(data[:8], "big", signed=True), reason)
+
+
+def _error(topic: str, partition: int, offset: int, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{topic}-{partition}: the record batch at offset {offset} is corrupt: {reason}",
+        topic=topic,
+        partition=partition,
+        offset=offset,
+    )

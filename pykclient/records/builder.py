@@ -1,102 +1,209 @@
 """One record batch being written: append until full, close to bytes.
 
-Open until `close`; may be closed again with another producer id, epoch and sequence, without
-compressing again. It takes no lock and knows no partition.
+Open until `close`, which may be called again with another producer id, epoch and sequence and then
+writes a new header without compressing again. The records stay, so that a batch that turned out too
+large can be split. Takes no lock itself and knows no partition.
 
-Owner: the accumulator's partition lock while open; then the sender.
-Source: Kafka protocol guide, "Record Batch"; KIP-98; Java class ``MemoryRecordsBuilder``.
+Owner: `appender` has its lock; everything else belongs to whoever closes the batch.
+Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-126 (splitting); Java class
+``MemoryRecordsBuilder``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pykclient import accel
-from pykclient.records.batch import CRC_START, HEADER, HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES
+from pykclient.records.batch import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    CRC_AT,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LENGTH_END,
+    MAGIC,
+)
 from pykclient.records.compression import Codec, compress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery, RecordColumns
+    from pykclient.accel.pure import RecordAppender
 
-    from pykclient.accel.abc import HeadersInput
-
-__all__ = ["NO_PRODUCER_ID", "RecordBatchBuilder", "batch_size_upper_bound"]
+__all__ = ["RecordBatchBuilder", "batch_size_upper_bound", "record_size_upper_bound"]
 
 NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
 RECORD_OVERHEAD_BYTES_MAX: Final = 21
+"""What stands before a record's key: length 5, attributes 1, timestamp delta 10, offset delta 5."""
 VARINT_SIZE_BYTES_MAX: Final = 5
 
+T = TypeVar("T")
 
-class RecordBatchBuilder:
-    """Collects records up to `batch_size_bytes`, the header included; always takes the first."""
 
-    __slots__ = ("_appender", "_body", "codec", "level", "try_append")
+class _OneThread:
+    """The lock of a batch that only one thread ever sees."""
 
-    try_append: Callable[[int, bytes | None, bytes | None, HeadersInput | None], int | None]
-    """`try_append(timestamp_ms, key, value, headers)`: the record's index, or None when full."""
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+_ONE_THREAD: Final = _OneThread()
+
+
+class RecordBatchBuilder(Generic[T]):
+    """Collects records up to `batch_size_bytes`, the batch's header included.
+
+    `batch` is what the deliveries of its records look at, None when nobody does. `lock` is taken
+    for each append, None when one thread does all. Memory is that of the records that came, not
+    `batch_size_bytes`.
+    """
+
+    __slots__ = ("_records", "appender", "codec", "level")
 
     def __init__(
-        self, *, batch_size_bytes: int, codec: Codec = Codec.NONE, level: int | None = None
+        self,
+        *,
+        batch_size_bytes: int,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        batch: DeliveryBatch[T] | None = None,
+        lock: Lock | None = None,
     ) -> None:
         self.codec = codec
         self.level = level
-        self._appender = accel.RecordAppender(batch_size_bytes - HEADER_SIZE_BYTES)
-        self._body: bytes | None = None
-        self.try_append = self._appender.append
+        self.appender: RecordAppender[T] = accel.RecordAppender(
+            batch_size_bytes - HEADER_SIZE_BYTES, batch, lock or _ONE_THREAD
+        )
+        """What `TopicAppenders` holds, so that `send` appends without a layer in between."""
+        self._records: bytes | None = None
 
     @property
     def record_count(self) -> int:
         """How many records have been appended."""
-        return self._appender.count
+        return self.appender.count
 
+    @property
     def size_bytes(self) -> int:
-        """The batch's size without compression, its header included."""
-        return HEADER_SIZE_BYTES + self._appender.size_bytes()
+        """The size that the batch has without compression, its header included."""
+        return HEADER_SIZE_BYTES + self.appender.size_bytes
+
+    @property
+    def compression_ratio(self) -> float:
+        """Compressed size of the records by their size before; 1.0 until the batch is closed."""
+        if self._records is None or not self.appender.size_bytes:
+            return 1.0
+        return len(self._records) / self.appender.size_bytes
+
+    def try_append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeadersInput | None = None,
+        on_delivery: OnDelivery[T] | None = None,
+    ) -> int | None:
+        """Append one record; return its index, or None when the batch is full or closed.
+
+        The first record is always taken, whatever its size.
+
+        Raises:
+            SerializationError: the key, the value or a header is not bytes.
+            EncodeError: the timestamp is negative or beyond 64 bits.
+        """
+        delivery = self.appender.append(timestamp_ms, key, value, headers, on_delivery)
+        return None if delivery is None else delivery.index
 
     def close(
         self,
         *,
         producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = -1,
-        base_sequence: int = -1,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
+        is_control: bool = False,
+        base_offset: int = 0,
+        partition_leader_epoch: int = NO_LEADER_EPOCH,
+        log_append_time_ms: int | None = None,
     ) -> bytearray:
-        """Return the finished batch. Nothing may be appended afterwards; closing again may."""
-        appender = self._appender
-        if self._body is None:
+        """Return the finished batch; it takes no more records.
+
+        A producer leaves the last three alone: the broker sets them. `log_append_time_ms` replaces
+        the time of all records (log-append time).
+
+        Raises:
+            ConfigError: the codec's library is not installed.
+        """
+        appender = self.appender
+        if self._records is None:
+            appender.seal()
             with appender.view() as view:
-                self._body = compress(self.codec, view, self.level)
-        batch = bytearray(HEADER_SIZE_BYTES)
-        batch += self._body
-        HEADER.pack_into(
-            batch,
-            0,
-            0,
-            len(batch) - LOG_OVERHEAD_BYTES,
-            -1,
-            2,
-            0,
-            self.codec | is_transactional << 4,
-            appender.count - 1,
-            appender.base_timestamp_ms,
-            appender.max_timestamp_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            appender.count,
+                self._records = compress(self.codec, view, self.level)
+        attributes = int(self.codec)
+        if is_transactional:
+            attributes |= ATTRIBUTE_TRANSACTIONAL
+        if is_control:
+            attributes |= ATTRIBUTE_CONTROL
+        max_timestamp_ms = appender.max_timestamp_ms
+        if log_append_time_ms is not None:
+            attributes |= ATTRIBUTE_LOG_APPEND_TIME
+            max_timestamp_ms = log_append_time_ms
+        batch = bytearray(
+            HEADER.pack(
+                base_offset,
+                HEADER_SIZE_BYTES - LENGTH_END + len(self._records),
+                partition_leader_epoch,
+                MAGIC,
+                0,
+                attributes,
+                appender.count - 1,
+                appender.base_timestamp_ms,
+                max_timestamp_ms,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                appender.count,
+            )
         )
+        batch += self._records
         with memoryview(batch) as view, view[CRC_START:] as covered:
             crc = accel.crc32c(covered)
-        batch[17:21] = crc.to_bytes(4, "big")
+        batch[CRC_AT:CRC_START] = crc.to_bytes(CRC_START - CRC_AT, "big")
         return batch
+
+    def records(self) -> RecordColumns:
+        """Return the records again, with offsets from 0: what a split needs (KIP-126)."""
+        appender = self.appender
+        appender.seal()
+        with appender.view() as view:
+            columns, _ = accel.decode_records(
+                bytes(view), 0, 0, appender.count, 0, appender.base_timestamp_ms
+            )
+        return columns
+
+
+def record_size_upper_bound(
+    key: bytes | None, value: bytes | None, headers: HeadersInput | None = None
+) -> int:
+    """Return the most bytes that this record can take in a batch before compression."""
+    size_bytes = RECORD_OVERHEAD_BYTES_MAX
+    for field in (key, value):
+        size_bytes += VARINT_SIZE_BYTES_MAX + len(field or b"")
+    size_bytes += VARINT_SIZE_BYTES_MAX
+    for name, content in headers or ():
+        size_bytes += 2 * VARINT_SIZE_BYTES_MAX + len(name.encode()) + len(content or b"")
+    return size_bytes
 
 
 def batch_size_upper_bound(
     key: bytes | None, value: bytes | None, headers: HeadersInput | None = None
 ) -> int:
-    """Return the most bytes that a batch with this one record can take without compression."""
-    size = HEADER_SIZE_BYTES + RECORD_OVERHEAD_BYTES_MAX
-    size += len(key or b"") + len(value or b"")
-    for name, content in headers or ():
-        size += 2 * VARINT_SIZE_BYTES_MAX + len(name.encode()) + len(content or b"")
-    return size
+    """Return the most bytes that a batch with only this record can take before compression."""
+    return HEADER_SIZE_BYTES + record_size_upper_bound(key, value, headers)

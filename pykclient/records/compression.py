@@ -1,16 +1,48 @@
-"""The codecs of a record batch: codec id -> compress, decompress.
+"""The codecs of a record batch: codec -> compress, decompress.
 
-Owner: no state.
-Source: Kafka protocol guide, "Record Batch", attributes bits 0-2.
+The libraries are imported when their codec is first used; gzip is in the standard library. What
+comes from outside is decompressed piece by piece and never beyond the limit that the caller gives,
+so a bomb costs that limit and no more. Truncated input and bytes after the end are errors.
+
+Owner: idle zstd contexts lie in lists that any thread may pop from; one in use is in none of them.
+Source: Kafka protocol guide, "Record Batch", attributes bits 0-2; KIP-110 (zstd); KIP-390 (levels);
+LZ4 frame format; snappy-java's stream format.
 """
 
 from __future__ import annotations
 
+import zlib
 from enum import IntEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pykclient.errors.base import ConfigError, DecodeError
 
-__all__ = ["Codec", "compress", "decompress"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    Data = bytes | bytearray | memoryview
+
+__all__ = ["Codec", "compress", "decompress", "require_library"]
+
+GZIP_WINDOW_BITS: Final = 31
+"""zlib's code for a gzip header around the largest window."""
+
+LZ4_LEVEL_FAST: Final = 9
+"""KIP-390's default level; as in Java it stands for the fast compressor, every other for HC."""
+
+SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
+SNAPPY_HEADER: Final = SNAPPY_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+"""The magic, the format's version, and the oldest version that can read it."""
+SNAPPY_BLOCK_SIZE_BYTES: Final = 32 * 1024
+"""Java's block size, so that its reader meets nothing larger than what it writes."""
+
+ZSTD_LEVEL: Final = 3
+ZSTD_WINDOW_SIZE_BYTES_MAX: Final = 1 << 27
+"""What the highest level of Java's producer asks for; a frame that wants more is refused."""
+ZSTD_SLICE_SIZE_BYTES: Final = 1024
+"""How much is fed at once: a block of 4 bytes may yield 128 KiB, so this may yield 32 MiB."""
 
 
 class Codec(IntEnum):
@@ -23,15 +55,288 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """Return `data` compressed, at `level` or the codec's default (KIP-390)."""
-    if codec is Codec.NONE:
-        return bytes(data)
-    raise ConfigError(f"codec {codec.name.lower()} is not built yet")
+def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
+    """Return `data` compressed at `level`, or at Kafka's default level when it is None.
+
+    Raises:
+        ConfigError: the codec's library is not installed.
+    """
+    return _COMPRESS[codec](data, level)
 
 
-def decompress(codec: Codec, data: bytes | bytearray | memoryview, size_bytes_max: int) -> bytes:
-    """Return `data` decompressed, refusing to make more than `size_bytes_max` bytes."""
-    if codec is Codec.NONE:
-        return bytes(data)
-    raise DecodeError(f"codec {codec.name.lower()} is not built yet")
+def decompress(codec: Codec, data: Data, size_bytes_max: int) -> bytes:
+    """Return `data` decompressed.
+
+    Raises:
+        DecodeError: `data` is malformed, cut off, has bytes after its end, or would be larger than
+            `size_bytes_max`.
+        ConfigError: the codec's library is not installed.
+    """
+    return _DECOMPRESS[codec](data, size_bytes_max)
+
+
+def require_library(codec: Codec) -> None:
+    """Import the codec's library now, so that a missing one shows before anything is opened.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    if codec in _LIBRARY:
+        _library(codec)
+
+
+# The import name and the name to install of what each codec needs.
+_LIBRARY: Final = {
+    Codec.SNAPPY: ("cramjam", "cramjam"),
+    Codec.LZ4: ("lz4.frame", "lz4"),
+    Codec.ZSTD: ("zstandard", "zstandard"),
+}
+
+
+def _library(codec: Codec) -> ModuleType:
+    name, package = _LIBRARY[codec]
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"compression {codec.name.lower()} needs the package {package}, which cannot be "
+            f"imported ({error}): pip install {package}"
+        ) from error
+
+
+def _too_large(codec: Codec, size_bytes_max: int) -> DecodeError:
+    return DecodeError(
+        f"its {codec.name.lower()} records decompress to more than the limit of "
+        f"{size_bytes_max} bytes"
+    )
+
+
+def _malformed(codec: Codec, reason: object) -> DecodeError:
+    return DecodeError(f"its {codec.name.lower()} records are malformed: {reason}")
+
+
+# none ---------------------------------------------------------------------------------------------
+
+
+def _keep(data: Data, level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _keep_limited(data: Data, size_bytes_max: int) -> bytes:
+    if len(data) > size_bytes_max:
+        raise DecodeError(f"its records have {len(data)} bytes, over the limit of {size_bytes_max}")
+    return bytes(data)
+
+
+# gzip and lz4: the same shape of decompressor -----------------------------------------------------
+
+
+class _StreamDecompressor(Protocol):
+    """What `zlib.decompressobj` and `lz4.frame.LZ4FrameDecompressor` have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes | None: ...
+
+    def decompress(self, data: Data, max_length: int, /) -> bytes: ...
+
+
+def _decompress_stream(
+    codec: Codec,
+    data: Data,
+    size_bytes_max: int,
+    new_decompressor: Callable[[], _StreamDecompressor],
+    library_error: type[Exception],
+) -> bytes:
+    """Decompress one frame after the other until `data` is used up."""
+    parts: list[bytes] = []
+    room_bytes = size_bytes_max
+    rest: Data | None = data
+    while True:
+        decompressor = new_decompressor()
+        try:
+            # One byte more than there is room for tells "exactly full" from "too large".
+            part = decompressor.decompress(rest or b"", room_bytes + 1)
+        except library_error as error:
+            raise _malformed(codec, error) from error
+        room_bytes -= len(part)
+        if room_bytes < 0:
+            raise _too_large(codec, size_bytes_max)
+        if not decompressor.eof:
+            raise _malformed(codec, "they end in the middle of the stream")
+        parts.append(part)
+        rest = decompressor.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip(data: Data, level: int | None) -> bytes:
+    compressor = zlib.compressobj(-1 if level is None else level, wbits=GZIP_WINDOW_BITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _gunzip(data: Data, size_bytes_max: int) -> bytes:
+    return _decompress_stream(
+        Codec.GZIP, data, size_bytes_max, lambda: zlib.decompressobj(GZIP_WINDOW_BITS), zlib.error
+    )
+
+
+def _lz4(data: Data, level: int | None) -> bytes:
+    frame = _library(Codec.LZ4)
+    # Java reads blocks that do not refer to each other, and none above 64 KiB is expected of us.
+    compressed: bytes = frame.compress(
+        data,
+        compression_level=0 if level in (None, LZ4_LEVEL_FAST) else level,
+        block_size=frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        content_checksum=False,
+        store_size=False,
+    )
+    return compressed
+
+
+def _unlz4(data: Data, size_bytes_max: int) -> bytes:
+    frame = _library(Codec.LZ4)
+    return _decompress_stream(
+        Codec.LZ4, data, size_bytes_max, frame.LZ4FrameDecompressor, RuntimeError
+    )
+
+
+# snappy: blocks in the framing of snappy-java, or one bare block ----------------------------------
+
+
+def _snappy(data: Data, level: int | None) -> bytes:
+    compress_raw = _library(Codec.SNAPPY).snappy.compress_raw
+    parts = [SNAPPY_HEADER]
+    with memoryview(data) as view:
+        for start in range(0, len(view), SNAPPY_BLOCK_SIZE_BYTES):
+            block = bytes(compress_raw(view[start : start + SNAPPY_BLOCK_SIZE_BYTES]))
+            parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _unsnappy(data: Data, size_bytes_max: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[: len(SNAPPY_MAGIC)]) != SNAPPY_MAGIC:
+        return _unsnappy_block(view, size_bytes_max, size_bytes_max)
+    parts: list[bytes] = []
+    room_bytes = size_bytes_max
+    position = len(SNAPPY_HEADER)
+    if len(view) < position:
+        raise _malformed(Codec.SNAPPY, "they end in the middle of the header")
+    while position < len(view):
+        start = position + 4
+        position = start + int.from_bytes(view[position:start], "big")
+        if position > len(view):
+            raise _malformed(Codec.SNAPPY, "they end in the middle of a block")
+        parts.append(_unsnappy_block(view[start:position], room_bytes, size_bytes_max))
+        room_bytes -= len(parts[-1])
+    return b"".join(parts)
+
+
+def _unsnappy_block(block: memoryview, room_bytes: int, size_bytes_max: int) -> bytes:
+    cramjam = _library(Codec.SNAPPY)
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > room_bytes:
+            raise _too_large(Codec.SNAPPY, size_bytes_max)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _malformed(Codec.SNAPPY, error) from error
+
+
+# zstd ---------------------------------------------------------------------------------------------
+
+
+class _ZstdCompressor(Protocol):
+    def compress(self, data: Data, /) -> bytes: ...
+
+
+class _ZstdFrame(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: Data, /) -> bytes: ...
+
+
+class _ZstdDecompressor(Protocol):
+    def decompressobj(self) -> _ZstdFrame: ...
+
+
+# A context costs as much to make as a small batch to compress, and must not be shared while used.
+_idle_compressors: dict[int, list[_ZstdCompressor]] = {}
+_idle_decompressors: list[_ZstdDecompressor] = []
+
+T = TypeVar("T")
+
+
+def _take(idle: list[T], make: Callable[[], T]) -> T:
+    try:
+        return idle.pop()
+    except IndexError:
+        return make()
+
+
+def _zstd(data: Data, level: int | None) -> bytes:
+    library = _library(Codec.ZSTD)
+    wanted = ZSTD_LEVEL if level is None else level
+    idle = _idle_compressors.setdefault(wanted, [])
+    compressor = _take(idle, lambda: library.ZstdCompressor(level=wanted))
+    try:
+        return compressor.compress(data)
+    finally:
+        idle.append(compressor)
+
+
+def _unzstd(data: Data, size_bytes_max: int) -> bytes:
+    library = _library(Codec.ZSTD)
+    decompressor = _take(
+        _idle_decompressors,
+        lambda: library.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_BYTES_MAX),
+    )
+    try:
+        return _unzstd_with(decompressor, memoryview(data), size_bytes_max)
+    except library.ZstdError as error:
+        raise _malformed(Codec.ZSTD, error) from error
+    finally:
+        _idle_decompressors.append(decompressor)
+
+
+def _unzstd_with(decompressor: _ZstdDecompressor, data: memoryview, size_bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size_bytes = 0
+    position = 0
+    frame = decompressor.decompressobj()
+    while position < len(data) or not frame.eof:
+        if frame.eof:
+            frame = decompressor.decompressobj()
+        piece = data[position : position + ZSTD_SLICE_SIZE_BYTES]
+        if not piece:
+            raise _malformed(Codec.ZSTD, "they end in the middle of a frame")
+        part = frame.decompress(piece)
+        position += len(piece) - len(frame.unused_data)
+        size_bytes += len(part)
+        if size_bytes > size_bytes_max:
+            raise _too_large(Codec.ZSTD, size_bytes_max)
+        parts.append(part)
+    return b"".join(parts)
+
+
+_COMPRESS: Final[dict[Codec, Callable[[Data, int | None], bytes]]] = {
+    Codec.NONE: _keep,
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snappy,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
+_DECOMPRESS: Final[dict[Codec, Callable[[Data, int], bytes]]] = {
+    Codec.NONE: _keep_limited,
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnappy,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}

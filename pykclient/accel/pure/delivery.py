@@ -1,0 +1,67 @@
+"""The delivery that `send` returns: one record's place in its batch.
+
+Owner: none, it never changes; the batch it points to has its own.
+Source: the methods of `concurrent.futures.Future`; Java class ``FutureRecordMetadata``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.accel.abc import DeliveryBatch
+
+__all__ = ["Delivery"]
+
+T = TypeVar("T")
+
+
+class Delivery(Generic[T]):
+    """The place of one record in its batch; what becomes of the record, the batch knows.
+
+    Has the methods of a `concurrent.futures.Future` that only look. `batch` is None where nobody
+    waits for records (a batch built outside a producer).
+    """
+
+    __slots__ = ("batch", "index")
+
+    def __init__(self, batch: DeliveryBatch[T] | None, index: int) -> None:
+        self.batch = batch
+        self.index = index
+
+    def done(self) -> bool:
+        """Whether the record's fate is known."""
+        assert self.batch is not None
+        return self.batch.is_done(self.index)
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait and return the record's metadata.
+
+        `timeout` is in seconds, None waits until the record is delivered or has failed.
+
+        Raises:
+            KafkaTimeoutError: the time ran out; the record may still be delivered.
+            KafkaError: the record failed.
+        """
+        assert self.batch is not None
+        return self.batch.result(self.index, timeout)
+
+    def get(self, timeout: float | None = None) -> T:
+        """Do as `result` does."""
+        return self.result(timeout)
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait as `result` does and return why the record failed, or None when it did not.
+
+        Raises:
+            KafkaTimeoutError: the time ran out.
+        """
+        assert self.batch is not None
+        return self.batch.exception(self.index, timeout)
+
+    def add_done_callback(self, function: Callable[[Delivery[T]], object]) -> None:
+        """Call `function` with this delivery once the record's fate is known, at once if it is."""
+        assert self.batch is not None
+        self.batch.add_done_callback(self.index, lambda: function(self))

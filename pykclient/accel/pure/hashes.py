@@ -1,0 +1,40 @@
+"""The hash of a key and the checksum of a batch.
+
+Owner: no state.
+Source: KIP-98 (CRC32-C); Java class ``Utils``, method ``murmur2``.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from crc32c import crc32c as _crc32c
+
+__all__ = ["crc32c", "murmur2", "to_positive"]
+
+
+def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int:
+    """Return the CRC32-C of `data`, continuing from `crc`."""
+    return int(_crc32c(data, crc))
+
+
+def murmur2(data: bytes) -> int:
+    """Return Kafka's murmur2 of a key as a signed 32-bit number, as Java's partitioner has it."""
+    length = len(data)
+    hashed = 0x9747B28C ^ length
+    for word in struct.unpack_from(f"<{length >> 2}I", data):
+        mixed = word * 0x5BD1E995 & 0xFFFFFFFF
+        mixed ^= mixed >> 24
+        hashed = (hashed * 0x5BD1E995 ^ mixed * 0x5BD1E995) & 0xFFFFFFFF
+    if rest := length & 3:
+        hashed ^= int.from_bytes(data[-rest:], "little")
+        hashed = hashed * 0x5BD1E995 & 0xFFFFFFFF
+    hashed ^= hashed >> 13
+    hashed = hashed * 0x5BD1E995 & 0xFFFFFFFF
+    hashed ^= hashed >> 15
+    return hashed - 0x100000000 if hashed & 0x80000000 else hashed
+
+
+def to_positive(number: int) -> int:
+    """Clear the sign bit, as Java's ``Utils.toPositive`` does before it takes the remainder."""
+    return number & 0x7FFFFFFF

@@ -1,0 +1,72 @@
+"""The record that a consumer's application sees.
+
+Owner: none, it never changes.
+Source: Java class ``org.apache.kafka.clients.consumer.ConsumerRecord``.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.types import Headers, TimestampType
+
+__all__ = ["ConsumerRecord", "iterate_records"]
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as a consumer sees it.
+
+    `timestamp_ms` is milliseconds since 1970; a `key` or `value` of None is null; `leader_epoch` is
+    None when the broker did not tell it; the sizes are those of the bytes before a deserializer, -1
+    for null. Attributes, `==` and `repr` are promised; that it is a tuple is not.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+    key: object
+    value: object
+    headers: Headers
+    leader_epoch: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+def iterate_records(
+    columns: RecordColumns,
+    *,
+    topic: str,
+    partition: int,
+    timestamp_type: TimestampType,
+    leader_epoch: int | None,
+    keys: Sequence[object] | None = None,
+    values: Sequence[object] | None = None,
+) -> Iterator[ConsumerRecord]:
+    """Yield the records of `columns` as objects, each made when it is asked for.
+
+    `keys` and `values` stand for the raw ones where a deserializer has made them into something
+    else; the sizes are those of the raw ones.
+    """
+    # One chain of C-level iterators: half the cost of calling the constructor in a loop.
+    fields = zip(
+        repeat(topic),
+        repeat(partition),
+        columns.offsets,
+        columns.timestamps_ms,
+        repeat(timestamp_type),
+        columns.keys if keys is None else keys,
+        columns.values if values is None else values,
+        columns.headers,
+        repeat(leader_epoch),
+        [-1 if key is None else len(key) for key in columns.keys],
+        [-1 if value is None else len(value) for value in columns.values],
+        strict=False,
+    )
+    return map(tuple.__new__, repeat(ConsumerRecord), fields)

@@ -1,0 +1,63 @@
+"""Zigzag varints, the numbers inside a record.
+
+Owner: no state.
+Source: Kafka protocol guide, "Protocol Primitive Types", VARINT and VARLONG.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykclient.errors.base import DecodeError
+
+__all__ = ["SMALL", "SMALL_COUNT", "encode_varint", "read_long", "read_varint", "varint"]
+
+
+def encode_varint(number: int) -> bytes:
+    """Return a signed number of up to 64 bits as a zigzag varint of 1 to 10 bytes."""
+    rest = number << 1 ^ number >> 63
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+SMALL_COUNT: Final = 8192
+SMALL: Final = tuple(encode_varint(number) for number in range(SMALL_COUNT))
+"""The varints of one and two bytes, which lengths and offset deltas nearly always have."""
+
+
+def varint(number: int) -> bytes:
+    return SMALL[number] if 0 <= number < SMALL_COUNT else encode_varint(number)
+
+
+def read_long(data: bytes, number: int, position: int) -> tuple[int, int]:
+    """Go on with a varint of three bytes or more; return it in zigzag form, and where it ends.
+
+    `number` is made of the first two bytes as `decode_records` adds them up: the second one's
+    continuation bit is still in it.
+    """
+    number -= 1 << 14
+    for shift in range(14, 64, 7):
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number >> 64:
+                break
+            return number, position
+    raise DecodeError("a number is longer than 64 bits")
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    number = data[position]
+    position += 1
+    if number >= 0x80:
+        byte = data[position]
+        position += 1
+        number += (byte << 7) - 0x80
+        if byte >= 0x80:
+            number, position = read_long(data, number, position)
+    return number >> 1 ^ -(number & 1), position
