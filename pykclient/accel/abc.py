@@ -130,6 +130,16 @@ class Appender(Protocol[T]):
         """The delivery callbacks in order, with their records' indexes; read it once sealed."""
         ...
 
+    @property
+    def first_indexes(self) -> Sequence[int]:
+        """For each run of records with the same timestamp, the index of its first record."""
+        ...
+
+    @property
+    def timestamps_ms(self) -> Sequence[int]:
+        """The timestamps of these runs, in parallel; read both once sealed."""
+        ...
+
     def append(
         self,
         timestamp_ms: int,

@@ -3,7 +3,7 @@
 A control batch holds one record that ends a producer's transaction; applications never see it. The
 aborted transactions that come with a fetch answer tell which batches to leave out.
 
-Owner: an `AbortedTransactionFilter` belongs to the fetch answer that it was made for.
+Owner: `AbortedTransactions` belongs to the fetch answer that it was made for.
 Source: KIP-98, "Control Messages" and "READ_COMMITTED"; Java classes ``ControlRecordType``,
 ``EndTransactionMarker``.
 """
@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.records.batch import RecordBatch
 
-__all__ = ["AbortedTransaction", "AbortedTransactionFilter", "ControlType", "control_type"]
+__all__ = ["AbortedTransactions", "ControlType", "control_type"]
 
 KEY: Final = struct.Struct(">hh")
 """A control record's key: version of the key, type. Later versions may append fields."""
@@ -31,13 +32,6 @@ class ControlType(IntEnum):
     ABORT = 0
     COMMIT = 1
     OTHER = -1
-
-
-class AbortedTransaction(NamedTuple):
-    """One aborted transaction of a fetch answer: the producer, and its first record's offset."""
-
-    producer_id: int
-    first_offset: int
 
 
 def control_type(batch: RecordBatch) -> ControlType:
@@ -62,28 +56,36 @@ def control_type(batch: RecordBatch) -> ControlType:
     return ControlType(number) if number in (0, 1) else ControlType.OTHER
 
 
-class AbortedTransactionFilter:
-    """Tells, batch after batch in offset order, what a reader of committed records leaves out."""
+class AbortedTransactions:
+    """Tells, batch after batch in offset order, what a reader of committed records leaves out.
 
-    __slots__ = ("_aborted_producer_ids", "_upcoming")
+    `aborted` is what came with the fetch answer: of each aborted transaction the producer id and
+    the offset of its first record.
+    """
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    __slots__ = ("_aborting", "_upcoming")
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         # Brokers need not send them in order; the next one is at the end.
-        self._upcoming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
-        self._aborted_producer_ids: set[int] = set()
+        self._upcoming = sorted(aborted, key=itemgetter(1), reverse=True)
+        self._aborting: set[int] = set()
+        """Producers whose aborted transaction has begun and not ended."""
 
-    def excludes(self, batch: RecordBatch) -> bool:
-        """Whether the batch is a marker or part of an aborted transaction.
+    def hides(self, batch: RecordBatch) -> bool:
+        """Whether the batch, which is no control batch, is part of an aborted transaction."""
+        self._begin_up_to(batch.last_offset)
+        return batch.is_transactional and batch.producer_id in self._aborting
 
-        Must see every batch of the fetch answer once, in order.
+    def on_control(self, batch: RecordBatch) -> None:
+        """Take note of a control batch; whatever it says, no application sees it.
 
         Raises:
-            CorruptRecordError: a control batch holds no marker that can be read.
+            CorruptRecordError: it holds no marker that can be read.
         """
-        while self._upcoming and self._upcoming[-1].first_offset <= batch.last_offset:
-            self._aborted_producer_ids.add(self._upcoming.pop().producer_id)
-        if batch.is_control:
-            if control_type(batch) is ControlType.ABORT:
-                self._aborted_producer_ids.discard(batch.producer_id)
-            return True
-        return batch.is_transactional and batch.producer_id in self._aborted_producer_ids
+        self._begin_up_to(batch.last_offset)
+        if control_type(batch) is ControlType.ABORT:
+            self._aborting.discard(batch.producer_id)
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._upcoming and self._upcoming[-1][1] <= offset:
+            self._aborting.add(self._upcoming.pop()[0])

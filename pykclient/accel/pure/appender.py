@@ -8,6 +8,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``Def
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pykclient.accel.pure.delivery import Delivery
@@ -27,6 +28,9 @@ T = TypeVar("T")
 class RecordAppender(Generic[T]):
     """The records of one open batch, encoded as they come, until it is full or sealed.
 
+    `callbacks` and, in parallel, `first_indexes` and `timestamps_ms` are read once it is sealed:
+    each run of records with one timestamp has there its first record's index and the timestamp.
+
     Owner: `lock`, which only `append`, `grow` and `seal` take, and nothing while they hold it.
     """
 
@@ -42,7 +46,9 @@ class RecordAppender(Generic[T]):
         "callbacks",
         "capacity_bytes",
         "count",
+        "first_indexes",
         "max_timestamp_ms",
+        "timestamps_ms",
     )
 
     def __init__(self, capacity_bytes: int, batch: DeliveryBatch[T] | None, lock: Lock) -> None:
@@ -51,6 +57,8 @@ class RecordAppender(Generic[T]):
         self.base_timestamp_ms = -1
         self.max_timestamp_ms = -1
         self.callbacks: list[tuple[int, OnDelivery[T]]] = []
+        self.first_indexes = array("q")
+        self.timestamps_ms = array("q")
         self._batch = batch
         self._buffer = bytearray()
         self._is_sealed = False
@@ -75,8 +83,7 @@ class RecordAppender(Generic[T]):
     ) -> Delivery[T] | None:
         """Encode one record; return its delivery, or None when it does not fit or all is sealed.
 
-        Costs one lock and about 25 byte-code-level operations; everything with a length of up to
-        8191 comes from a table.
+        Costs one lock, one join and one copy; lengths and indexes up to 8191 come from a table.
 
         Raises:
             SerializationError: the key, the value or a header is not bytes.
@@ -104,9 +111,10 @@ class RecordAppender(Generic[T]):
         self._acquire()
         try:
             index = self.count
-            if timestamp_ms != self._last_timestamp_ms:
-                self._on_new_timestamp(timestamp_ms)
-            timestamp_part = self._timestamp_part
+            if timestamp_ms == self._last_timestamp_ms:
+                timestamp_part = self._timestamp_part
+            else:
+                timestamp_part = self._encode_timestamp(timestamp_ms)
             offset_part = SMALL[index] if index < SMALL_COUNT else encode_varint(index)
             size = body_size + len(timestamp_part) + len(offset_part) + len(header_part)
             record = b"".join(
@@ -126,6 +134,8 @@ class RecordAppender(Generic[T]):
                 return None
             buffer += record
             self.count = index + 1
+            if timestamp_ms != self._last_timestamp_ms:
+                self._note_timestamp(index, timestamp_ms, timestamp_part)
             if on_delivery is not None:
                 self.callbacks.append((index, on_delivery))
         finally:
@@ -155,19 +165,24 @@ class RecordAppender(Generic[T]):
         assert self._is_sealed
         return memoryview(self._buffer)
 
-    def _on_new_timestamp(self, timestamp_ms: int) -> None:
+    def _encode_timestamp(self, timestamp_ms: int) -> bytes:
         if not 0 <= timestamp_ms <= INT64_MAX:
             raise EncodeError(
                 f"timestamp_ms is {timestamp_ms}: give milliseconds since 1970 from 0 to "
                 f"{INT64_MAX}, or None for now"
             )
-        if not self.count:
-            self.base_timestamp_ms = self.max_timestamp_ms = timestamp_ms
-        elif timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = timestamp_ms
-        self._last_timestamp_ms = timestamp_ms
         # The record's attributes, always 0 in version 2, stand right before the delta.
-        self._timestamp_part = b"\x00" + varint(timestamp_ms - self.base_timestamp_ms)
+        delta_ms = timestamp_ms - self.base_timestamp_ms if self.count else 0
+        return b"\x00" + varint(delta_ms)
+
+    def _note_timestamp(self, index: int, timestamp_ms: int, timestamp_part: bytes) -> None:
+        if not index:
+            self.base_timestamp_ms = timestamp_ms
+        self.max_timestamp_ms = max(self.max_timestamp_ms, timestamp_ms)
+        self.first_indexes.append(index)
+        self.timestamps_ms.append(timestamp_ms)
+        self._last_timestamp_ms = timestamp_ms
+        self._timestamp_part = timestamp_part
 
 
 def _as_bytes(value: object, what: str) -> bytes:
