@@ -1,4 +1,4 @@
-"""A range of versions as the schemas write it (``none``, ``3``, ``3-5``, ``3+``), and code by it."""
+"""A range of versions as the schemas write it (``none``, ``3``, ``3-5``, ``3+``); code by it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,64 @@
+"""Kafka's own schemas, for tests: those whose messages are generated, and all there are."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+from tests.protocol.instances import Instances
+from tools.protogen.apis import APIS, DATA
+from tools.protogen.jar import find_jar, read_schemas
+from tools.protogen.spec import Message, parse, snake_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["all_schemas", "generated", "generated_versions", "jar_or_skip"]
+
+
+def jar_or_skip() -> None:
+    """Skip the test module where Kafka's jar can neither be found nor fetched."""
+    try:
+        find_jar()
+    except MissingPrerequisiteError as error:
+        pytest.skip(f"the message schemas are in Kafka's jar: {error}", allow_module_level=True)
+
+
+@cache
+def all_schemas() -> dict[str, Message]:
+    """Name -> schema, for everything in the jar."""
+    return {name: parse(text) for name, text in read_schemas(find_jar()).items()}
+
+
+def groups() -> Iterator[tuple[str, list[Message]]]:
+    """Module name -> the schemas whose messages it holds, in the order of the generator."""
+    schemas = all_schemas()
+    for api in APIS:
+        yield snake_case(api), [schemas[f"{api}Response"], schemas[f"{api}Request"]]
+    for module, names in DATA.items():
+        yield module, [schemas[name] for name in names]
+
+
+@cache
+def generated() -> dict[str, Instances]:
+    """Message name -> how to make instances, for every generated message."""
+    return {
+        schema.name: Instances(
+            schema, schemas, import_module(f"pykclient.protocol.messages.{module}")
+        )
+        for module, schemas in groups()
+        for schema in schemas
+    }
+
+
+def generated_versions() -> list[tuple[str, int]]:
+    """Every generated message in every version."""
+    return [
+        (name, version)
+        for name, instances in generated().items()
+        for version in instances.schema.versions.each()
+    ]
