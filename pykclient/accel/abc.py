@@ -15,6 +15,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-480, KIP-794 (sticky partition
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -38,20 +39,12 @@ HeadersInput = Iterable[tuple[str, bytes | None]]
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-OnDelivery = Callable[[T | None, Exception | None], object]
-"""A delivery callback: what the batch made of the record, or why it failed."""
+OnDelivery = Callable[[T, Exception | None], object]
+"""A delivery callback: where the record stands, and why it failed, if it did."""
 
 
-class Lock(Protocol):
-    """What an appender needs of a lock; the pure core takes it, the compiled one has the GIL."""
-
-    def acquire(self) -> bool:
-        """Wait until the lock is free, and take it."""
-        ...
-
-    def release(self) -> None:
-        """Give the lock back."""
-        ...
+Lock = AbstractContextManager[object]
+"""What an appender needs of a lock; the pure core takes it, the compiled one has the GIL."""
 
 
 class DeliveryBatch(Protocol[T_co]):

@@ -11,6 +11,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-126 (splitting); Java 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pykclient import accel
@@ -45,17 +46,8 @@ VARINT_SIZE_BYTES_MAX: Final = 5
 T = TypeVar("T")
 
 
-class _OneThread:
-    """The lock of a batch that only one thread ever sees."""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
-
-
-_ONE_THREAD: Final = _OneThread()
+_ONE_THREAD: Final = nullcontext()
+"""The lock of a batch that only one thread ever sees."""
 
 
 class RecordBatchBuilder(Generic[T]):
