@@ -1,0 +1,59 @@
+"""What goes into `send` and what comes back: ProducerRecord and RecordMetadata.
+
+Both are immutable, compare by value and may cross threads.
+
+Owner: none.
+Source: Java classes ``ProducerRecord`` and ``RecordMetadata``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pykclient.accel.abc import HeadersInput
+
+__all__ = ["ProducerRecord", "RecordMetadata"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """One record to be sent.
+
+    `value` and `key` are bytes, or whatever the configured serializers take; None is null.
+    `partition` None leaves the choice to the partitioner, `timestamp_ms` (milliseconds since 1970)
+    None stands for the time of `send`. `headers` are pairs of a name and bytes or None (KIP-82),
+    kept as a tuple. `dataclasses.replace` makes a changed copy, as an interceptor may want.
+    """
+
+    topic: str
+    value: object = None
+    key: object = None
+    _: KW_ONLY
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: HeadersInput = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "headers", tuple(self.headers))
+
+    def __hash__(self) -> int:
+        # Of the fields that are always hashable: a value that awaits its serializer need not be.
+        return hash((self.topic, self.partition, self.timestamp_ms))
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record stands.
+
+    `offset` is None when it is not known: with ``acks=0`` nobody tells, a record that failed has
+    none, and a broker that recognises a record as one it has long had may not remember where.
+    `timestamp_ms` is the record's own, or the broker's where the topic wants that
+    (``message.timestamp.type=LogAppendTime``); None for a record that failed before it got one.
+    `partition` is -1 for a record that failed before one was chosen.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    timestamp_ms: int | None
