@@ -1,0 +1,139 @@
+"""What users may import: complete, documented, typed, and light."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pykclient
+import pykclient.testing
+from pykclient import errors
+from pykclient.errors import base, broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.testing")
+CLIENT_NAMES = {
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "ConsumerRecords",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "Producer",
+    "ProducerRecord",
+    "RecordMetadata",
+    "TopicPartition",
+    "errors",
+}
+# What a user may not have, or what would make the import slow.
+OPTIONAL_MODULES = {
+    "asyncio",
+    "confluent_kafka",
+    "cramjam",
+    "crc32c",
+    "lz4",
+    "numpy",
+    "pyarrow",
+    "pyspark",
+    "pytest",
+    "rich",
+    "ssl",
+    "zstandard",
+}
+
+
+def public_functions() -> Iterator[tuple[str, object]]:
+    """Every function, method and property that a user reaches through an exported name."""
+    for module_name in PUBLIC_MODULES:
+        module = importlib.import_module(module_name)
+        for name in module.__all__:
+            exported = getattr(module, name)
+            if inspect.isfunction(exported):
+                yield f"{module_name}.{name}", exported
+            if not inspect.isclass(exported):
+                continue
+            for member_name, member in inspect.getmembers(exported):
+                is_ours = getattr(member, "__module__", "").startswith("pykclient")
+                is_callable = inspect.isroutine(member) and is_ours
+                if not member_name.startswith("_") and (
+                    is_callable or isinstance(member, property)
+                ):
+                    yield f"{module_name}.{name}.{member_name}", member
+
+
+def annotations_of(function: object) -> dict[str, object]:
+    target = function.fget if isinstance(function, property) else function
+    return dict(getattr(target, "__annotations__", {}))
+
+
+def test_the_clients_and_what_they_take_are_exported() -> None:
+    assert set(pykclient.__all__) == CLIENT_NAMES
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_all_holds_what_is_there_and_nothing_twice(name: str) -> None:
+    module: ModuleType = importlib.import_module(name)
+    assert len(module.__all__) == len(set(module.__all__))
+    assert [export for export in module.__all__ if not hasattr(module, export)] == []
+
+
+def test_the_one_place_for_errors_has_every_error() -> None:
+    assert {*base.__all__, *broker.__all__} <= set(errors.__all__)
+    classes = [getattr(errors, name) for name in (*base.__all__, *broker.__all__)]
+    strangers = [
+        cls for cls in classes if inspect.isclass(cls) and not issubclass(cls, errors.KafkaError)
+    ]
+    assert strangers == []
+
+
+def test_every_public_function_is_documented() -> None:
+    functions = dict(public_functions())
+    assert "pykclient.Consumer.poll" in functions
+    assert [name for name, function in functions.items() if not inspect.getdoc(function)] == []
+
+
+def test_no_public_signature_has_any() -> None:
+    loose = [
+        f"{name}: {argument}"
+        for name, function in public_functions()
+        for argument, annotation in annotations_of(function).items()
+        if re.search(r"\bAny\b", str(annotation))
+    ]
+    assert loose == []
+
+
+def test_every_public_function_says_what_it_returns() -> None:
+    silent = [name for name, function in public_functions() if not annotations_of(function)]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import pykclient",
+        "from pykclient import Admin, Consumer, Producer",
+        "import pykclient.errors",
+        "import pykclient.testing",
+        "import pykclient.testing.fixtures",
+    ],
+)
+def test_an_import_loads_nothing_optional(statement: str) -> None:
+    allowed = {"pytest"} if "fixtures" in statement else set()
+    printed = subprocess.run(
+        [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    loaded = {module.split(".")[0] for module in printed.split()}
+    assert loaded & OPTIONAL_MODULES - allowed == set()
