@@ -40,15 +40,27 @@ class ProcessGroup:
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
-        program = [sys.executable, "-I", "-S", watchdog.__file__]
-        self._watchdog = subprocess.Popen(
-            [*program, str(self.folder), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            process_group=0,
-        )
+        read_end, write_end = os.pipe()
+        # Not the stdin of the Popen, which would live on when this object is forgotten.
+        self._lifeline = open(write_end, "wb", buffering=0)  # noqa: SIM115 - it is what close closes
+        with open(read_end, "rb") as lifeline:
+            self._watchdog = subprocess.Popen(
+                [sys.executable, "-I", "-S", watchdog.__file__, self.folder, str(os.getpid())],
+                stdin=lifeline,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
         self._members: list[subprocess.Popen[bytes]] = []
+        assert self._watchdog.stdout is not None
+        first = self._watchdog.stdout.read(len(watchdog.READY))
+        if first != watchdog.READY:
+            complaint = first + self._watchdog.stdout.read()
+            self.close()
+            raise KafkaError(
+                "the process that would end the others did not start: "
+                f"{complaint.decode(errors='replace').strip()}"
+            )
 
     def start(self, command: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
         """Start a process in the group, what it prints appended to the file `output`.
@@ -57,7 +69,7 @@ class ProcessGroup:
             ClosedError: the group was closed.
             KafkaError: the watchdog died, so that nobody would end the process.
         """
-        if self._watchdog.stdin is None or self._watchdog.stdin.closed:
+        if self._lifeline.closed:
             raise ClosedError(f"the processes of {self.folder} were ended; start new ones instead")
         status = self._watchdog.poll()
         if status is not None:
@@ -83,13 +95,14 @@ class ProcessGroup:
         Raises:
             KafkaError: a process or the folder is still there after 15 s.
         """
-        if self._watchdog.stdin is None or self._watchdog.stdin.closed:
+        if self._lifeline.closed:
             return
         deadline = Deadline(CLOSE_TIMEOUT_S)
         for process in self._members:
             process.kill()
         for process in self._members:
             _wait(process, deadline)
+        self._lifeline.close()
         try:
             self._watchdog.communicate(timeout=deadline.remaining_s())
         except subprocess.TimeoutExpired:

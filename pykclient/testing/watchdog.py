@@ -11,7 +11,8 @@ do: it is sent when the *thread* that forked ends, it is Linux's own, and it rem
 
 When the parent dies while a member is stopped, the kernel tells the whole group, this process
 included, to hang up (an orphaned process group, in POSIX's words). So the signals that usually mean
-"go" are ignored here: only the parent's end counts.
+"go" are ignored here: only the parent's end counts. One byte on standard output says when this is
+so, and nothing should be started before.
 
 To kill a group one is a member of, and live on to tidy up, takes a fork: the child leaves the group
 first. Whoever holds the other end of standard output sees it end when both are done.
@@ -29,6 +30,7 @@ import signal
 import sys
 import time
 
+READY = b"+"
 PARENT_CHECK_S = 1.0
 REMOVE_TIMEOUT_S = 10.0
 REMOVE_PAUSE_S = 0.02
@@ -60,6 +62,7 @@ def main() -> None:
     """Wait for the parent's end, then fork, and let the child clean up."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    os.write(sys.stdout.fileno(), READY)
     folder, parent_pid = sys.argv[1], int(sys.argv[2])
     watch(parent_pid)
     group = os.getpgrp()

@@ -1,0 +1,81 @@
+"""A pytest plugin: real Kafka as fixtures, in every project that has this package installed.
+
+`kafka_cluster`          one broker, shared by the whole run; tests keep apart by topic names.
+`kafka_cluster_factory`  makes other clusters: more brokers, another version, own settings.
+
+Where Java or Kafka's jars cannot be had, a test that asks for a cluster is skipped with the reason,
+so that a project's other tests run on any machine. In CI (the environment variable ``CI`` is set to
+anything but ``false`` or ``0``) it fails instead, since a skip there would go unnoticed. Nothing
+else is ever turned into a skip.
+
+pytest imports this at every start, so it imports nothing but pytest until a fixture is asked for.
+
+Owner: pytest's session.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pykclient.testing.kafka import KafkaCluster
+    from pykclient.testing.properties import PropertyValue
+
+__all__ = ["KafkaClusterFactory", "kafka_cluster", "kafka_cluster_factory", "skip_or_fail"]
+
+
+class KafkaClusterFactory(Protocol):
+    """What `kafka_cluster_factory` gives: the arguments are those of `KafkaCluster`."""
+
+    def __call__(
+        self,
+        brokers: int = ...,
+        version: str = ...,
+        config: Mapping[str, PropertyValue] | None = ...,
+    ) -> KafkaCluster:
+        """Start a cluster; it is closed when the run ends, or by its user before."""
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
+    """Starts a new cluster at each call: ``make(brokers=3, version="3.9.2", config={...})``.
+
+    Use it in a ``with`` block, or in a fixture of your own that many tests share; what is still
+    open when the run ends is closed then.
+    """
+    from pykclient.testing.kafka import KafkaCluster
+    from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+    from pykclient.testing.prerequisite import MissingPrerequisiteError
+
+    with ExitStack() as clusters:
+
+        def make(
+            brokers: int = 1,
+            version: str = KAFKA_VERSIONS[0],
+            config: Mapping[str, PropertyValue] | None = None,
+        ) -> KafkaCluster:
+            try:
+                return clusters.enter_context(KafkaCluster(brokers, version, config))
+            except MissingPrerequisiteError as error:
+                skip_or_fail(str(error))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """One broker of the newest version, shared by the whole run; so do not kill it."""
+    return kafka_cluster_factory()
+
+
+def skip_or_fail(reason: str) -> NoReturn:
+    """End the test that lacks something which this machine could have: skipped, in CI failed."""
+    if os.environ.get("CI", "").lower() in {"", "0", "false"}:
+        pytest.skip(reason)
+    pytest.fail(reason, pytrace=False)

@@ -1,0 +1,29 @@
+"""Real brokers for whole journeys: one of each tested Kafka version, shared by the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+
+if TYPE_CHECKING:
+    from pykclient.testing import KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
+
+
+@pytest.fixture(scope="session")
+def old_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """One broker of the oldest tested version, shared by the whole run."""
+    return kafka_cluster_factory(version=KAFKA_VERSIONS[-1])
+
+
+@pytest.fixture(params=KAFKA_VERSIONS)
+def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    """In turn the shared cluster of each tested version."""
+    newest = request.param == KAFKA_VERSIONS[0]
+    cluster: KafkaCluster = request.getfixturevalue(
+        "kafka_cluster" if newest else "old_kafka_cluster"
+    )
+    return cluster

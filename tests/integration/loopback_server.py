@@ -1,0 +1,209 @@
+"""LoopbackServer: listens where a client expects a broker, and behaves as it is told.
+
+Each connection gets a thread that runs the server's behaviour, a function of the connected socket.
+The behaviours here are what a wrong port may hold; `KafkaBefore21` is a broker too old.
+
+Owner: the test that made it; `close` ends its connections and its threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.message import decode_request, decode_request_header, encode_response
+from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = [
+    "Behaviour",
+    "KafkaBefore21",
+    "LoopbackServer",
+    "expects_tls",
+    "hangs_up",
+    "is_silent",
+    "sends_random_bytes",
+    "speaks_http",
+]
+
+HOST = "127.0.0.1"
+UNSUPPORTED_VERSION = 35
+RANDOM_SEED = 20_130_101
+
+Behaviour = Callable[[socket.socket], None]
+
+
+class LoopbackServer:
+    """A listener on a free port of the loopback interface; a context manager."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._behaviour = behaviour
+        self._listener = socket.create_server((HOST, 0))
+        self._connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    @property
+    def address(self) -> str:
+        """Host and port, as ``bootstrap_servers`` takes them."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections came so far."""
+        return len(self._connections)
+
+    def close(self) -> None:
+        """End every connection and wait for the threads."""
+        for connection in [self._listener, *self._connections]:
+            # One that the other side has closed already cannot be shut down.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # the listener was shut down
+                return
+            self._connections.append(connection)
+            self._threads.append(threading.Thread(target=self._serve, args=[connection]))
+            self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        # A client may leave in the middle of anything.
+        with connection, contextlib.suppress(ConnectionError):
+            self._behaviour(connection)
+
+
+def unused_address() -> str:
+    """An address of the loopback interface at which nobody listens."""
+    with socket.create_server((HOST, 0)) as listener:
+        return f"{HOST}:{listener.getsockname()[1]}"
+
+
+def speaks_http(connection: socket.socket) -> None:
+    """Answer as web servers answer what they do not understand."""
+    if connection.recv(4096):
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+
+def expects_tls(connection: socket.socket) -> None:
+    """Answer as TLS listeners answer plain text: with the alert *protocol version*."""
+    if connection.recv(4096):
+        connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
+
+
+def hangs_up(connection: socket.socket) -> None:
+    """Read the first request and close."""
+    connection.recv(4096)
+
+
+def is_silent(connection: socket.socket) -> None:
+    """Read everything, answer nothing."""
+    while connection.recv(4096):
+        pass
+
+
+def sends_random_bytes(connection: socket.socket) -> None:
+    """Answer whatever comes with noise, the same in each run."""
+    noise = random.Random(RANDOM_SEED)
+    while connection.recv(4096):
+        connection.sendall(noise.randbytes(4096))
+
+
+class KafkaBefore21:
+    """A broker of Kafka 0.10.0: it tells its versions and its topics, and has one partition each.
+
+    Use as the behaviour of the server that `listen` returns.
+    """
+
+    RANGES = (
+        (ApiKey.PRODUCE, 0, 2),
+        (ApiKey.FETCH, 0, 2),
+        (ApiKey.LIST_OFFSETS, 0, 0),
+        (ApiKey.METADATA, 0, 1),
+        (ApiKey.API_VERSIONS, 0, 0),
+    )
+
+    def __init__(self) -> None:
+        self.asked: list[ApiKey] = []
+        self._port = 0
+
+    def listen(self) -> LoopbackServer:
+        """Start it."""
+        server = LoopbackServer(self)
+        self._port = server.port
+        return server
+
+    def __call__(self, connection: socket.socket) -> None:
+        """Serve one connection."""
+        stream = connection.makefile("rb")
+        while size := stream.read(4):
+            frame = stream.read(int.from_bytes(size))
+            header = decode_request_header(frame)
+            self.asked.append(ApiKey(header.api_key))
+            if header.api_key == ApiKey.API_VERSIONS:
+                answer, version = self._versions(header.api_version), 0
+            elif header.api_key == ApiKey.METADATA:
+                answer, version = self._metadata(frame), header.api_version
+            else:
+                return  # what no client of ours should ask; it hangs up, as Kafka does
+            connection.sendall(encode_response(answer, version, header.correlation_id))
+
+    def _versions(self, asked_version: int) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            error_code=UNSUPPORTED_VERSION if asked_version > 0 else 0,
+            api_keys=[
+                ApiVersion(int(key), lowest, highest) for key, lowest, highest in self.RANGES
+            ],
+        )
+
+    def _metadata(self, frame: bytes) -> MetadataResponse:
+        _, request = decode_request(frame)
+        assert isinstance(request, MetadataRequest)
+        partition = MetadataResponsePartition(
+            partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1]
+        )
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=self._port)],
+            controller_id=1,
+            topics=[
+                MetadataResponseTopic(name=topic.name, partitions=[partition])
+                for topic in request.topics or ()
+            ],
+        )

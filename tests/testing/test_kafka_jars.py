@@ -1,0 +1,193 @@
+"""The cache of Kafka's jars: complete or absent, fetched once, and clear about what is missing.
+
+Maven and Java are small programs here that do what the real ones do to the file system.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors.base import ConfigError
+from pykclient.testing import kafka_jars as module
+from pykclient.testing.kafka_jars import KafkaJars, cache_folder, kafka_jars
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+from tests.testing.test_jvm import fake_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+JARS = ("kafka_2.13-4.3.1.jar", "kafka-tools-4.3.1.jar", "kafka-clients-4.3.1.jar")
+PROCESS_COUNT = 3
+TIMEOUT_S = 60
+
+
+class Machine:
+    """A PATH with what is put there, and a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.cache = folder / "cache"
+        self.calls = folder / "calls"
+        self._jar = folder / "prototype.jar"
+        with zipfile.ZipFile(self._jar, "w") as jar:
+            jar.writestr("META-INF/MANIFEST.MF", "")
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {"PATH": str(self.bin), "XDG_CACHE_HOME": str(self.cache)}
+
+    @property
+    def call_count(self) -> int:
+        return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
+
+    def add(self, name: str, body: str) -> None:
+        """Put a program on the PATH; it notes each call and what it was called with."""
+        program = self.bin / name
+        program.write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\necho "$0 $*" >> {self.calls}\n{body}\n')
+        program.chmod(0o755)
+
+    def add_maven(self, *, jars: tuple[str, ...] = JARS, before: str = "") -> None:
+        copies = "".join(f'cp {self._jar} "$out/{name}"\n' for name in jars)
+        find = 'for word; do case "$word" in -DoutputDirectory=*) out="${word#*=}" ;; esac; done\n'
+        self.add("mvn", f'{before}\n{find}mkdir -p "$out"\n{copies}')
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> None:
+    machine.add_maven()
+    first = kafka_jars("4.3.1", environ=machine.environ)
+    second = kafka_jars("4.3.1", environ=machine.environ)
+    assert first == second == KafkaJars("4.3.1", machine.cache / "pykclient" / "kafka-4.3.1")
+    assert machine.call_count == 1
+    assert first.clients_jar.is_file()
+    assert first.classpath.split(os.pathsep) == sorted(str(first.folder / name) for name in JARS)
+    leftovers = {path.name for path in first.folder.parent.iterdir()}
+    assert leftovers == {"kafka-4.3.1", "kafka-4.3.1.lock"}
+
+
+def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
+    """The fetch is held up until all have asked, so that they meet at the lock."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    machine.add_maven(before=f"read line < {gate}")
+    program = (
+        "from pykclient.testing.kafka_jars import kafka_jars\n"
+        "print('asking', flush=True)\n"
+        "print(kafka_jars('4.3.1').folder)\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env=machine.environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(PROCESS_COUNT)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asking\n"
+    gate.write_text("go\n")
+    folder = str(machine.cache / "pykclient" / "kafka-4.3.1")
+    for process in processes:
+        assert process.communicate(timeout=TIMEOUT_S)[0].strip() == folder
+        assert process.returncode == 0
+    assert machine.call_count == 1
+
+
+def test_what_an_interrupted_fetch_left_is_removed(machine: Machine) -> None:
+    machine.add_maven()
+    leftover = machine.cache / "pykclient" / "kafka-4.3.1.partial-1"
+    leftover.mkdir(parents=True)
+    kafka_jars("4.3.1", environ=machine.environ)
+    assert not leftover.exists()
+
+
+def test_a_damaged_cache_is_fetched_anew(machine: Machine) -> None:
+    machine.add_maven()
+    jars = kafka_jars("4.3.1", environ=machine.environ)
+    jars.clients_jar.write_bytes(b"half a j")
+    assert zipfile.is_zipfile(kafka_jars("4.3.1", environ=machine.environ).clients_jar)
+    assert machine.call_count == 2
+
+
+def test_a_failed_fetch_leaves_no_folder_and_shows_why(machine: Machine) -> None:
+    machine.add("mvn", "echo no registry in reach; exit 3")
+    with pytest.raises(MissingPrerequisiteError, match="status 3") as caught:
+        kafka_jars("4.3.1", environ=machine.environ)
+    assert "no registry in reach" in str(caught.value)
+    assert [path.name for path in cache_folder(machine.environ).iterdir()] == ["kafka-4.3.1.lock"]
+
+
+def test_an_incomplete_fetch_is_not_taken(machine: Machine) -> None:
+    machine.add_maven(jars=JARS[:2])
+    with pytest.raises(MissingPrerequisiteError, match=r"without kafka-clients-4\.3\.1\.jar"):
+        kafka_jars("4.3.1", environ=machine.environ)
+    assert not (machine.cache / "pykclient" / "kafka-4.3.1").exists()
+
+
+def test_without_maven_the_ivy_of_pyspark_is_asked(machine: Machine, tmp_path: Path) -> None:
+    """Java is a program that answers its version, and as Ivy retrieves what the pattern says."""
+    pytest.importorskip("pyspark")
+    java = fake_java(tmp_path / "jdk", "17")
+    machine.add(
+        "java",
+        f'case "$*" in *org.apache.ivy.Main*) ;; *) exec {java} "$@" ;; esac\n'
+        'while [ "$1" != -retrieve ]; do shift; done\n'
+        'out="${2%/*}"; mkdir -p "$out"\n'
+        + "".join(f'cp {tmp_path}/prototype.jar "$out/{name}"\n' for name in JARS),
+    )
+    jars = kafka_jars("4.3.1", environ=machine.environ)
+    assert {path.name for path in jars.folder.iterdir()} == set(JARS)
+
+
+def test_without_maven_and_pyspark_both_are_named(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingPrerequisiteError) as caught:
+        kafka_jars("4.3.1", environ=machine.environ)
+    message = str(caught.value)
+    assert "apt-get install maven" in message
+    assert "pip install pyspark" in message
+    assert str(machine.cache / "pykclient") in message
+
+
+@pytest.mark.parametrize("version", ["", "4.3", "../4.3.1", "2.8.2", "3.8.1", "four"])
+def test_a_version_that_cannot_be_started_is_refused(machine: Machine, version: str) -> None:
+    machine.add_maven()
+    with pytest.raises(ConfigError, match=r"4\.3\.1"):
+        kafka_jars(version, environ=machine.environ)
+    assert machine.call_count == 0
+
+
+def test_the_cache_folder_follows_xdg_where_the_path_is_absolute() -> None:
+    assert cache_folder({"XDG_CACHE_HOME": "/var/cache/me"}) == Path("/var/cache/me/pykclient")
+    assert cache_folder({"XDG_CACHE_HOME": "me"}) == Path.home() / ".cache" / "pykclient"
+    assert cache_folder({}) == Path.home() / ".cache" / "pykclient"
+
+
+def test_the_command_fetches_and_says_where_or_what_is_missing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.add_maven()
+    for name, value in machine.environ.items():
+        monkeypatch.setenv(name, value)
+    assert module.main(["4.3.1"]) == 0
+    assert capsys.readouterr().out == f"Kafka 4.3.1: {machine.cache}/pykclient/kafka-4.3.1\n"
+    assert module.main(["4.3"]) == 1
+    assert "three numbers" in capsys.readouterr().err
