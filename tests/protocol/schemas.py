@@ -12,7 +12,7 @@ from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.protocol.instances import Instances
 from tools.protogen.apis import APIS, DATA
 from tools.protogen.jar import find_jar, read_schemas
-from tools.protogen.spec import Message, parse, snake_case
+from tools.protogen.spec import Message, parse_all, snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def jar_or_skip() -> None:
 @cache
 def all_schemas() -> dict[str, Message]:
     """Name -> schema, for everything in the jar."""
-    return {name: parse(text) for name, text in read_schemas(find_jar()).items()}
+    return parse_all(read_schemas(find_jar()))
 
 
 def groups() -> Iterator[tuple[str, list[Message]]]:

@@ -12,7 +12,7 @@ from tools.protogen.emit_errors import emit_errors
 from tools.protogen.emit_messages import emit_module
 from tools.protogen.emit_tables import emit_api_keys
 from tools.protogen.jar import KAFKA_VERSION, find_jar, read_errors, read_schemas
-from tools.protogen.spec import Message, parse, snake_case
+from tools.protogen.spec import Message, parse_all, snake_case
 
 _ROOT = Path(__file__).parents[2]
 _MESSAGES = "pykclient/protocol/messages"
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def generate(jar: Path) -> dict[str, str]:
     """Path below the project -> source, unformatted, for every generated file."""
-    schemas = {name: parse(text) for name, text in read_schemas(jar).items()}
+    schemas = parse_all(read_schemas(jar))
     title = "Messages, one module per API."
     files = {f"{_MESSAGES}/__init__.py": _banner("the schemas", title)}
     banner = _banner("the request schemas", "The API keys, and which messages belong to them.")

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from tools.protogen.versions import ALL, NONE, Versions
 
-__all__ = ["FIXED_SIZES", "Field", "Message", "Struct", "parse", "snake_case"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FIXED_SIZES", "Field", "Message", "Struct", "parse", "parse_all", "snake_case"]
 
 FIXED_SIZES = {
     "bool": 1,
@@ -124,6 +127,16 @@ def parse(text: str) -> Message:
         root=_struct(raw["name"], raw.get("fields", ()), common),
         listeners=tuple(raw.get("listeners", ())),
     )
+
+
+def parse_all(texts: Mapping[str, str]) -> dict[str, Message]:
+    """Name -> schema. A response has no version that its request has not (or not stable)."""
+    schemas = {name: parse(text) for name, text in texts.items()}
+    for name, schema in schemas.items():
+        if schema.kind == "response":
+            versions = schema.versions & schemas[f"{schema.api}Request"].versions
+            schemas[name] = replace(schema, versions=versions)
+    return schemas
 
 
 def snake_case(name: str) -> str:

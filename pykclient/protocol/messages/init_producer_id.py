@@ -26,24 +26,21 @@ __all__ = [
 ]
 
 _INT32_INT16_INT64_INT16 = Layout(">ihqh")
-_INT32_INT16_INT64_INT16_INT64_INT16 = Layout(">ihqhqh")
 _INT32_INT64_INT16 = Layout(">iqh")
 
 
 class InitProducerIdResponse(Message):
-    """Response of API InitProducerId (22), versions 0 to 6."""
+    """Response of API InitProducerId (22), versions 0 to 5."""
 
     __slots__ = (
         "throttle_time_ms",
         "error_code",
         "producer_id",
         "producer_epoch",
-        "ongoing_txn_producer_id",
-        "ongoing_txn_producer_epoch",
     )
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
     min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 6
+    max_version: ClassVar[int] = 5
     flexible_from: ClassVar[int | None] = 2
 
     def __init__(
@@ -52,57 +49,25 @@ class InitProducerIdResponse(Message):
         error_code: int = 0,
         producer_id: int = -1,
         producer_epoch: int = 0,
-        ongoing_txn_producer_id: int = -1,
-        ongoing_txn_producer_epoch: int = -1,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms  # 0+
         self.error_code = error_code  # 0+
         self.producer_id = producer_id  # 0+
         self.producer_epoch = producer_epoch  # 0+
-        self.ongoing_txn_producer_id = ongoing_txn_producer_id  # 6+
-        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch  # 6+
 
     def write(self, out: bytearray, version: int) -> None:
-        if version >= 6:
-            out += _INT32_INT16_INT64_INT16_INT64_INT16.pack(
-                self.throttle_time_ms,
-                self.error_code,
-                self.producer_id,
-                self.producer_epoch,
-                self.ongoing_txn_producer_id,
-                self.ongoing_txn_producer_epoch,
-            )
-        else:
-            if self.ongoing_txn_producer_id != -1:
-                raise unsupported_field("InitProducerIdResponse.ongoing_txn_producer_id", version)
-            if self.ongoing_txn_producer_epoch != -1:
-                raise unsupported_field(
-                    "InitProducerIdResponse.ongoing_txn_producer_epoch", version
-                )
-            out += _INT32_INT16_INT64_INT16.pack(
-                self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch
-            )
+        out += _INT32_INT16_INT64_INT16.pack(
+            self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch
+        )
         if version >= 2:
             out += b"\x00"
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        if version >= 6:
-            (
-                self.throttle_time_ms,
-                self.error_code,
-                self.producer_id,
-                self.producer_epoch,
-                self.ongoing_txn_producer_id,
-                self.ongoing_txn_producer_epoch,
-            ) = reader.unpack(_INT32_INT16_INT64_INT16_INT64_INT16)
-        else:
-            self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch = (
-                reader.unpack(_INT32_INT16_INT64_INT16)
-            )
-            self.ongoing_txn_producer_id = -1
-            self.ongoing_txn_producer_epoch = -1
+        self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch = (
+            reader.unpack(_INT32_INT16_INT64_INT16)
+        )
         if version >= 2:
             reader.skip_tags()
         return self
