@@ -1,0 +1,217 @@
+"""Serializers: round trips, Java's forms, clear errors, and every shape that a setting may have."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient.errors.base import BufferExhaustedError, ConfigError, SerializationError
+from pykclient.serialization import (
+    BytesDeserializer,
+    BytesSerializer,
+    DoubleDeserializer,
+    DoubleSerializer,
+    IntegerDeserializer,
+    IntegerSerializer,
+    JsonDeserializer,
+    JsonSerializer,
+    LongDeserializer,
+    LongSerializer,
+    StringDeserializer,
+    StringSerializer,
+    deserialize_function,
+    serialize_function,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+    max_leaves=10,
+).filter(lambda value: json.loads(json.dumps(value)) == value)
+
+
+class _AnySerializer(Protocol):
+    @property
+    def serialize(self) -> Callable[..., bytes | None]: ...
+
+
+class _AnyDeserializer(Protocol):
+    @property
+    def deserialize(self) -> Callable[[str, bytes], object]: ...
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value", "data"),
+    [
+        (BytesSerializer(), bytearray(b"\x00\xff"), b"\x00\xff"),
+        (StringSerializer(), "Grüße", b"Gr\xc3\xbc\xc3\x9fe"),
+        (StringSerializer("utf-16-be"), "a", b"\x00a"),
+        (IntegerSerializer(), 1, b"\x00\x00\x00\x01"),
+        (IntegerSerializer(), -(2**31), b"\x80\x00\x00\x00"),
+        (LongSerializer(), -1, b"\xff" * 8),
+        (DoubleSerializer(), 1.0, b"\x3f\xf0\x00\x00\x00\x00\x00\x00"),
+        (JsonSerializer(), {"a": [1, "é"]}, b'{"a":[1,"\xc3\xa9"]}'),
+    ],
+)
+def test_the_bytes_are_those_of_java_or_of_the_standard(
+    serializer: _AnySerializer, value: object, data: bytes
+) -> None:
+    assert serializer.serialize("t", value) == data
+
+
+@given(st.binary())
+def test_bytes_come_back(value: bytes) -> None:
+    assert BytesDeserializer().deserialize("t", BytesSerializer().serialize("t", value)) == value
+
+
+@given(st.text())
+def test_text_comes_back(value: str) -> None:
+    assert StringDeserializer().deserialize("t", StringSerializer().serialize("t", value)) == value
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_integers_come_back(value: int) -> None:
+    data = IntegerSerializer().serialize("t", value)
+    assert IntegerDeserializer().deserialize("t", data) == value
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_longs_come_back(value: int) -> None:
+    assert LongDeserializer().deserialize("t", LongSerializer().serialize("t", value)) == value
+
+
+@given(st.floats())
+def test_doubles_come_back(value: float) -> None:
+    back = DoubleDeserializer().deserialize("t", DoubleSerializer().serialize("t", value))
+    assert back == value or math.isnan(back) is math.isnan(value) is True
+
+
+@given(JSON)
+def test_json_comes_back(value: object) -> None:
+    assert JsonDeserializer().deserialize("t", JsonSerializer().serialize("t", value)) == value
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value"),
+    [
+        (BytesSerializer(), "text"),
+        (StringSerializer(), b"bytes"),
+        (StringSerializer(), "\ud800"),
+        (StringSerializer("ascii"), "é"),
+        (IntegerSerializer(), 2**31),
+        (IntegerSerializer(), "1"),
+        (IntegerSerializer(), True),
+        (LongSerializer(), 2**63),
+        (LongSerializer(), 1.5),
+        (DoubleSerializer(), "1"),
+        (DoubleSerializer(), 10**400),
+        (JsonSerializer(), b"bytes"),
+        (JsonSerializer(), math.nan),
+    ],
+)
+def test_a_value_that_does_not_fit_is_a_serialization_error_that_names_it(
+    serializer: _AnySerializer, value: object
+) -> None:
+    with pytest.raises(SerializationError) as caught:
+        serializer.serialize("flights", value)
+    assert repr(value)[:40] in str(caught.value)
+    assert "flights" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("deserializer", "data"),
+    [
+        (StringDeserializer(), b"\xff"),
+        (IntegerDeserializer(), b"\x00\x00\x01"),
+        (LongDeserializer(), b"\x00" * 9),
+        (DoubleDeserializer(), b""),
+        (JsonDeserializer(), b"{"),
+        (JsonDeserializer(), b"\xff"),
+    ],
+)
+def test_bytes_that_do_not_fit_are_a_value_error(
+    deserializer: _AnyDeserializer, data: bytes
+) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        deserializer.deserialize("t", data)
+
+
+def _topic_and_value(topic: str, value: str) -> bytes:
+    return f"{topic}:{value}".encode()
+
+
+class _Callable:
+    def __call__(self, value: str) -> bytes:
+        return value.upper().encode()
+
+
+@pytest.mark.parametrize(
+    ("configured", "data"),
+    [
+        (StringSerializer(), b"v"),
+        (str.encode, b"v"),
+        (lambda value: bytearray(value.encode()), b"v"),
+        (lambda *values: values[0].encode(), b"v"),
+        (_topic_and_value, b"t:v"),
+        (_Callable(), b"V"),
+        (lambda _: None, None),
+    ],
+)
+def test_a_serializer_may_be_an_object_or_a_callable_of_one_or_two_arguments(
+    configured: object, data: bytes | None
+) -> None:
+    assert serialize_function("value_serializer", configured)("t", "v") == data
+
+
+@pytest.mark.parametrize(
+    ("configured", "value"),
+    [
+        (StringDeserializer(), "1"),
+        (bytes.decode, "1"),
+        (json.loads, 1),
+        (int, 1),
+        (lambda topic, data: (topic, data), ("t", b"1")),
+    ],
+)
+def test_a_deserializer_may_be_an_object_or_a_callable_of_one_or_two_arguments(
+    configured: object, value: object
+) -> None:
+    assert deserialize_function("value_deserializer", configured)("t", b"1") == value
+
+
+@pytest.mark.parametrize("configured", [b"", 5, lambda: b"", lambda a, b, c: b""])
+def test_what_cannot_be_called_with_a_value_is_refused_when_configured(configured: object) -> None:
+    with pytest.raises(ConfigError, match="key_serializer"):
+        serialize_function("key_serializer", configured)
+    with pytest.raises(ConfigError, match="key_deserializer"):
+        deserialize_function("key_deserializer", configured)
+
+
+def test_a_failing_serializer_is_a_serialization_error_with_its_cause() -> None:
+    def fail(value: object) -> bytes:
+        raise KeyError(value)
+
+    with pytest.raises(SerializationError, match=r"value_serializer .* int .* flights") as caught:
+        serialize_function("value_serializer", fail)("flights", 1)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_an_error_of_ours_passes_through_a_serializer_unchanged() -> None:
+    def fail(value: object) -> bytes:
+        raise BufferExhaustedError
+
+    with pytest.raises(BufferExhaustedError):
+        serialize_function("value_serializer", fail)("t", 1)
+
+
+def test_a_serializer_that_returns_something_else_than_bytes_is_an_error() -> None:
+    with pytest.raises(SerializationError, match=r"made a str of a dict .* must return bytes"):
+        serialize_function("value_serializer", json.dumps)("t", {})
