@@ -7,7 +7,6 @@ which must be the same bytes, and the value of every field by its Java name, whi
 
 from __future__ import annotations
 
-import struct
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from pykclient.protocol.message import (
     peek_correlation_id,
 )
 from pykclient.protocol.primitives import Reader
+from tests.conformance.java_fields import expected_fields
 from tests.conformance.protocol_mirror import ProtocolMirror
 from tests.protocol.instances import SeededChoices
 from tests.protocol.schemas import generated, generated_versions, jar_or_skip
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient.protocol.message import Structure
-    from tests.protocol.instances import Instances
-    from tools.protogen.spec import Struct
 
 jar_or_skip()
 
@@ -116,43 +114,6 @@ def check_data(message: DataMessage, version: int, mirror: ProtocolMirror) -> di
     assert answer.written == out
     assert type(message).read(Reader(answer.written), version) == message
     return answer.content
-
-
-def expected_fields(
-    java: dict[str, Any], message: Structure, struct: Struct, instances: Instances
-) -> dict[str, Any]:
-    """Our values under Java's names; what only unstable versions have, and we lack, is Java's."""
-    expected = dict(java)
-    for field, name in instances.fields(struct):
-        java_name = field.name[0].lower() + field.name[1:]
-        value, theirs = getattr(message, name), java[java_name]
-        if field.struct is None or value is None:
-            expected[java_name] = plain(value)
-        elif field.is_array:
-            pairs = zip(theirs, value, strict=True)
-            expected[java_name] = [
-                expected_fields(their, our, field.struct, instances) for their, our in pairs
-            ]
-        else:
-            expected[java_name] = expected_fields(theirs, value, field.struct, instances)
-    return expected
-
-
-def plain(value: object) -> object:
-    """`value` in the form in which the Java half writes it."""
-    match value:
-        case None | bool() | int():
-            return value
-        case float():
-            return struct.pack(">d", value).hex()
-        case str():
-            return value.encode().hex()
-        case list():
-            return [plain(item) for item in value]
-        case bytes() | memoryview():
-            return value.hex()
-        case _:
-            raise AssertionError(f"no plain form for {value!r}")
 
 
 def test_java_has_the_same_api_keys(mirror: ProtocolMirror) -> None:
