@@ -38,6 +38,7 @@ __all__ = [
     "is_silent",
     "sends_random_bytes",
     "speaks_http",
+    "unused_address",
 ]
 
 HOST = "127.0.0.1"
@@ -48,14 +49,19 @@ Behaviour = Callable[[socket.socket], None]
 
 
 class LoopbackServer:
-    """A listener on a free port of the loopback interface; a context manager."""
+    """A listener on a free port of the loopback interface; a context manager.
+
+    It accepts from when it is made.
+    """
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour = behaviour
         self._listener = socket.create_server((HOST, 0))
+        self._is_closed = False
         self._connections: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        self._threads: list[threading.Thread] = []
+        self._acceptor = threading.Thread(target=self._accept)
+        self._acceptor.start()
 
     @property
     def port(self) -> int:
@@ -75,13 +81,16 @@ class LoopbackServer:
 
     def close(self) -> None:
         """End every connection and wait for the threads."""
-        for connection in [self._listener, *self._connections]:
-            # One that the other side has closed already cannot be shut down.
+        self._is_closed = True
+        with socket.create_connection((HOST, self.port)):  # makes the accept return
+            self._acceptor.join()
+        self._listener.close()
+        for connection in self._connections:
+            # One that has ended already cannot be shut down.
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
-        self._listener.close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,9 +105,9 @@ class LoopbackServer:
 
     def _accept(self) -> None:
         while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # the listener was shut down
+            connection, _ = self._listener.accept()
+            if self._is_closed:
+                connection.close()
                 return
             self._connections.append(connection)
             self._threads.append(threading.Thread(target=self._serve, args=[connection]))
@@ -178,19 +187,21 @@ class KafkaBefore21:
             header = decode_request_header(frame)
             self.asked.append(ApiKey(header.api_key))
             if header.api_key == ApiKey.API_VERSIONS:
-                answer, version = self._versions(header.api_version), 0
+                answer = encode_response(
+                    self._versions(header.api_version), 0, header.correlation_id
+                )
             elif header.api_key == ApiKey.METADATA:
-                answer, version = self._metadata(frame), header.api_version
+                answer = encode_response(
+                    self._metadata(frame), header.api_version, header.correlation_id
+                )
             else:
-                return  # what no client of ours should ask; it hangs up, as Kafka does
-            connection.sendall(encode_response(answer, version, header.correlation_id))
+                return  # it hangs up, as Kafka does on what it cannot read
+            connection.sendall(answer)
 
     def _versions(self, asked_version: int) -> ApiVersionsResponse:
         return ApiVersionsResponse(
             error_code=UNSUPPORTED_VERSION if asked_version > 0 else 0,
-            api_keys=[
-                ApiVersion(int(key), lowest, highest) for key, lowest, highest in self.RANGES
-            ],
+            api_keys=[ApiVersion(*api_range) for api_range in self.RANGES],
         )
 
     def _metadata(self, frame: bytes) -> MetadataResponse:
