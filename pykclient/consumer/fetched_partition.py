@@ -1,0 +1,244 @@
+"""FetchedPartition: what one fetch brought of one partition, checked, and decoded piece by piece.
+
+Checksums and headers are checked when it is made, records are decoded when they are wanted. It
+hands out no markers, no records of aborted transactions (for read_committed) and nothing before
+the position asked for. A batch that is wrong is an error when it is reached, not before: what
+stands in front of it is good.
+
+Owner: `FetchBuffer`.
+Source: Java class ``CompletedFetch``; KIP-74 (a first batch comes whole), KIP-98 (transactions).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.errors import CorruptRecordError
+from pykclient.records.batch import first_batch_size_bytes, iterate_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.records.batch import RecordBatch
+    from pykclient.records.control import AbortedTransactions
+    from pykclient.types import TimestampType, TopicPartition
+
+__all__ = ["DecodeSettings", "FetchedPartition", "FetchedRows"]
+
+NO_LEADER_EPOCH: Final = -1
+
+
+class DecodeSettings(NamedTuple):
+    """How batches are read: `decompressed_max_bytes` is what one may unfold to."""
+
+    check_crcs: bool
+    decompressed_max_bytes: int
+
+
+class FetchedRows(NamedTuple):
+    """Some records of one batch."""
+
+    columns: RecordColumns
+    timestamp_type: TimestampType
+    leader_epoch: int | None
+
+
+class FetchedPartition:
+    """The batches of one answer, from `fetch_offset` up to `end_offset` (not included).
+
+    `high_watermark` is that of the answer, None when it had none that makes sense; `aborted` is
+    None unless records of aborted transactions are to be left out.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_batch",
+        "_batches",
+        "_chunks",
+        "_columns",
+        "_decompressed_max_bytes",
+        "_error",
+        "_passed_offset",
+        "end_offset",
+        "fetch_offset",
+        "partition",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        fetch_offset: int,
+        records: bytes | bytearray | memoryview,
+        settings: DecodeSettings,
+        *,
+        high_watermark: int | None = None,
+        aborted: AbortedTransactions | None = None,
+    ) -> None:
+        self.partition = partition
+        self.fetch_offset = fetch_offset
+        self.end_offset = fetch_offset
+        self._aborted = aborted
+        self._decompressed_max_bytes = settings.decompressed_max_bytes
+        self._batches: deque[RecordBatch] = deque()
+        """Those not looked at yet."""
+        self._batch: RecordBatch | None = None
+        """The one being read, which holds records for the application."""
+        self._chunks: Iterator[RecordColumns] = iter(())
+        self._columns: RecordColumns | None = None
+        self._passed_offset = fetch_offset
+        self._error: CorruptRecordError | None = None
+        try:
+            self._take_batches(memoryview(records), settings.check_crcs, high_watermark)
+        except CorruptRecordError as error:
+            self._error = error
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there is nothing left, not even an error."""
+        return self._batch is None and not self._batches and self._error is None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether reading it ends with an error."""
+        return self._error is not None
+
+    def peek(self, position: int, count_max: int, limit: int | None = None) -> FetchedRows | None:
+        """Return records from `position` on and before `limit`; None if none are left.
+
+        Asking twice gives the same again. Positions must not go back from call to call.
+
+        Raises:
+            CorruptRecordError: what comes next is malformed. It is raised again each time.
+        """
+        while (columns := self._columns_at(position)) is not None:
+            offsets = columns.offsets
+            start = bisect_left(offsets, position)
+            if start == len(offsets):
+                self._columns = None
+                continue
+            stop = min(start + count_max, len(offsets))
+            if limit is not None and offsets[stop - 1] >= limit:
+                stop = bisect_left(offsets, limit, start, stop)
+            if start == stop:
+                return None
+            assert self._batch is not None
+            epoch = self._batch.partition_leader_epoch
+            return FetchedRows(
+                columns.rows(start, stop),
+                self._batch.timestamp_type,
+                None if epoch == NO_LEADER_EPOCH else epoch,
+            )
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def settle(self, position: int) -> int:
+        """Return where reading goes on after everything before `position` was taken.
+
+        That is further on where the log has no record that is handed out: at the end of a batch
+        that compaction thinned, and after markers and aborted records. An error met on the way is
+        left to the next `peek`.
+        """
+        columns, batch = self._columns, self._batch
+        if columns is not None and columns.offsets[-1] < position:
+            self._columns = None
+            if batch is not None and batch.last_offset < position:
+                self._finish(batch)
+        if self._batch is None:
+            try:
+                self._next_batch(position)
+            except CorruptRecordError as error:
+                self._fail(error)
+        return max(position, self._passed_offset)
+
+    def _columns_at(self, position: int) -> RecordColumns | None:
+        """Return the decoded records that come next, decoding some if there are none.
+
+        None stands for the end, and for an error that `_error` then has.
+        """
+        try:
+            while self._columns is None:
+                if self._batch is None and not self._next_batch(position):
+                    return None
+                self._columns = next(self._chunks, None)
+                if self._columns is None:
+                    assert self._batch is not None
+                    self._finish(self._batch)
+        except CorruptRecordError as error:
+            self._fail(error)
+        return self._columns
+
+    def _next_batch(self, position: int) -> bool:
+        """Move on to a batch with records for the application; return whether there is one."""
+        while self._batches:
+            batch = self._batches.popleft()
+            if self._is_hidden(batch) or batch.last_offset < position:
+                self._pass(batch)
+                continue
+            self._batch = batch
+            self._chunks = batch.chunks(
+                position, decompressed_size_bytes_max=self._decompressed_max_bytes
+            )
+            return True
+        return False
+
+    def _is_hidden(self, batch: RecordBatch) -> bool:
+        if batch.is_control:
+            if self._aborted is not None:
+                self._aborted.on_control(batch)
+            return True
+        return self._aborted is not None and self._aborted.hides(batch)
+
+    def _pass(self, batch: RecordBatch) -> None:
+        self._passed_offset = max(self._passed_offset, batch.last_offset + 1)
+
+    def _finish(self, batch: RecordBatch) -> None:
+        self._pass(batch)
+        self._batch = None
+
+    def _fail(self, error: CorruptRecordError) -> None:
+        """End here: nothing behind an error is read."""
+        self._error = error
+        self._batch = None
+        self._batches.clear()
+
+    def _take_batches(
+        self, records: memoryview, check_crcs: bool, high_watermark: int | None
+    ) -> None:
+        topic, partition = self.partition
+        batches = iterate_batches(
+            records,
+            topic=topic,
+            partition=partition,
+            start_offset=self.fetch_offset,
+            check_crcs=check_crcs,
+        )
+        for batch in batches:
+            has_hole = batch.base_offset > self.end_offset
+            # No checksum covers the offset at which a batch claims to stand. Compaction leaves
+            # holes, so a hole alone proves nothing; but none reaches beyond the high watermark,
+            # where only records stand that were appended since the broker noted it.
+            if has_hole and high_watermark is not None and batch.last_offset >= high_watermark:
+                raise batch.corrupt(
+                    f"offset {self.end_offset} is due there, and the log is readable up to "
+                    f"{high_watermark}"
+                )
+            self._batches.append(batch)
+            self.end_offset = batch.last_offset + 1
+        if not self._batches:
+            raise self._incomplete(records)
+
+    def _incomplete(self, records: memoryview) -> CorruptRecordError:
+        size_bytes = first_batch_size_bytes(records)
+        claimed = "" if size_bytes is None else f" of a batch of {size_bytes}"
+        return CorruptRecordError(
+            f"{self.partition}: the broker sent {len(records)} bytes{claimed} at offset "
+            f"{self.fetch_offset}, though a first batch must come whole (KIP-74); raise "
+            f"max_partition_fetch_bytes for a broker that does not keep to that",
+            topic=self.partition.topic,
+            partition=self.partition.partition,
+            offset=self.fetch_offset,
+        )

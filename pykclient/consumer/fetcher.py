@@ -1,0 +1,395 @@
+"""Fetcher: asks each leader for the next records of its partitions, one request at a time.
+
+Per node it is *idle* or has one fetch *in flight*; it sends the next one while at most one answer
+waits to be read, so that a broker reads while the application works, and memory stays at two
+answers a node. Each fetch is a full one, without a session. An answer that was overtaken by a seek
+or an unassign is thrown away.
+
+Owner: the driver of the engine.
+Source: Java class ``AbstractFetch``; KIP-320 (leader epochs), KIP-392 (read from followers),
+KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from pykclient.consumer.fetch_buffer import FetchedResponse
+from pykclient.consumer.fetched_partition import FetchedPartition
+from pykclient.errors import (
+    CorruptMessageError,
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    UnknownServerError,
+    error_for_code,
+)
+from pykclient.network.cluster import NO_TOPIC_ID
+from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from pykclient.records.control import AbortedTransactions
+from pykclient.types import IsolationLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.consumer.fetch_buffer import FetchBuffer
+    from pykclient.consumer.fetched_partition import DecodeSettings
+    from pykclient.consumer.subscription import (
+        AssignedPartition,
+        OffsetReset,
+        SubscriptionState,
+    )
+    from pykclient.errors import KafkaError
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.metadata import Metadata
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.fetch import PartitionData
+
+__all__ = ["FetchSettings", "Fetcher", "Reachability"]
+
+log = logging.getLogger("pykclient.consumer")
+
+FULL_FETCH_SESSION_ID: Final = 0
+FULL_FETCH_SESSION_EPOCH: Final = -1
+"""Together: no session (KIP-227), each request names all its partitions."""
+
+TOPIC_NAMES_MAX_VERSION: Final = 12
+"""Newer versions of Fetch name topics by id alone (KIP-516)."""
+
+UNUSED_RESPONSES_MAX: Final = 1
+"""With more answers of a node than this still to be read, it is not asked for another."""
+
+
+class Reachability(Protocol):
+    """What a fetcher asks the network client about a node."""
+
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        """Return whether the node waits out its back-off."""
+        ...
+
+    def next_ready_ms(self, node_id: int, now_ms: int) -> int:
+        """Return when to look again."""
+        ...
+
+
+class FetchSettings(NamedTuple):
+    """How to fetch. `read_replica_ms` is how long a follower is read from before asking again."""
+
+    min_bytes: int
+    max_wait_ms: int
+    max_bytes: int
+    partition_max_bytes: int
+    isolation_level: IsolationLevel
+    rack: str
+    read_replica_ms: int
+    auto_offset_reset: OffsetReset
+    decode: DecodeSettings
+
+
+class _Target(NamedTuple):
+    """What was asked of one partition."""
+
+    assigned: AssignedPartition
+    epoch: int
+    offset: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the answer still concerns anybody."""
+        return self.assigned.is_assigned and self.assigned.epoch == self.epoch
+
+
+_Targets = dict[tuple[str, int], _Target]
+
+
+class Fetcher:
+    """The manager of all fetches. Comes last in the engine: it reads positions that others set."""
+
+    def __init__(
+        self,
+        *,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        metadata: Metadata,
+        client: Reachability,
+        settings: FetchSettings,
+        retry_backoff: Backoff,
+    ) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._metadata = metadata
+        self._client = client
+        self._settings = settings
+        self._retry_backoff = retry_backoff
+        self._in_flight: set[int] = set()
+        self._by_node: dict[int, list[AssignedPartition]] = {}
+        self._grouped_at = (-1, -1)
+        """The versions of subscription and cluster that `_by_node` was made of."""
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Fetch from every node that is idle and has partitions to read."""
+        self._group(now_ms)
+        requests: list[Request] = []
+        next_poll_ms = NEVER_MS
+        for node_id in self._by_node:
+            if node_id in self._in_flight:
+                continue
+            if self._buffer.response_count(node_id) > UNUSED_RESPONSES_MAX:
+                continue
+            if self._client.is_unavailable(node_id, now_ms):
+                next_poll_ms = min(next_poll_ms, self._client.next_ready_ms(node_id, now_ms))
+                continue
+            targets, retry_ms = self._targets(node_id, now_ms)
+            next_poll_ms = min(next_poll_ms, retry_ms)
+            if targets:
+                self._in_flight.add(node_id)
+                requests.append(self._request(node_id, targets))
+        return PollResult(requests, next_poll_ms)
+
+    # Whom to ask for what.
+
+    def _group(self, now_ms: int) -> None:
+        """Sort the partitions by node, again only when something has changed."""
+        cluster = self._metadata.cluster
+        versions = (self._subscription.version, cluster.version)
+        if versions == self._grouped_at and not self._has_expired_replica(now_ms):
+            return
+        self._grouped_at = versions
+        by_node: dict[int, list[AssignedPartition]] = {}
+        for assigned in self._subscription:
+            if not assigned.is_fetching:
+                continue
+            node_id = self._node_id(assigned, now_ms)
+            if node_id is not None:
+                by_node.setdefault(node_id, []).append(assigned)
+            elif cluster.partitions_for(assigned.partition.topic) is not None:
+                self._metadata.request_update()
+        self._by_node = by_node
+
+    def _node_id(self, assigned: AssignedPartition, now_ms: int) -> int | None:
+        cluster = self._metadata.cluster
+        replica_id = assigned.read_replica_id
+        if replica_id is not None:
+            if replica_id in cluster.nodes and now_ms < assigned.read_replica_expires_ms:
+                return replica_id
+            assigned.read_replica_id = None
+        info = cluster.partition(assigned.partition)
+        return None if info is None else info.leader_id
+
+    def _has_expired_replica(self, now_ms: int) -> bool:
+        return bool(self._settings.rack) and any(
+            assigned.read_replica_id is not None and now_ms >= assigned.read_replica_expires_ms
+            for assigned in self._subscription
+        )
+
+    def _targets(self, node_id: int, now_ms: int) -> tuple[_Targets, int]:
+        """Return what to fetch from a node now, and when the first back-off of the others ends."""
+        targets: _Targets = {}
+        retry_ms = NEVER_MS
+        for assigned in self._by_node[node_id]:
+            if assigned.retry_at_ms > now_ms:
+                retry_ms = min(retry_ms, assigned.retry_at_ms)
+                continue
+            offset = self._buffer.fetch_offset(assigned)
+            if offset is not None:
+                targets[assigned.partition] = _Target(assigned, assigned.epoch, offset)
+        return targets, retry_ms
+
+    def _request(self, node_id: int, targets: _Targets) -> Request:
+        cluster = self._metadata.cluster
+        topics: dict[str, FetchTopic] = {}
+        for (name, index), target in targets.items():
+            info = cluster.partition(target.assigned.partition)
+            epoch = None if info is None else info.leader_epoch
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = FetchTopic(topic=name, topic_id=cluster.topic_id(name))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=-1 if epoch is None else epoch,
+                    fetch_offset=target.offset,
+                    partition_max_bytes=self._settings.partition_max_bytes,
+                )
+            )
+        settings = self._settings
+        message = FetchRequest(
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=settings.isolation_level,
+            session_id=FULL_FETCH_SESSION_ID,
+            session_epoch=FULL_FETCH_SESSION_EPOCH,
+            topics=list(topics.values()),
+            rack_id=settings.rack,
+        )
+        has_ids = all(topic.topic_id != NO_TOPIC_ID for topic in topics.values())
+        names = {topic.topic_id: name for name, topic in topics.items()}
+        return Request(
+            message,
+            node_id,
+            on_response=partial(self._on_response, node_id, targets, names),
+            on_failure=partial(self._on_failure, node_id, targets),
+            max_version=None if has_ids else TOPIC_NAMES_MAX_VERSION,
+        )
+
+    # Answers.
+
+    def _on_response(
+        self,
+        node_id: int,
+        targets: _Targets,
+        names: Mapping[bytes, str],
+        message: Message | None,
+        now_ms: int,
+    ) -> None:
+        assert isinstance(message, FetchResponse)
+        self._in_flight.discard(node_id)
+        if message.error_code != 0:
+            error = error_for_code(message.error_code, f"Fetch from broker {node_id}")
+            self._fail_all(targets, error, now_ms)
+            return
+        response = FetchedResponse(node_id)
+        rest = dict(targets)
+        for topic in message.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for answer in topic.partitions:
+                target = rest.pop((name, answer.partition_index), None)
+                if target is None:
+                    log.warning(
+                        "broker %d answered a fetch of %s-%d, which was not asked for, or twice",
+                        node_id,
+                        name or topic.topic_id.hex(),
+                        answer.partition_index,
+                    )
+                elif target.is_current:
+                    self._on_answer(target, answer, response, now_ms)
+        for target in rest.values():
+            error_text = f"a Fetch answer says nothing about {target.assigned.partition}"
+            log.warning("broker %d: %s", node_id, error_text)
+            self._back_off(target.assigned, now_ms)
+        self._let_others_first(node_id, response)
+
+    def _on_answer(
+        self, target: _Target, answer: PartitionData, response: FetchedResponse, now_ms: int
+    ) -> None:
+        assigned = target.assigned
+        if answer.error_code != 0:
+            self._on_error(target, answer, now_ms)
+            return
+        assigned.failure_count = 0
+        self._note_log(assigned, answer)
+        if answer.preferred_read_replica >= 0:
+            self._read_from(assigned, answer.preferred_read_replica, now_ms)
+        if not answer.records:
+            return
+        if target.offset != self._buffer.fetch_offset(assigned):
+            log.debug("%s: what was fetched at %d is not wanted", assigned.partition, target.offset)
+            return
+        aborted = None
+        if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
+            aborted = AbortedTransactions(
+                (transaction.producer_id, transaction.first_offset)
+                for transaction in answer.aborted_transactions or ()
+            )
+        fetched = FetchedPartition(
+            assigned.partition,
+            target.offset,
+            answer.records,
+            self._settings.decode,
+            high_watermark=assigned.high_watermark,
+            aborted=aborted,
+        )
+        self._buffer.add(assigned, fetched, response)
+
+    def _note_log(self, assigned: AssignedPartition, answer: PartitionData) -> None:
+        # -1 is "not known"; no broker has a reason to send less, and nobody depends on it.
+        if answer.high_watermark >= 0:
+            assigned.high_watermark = answer.high_watermark
+        if answer.last_stable_offset >= 0:
+            assigned.last_stable_offset = answer.last_stable_offset
+        if answer.log_start_offset >= 0:
+            assigned.log_start_offset = answer.log_start_offset
+
+    def _read_from(self, assigned: AssignedPartition, replica_id: int, now_ms: int) -> None:
+        if assigned.read_replica_id != replica_id:
+            log.info("%s: reading from replica %d", assigned.partition, replica_id)
+        assigned.read_replica_id = replica_id
+        assigned.read_replica_expires_ms = now_ms + self._settings.read_replica_ms
+        self._grouped_at = (-1, -1)
+
+    def _on_error(self, target: _Target, answer: PartitionData, now_ms: int) -> None:
+        assigned = target.assigned
+        error = error_for_code(
+            answer.error_code, f"Fetch of {assigned.partition} at offset {target.offset}"
+        )
+        if isinstance(error, OffsetOutOfRangeError):
+            self._on_out_of_range(target, now_ms)
+            return
+        if isinstance(error, CorruptMessageError):
+            corrupt = CorruptRecordError(
+                f"{assigned.partition}: the broker's own copy of the records at offset "
+                f"{target.offset} is corrupt: {error}",
+                topic=assigned.partition.topic,
+                partition=assigned.partition.partition,
+                offset=target.offset,
+            )
+            self._fail(assigned, corrupt, now_ms)
+            return
+        self._fail(assigned, error, now_ms)
+
+    def _on_out_of_range(self, target: _Target, now_ms: int) -> None:
+        assigned = target.assigned
+        if assigned.read_replica_id is not None:
+            self._leave_replica(assigned)  # a follower may lag; the leader has the last word
+        elif target.offset != assigned.offset:
+            # Asked for ahead of what is buffered: it counts when reading gets there.
+            self._back_off(assigned, now_ms)
+        else:
+            self._buffer.drop(assigned)
+            self._subscription.lose_position(assigned, self._settings.auto_offset_reset)
+
+    def _on_failure(self, node_id: int, targets: _Targets, error: KafkaError, now_ms: int) -> None:
+        self._in_flight.discard(node_id)
+        log.debug("fetch from broker %d failed: %s", node_id, error)
+        self._fail_all(targets, error, now_ms)
+
+    def _fail_all(self, targets: _Targets, error: KafkaError, now_ms: int) -> None:
+        for target in targets.values():
+            if target.is_current:
+                self._fail(target.assigned, error, now_ms)
+
+    def _fail(self, assigned: AssignedPartition, error: KafkaError, now_ms: int) -> None:
+        """Try again later; tell the user unless that may cure it."""
+        self._leave_replica(assigned)
+        self._back_off(assigned, now_ms)
+        if error.retriable:
+            self._metadata.request_update()
+        elif isinstance(error, UnknownServerError):
+            log.warning("%s; trying again", error)  # a broker's passing trouble, as Java takes it
+        else:
+            self._subscription.fail(assigned, error)
+
+    def _leave_replica(self, assigned: AssignedPartition) -> None:
+        if assigned.read_replica_id is not None:
+            assigned.read_replica_id = None
+            self._grouped_at = (-1, -1)
+
+    def _back_off(self, assigned: AssignedPartition, now_ms: int) -> None:
+        assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
+        assigned.failure_count += 1
+
+    def _let_others_first(self, node_id: int, response: FetchedResponse) -> None:
+        """Name the partitions last in the next request that had something in this answer.
+
+        A broker fills an answer in order of the request, up to max_bytes.
+        """
+        if response.ready_count and node_id in self._by_node:
+            self._by_node[node_id].sort(key=self._buffer.has)

@@ -1,0 +1,79 @@
+"""ConsumerInterceptors: the chain of user objects that see records before the application does.
+
+One that fails is logged and skipped: the records go on as they were before it.
+
+Owner: the thread that polls.
+Source: KIP-42; Java class ``ConsumerInterceptors``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol, cast
+
+from pykclient.errors import ConfigError
+from pykclient.setting import resolve_class_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from pykclient.consumer.record import ConsumerRecords
+
+__all__ = ["ConsumerInterceptor", "ConsumerInterceptors"]
+
+log = logging.getLogger("pykclient.consumer")
+
+
+class ConsumerInterceptor(Protocol):
+    """What an interceptor has to have. A `close()`, where it has one, is called at the end."""
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """Return the records to hand out: those given, or others."""
+        ...
+
+
+class ConsumerInterceptors:
+    """Calls the interceptors in the order in which they were configured."""
+
+    def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
+        self._interceptors = tuple(interceptors)
+
+    @classmethod
+    def from_setting(cls, configured: Sequence[object]) -> Self:
+        """Make the interceptors of the setting.
+
+        Raises:
+            ConfigError: one cannot be imported, or lacks `on_consume`.
+        """
+        made = [resolve_class_setting("interceptor.classes", entry) for entry in configured]
+        for interceptor in made:
+            if not callable(getattr(interceptor, "on_consume", None)):
+                raise ConfigError(
+                    f"interceptor.classes has {interceptor!r:.100}, which has no method "
+                    f"on_consume(records)"
+                )
+        return cls([cast("ConsumerInterceptor", interceptor) for interceptor in made])
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """Pass records through all of them."""
+        for interceptor in self._interceptors:
+            try:
+                records = interceptor.on_consume(records)
+            except Exception:  # the application's code; the records go their way
+                log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
+        return records
+
+    def close(self) -> None:
+        """Close those that want it."""
+        for interceptor in self._interceptors:
+            close = getattr(interceptor, "close", None)
+            if not callable(close):
+                continue
+            try:
+                close()
+            except Exception:  # the application's code; the others still close
+                log.warning("interceptor %r failed to close", interceptor, exc_info=True)

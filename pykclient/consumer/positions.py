@@ -1,0 +1,186 @@
+"""PositionManager: gives a position to each partition that has none.
+
+Where there is nothing to start from, `auto_offset_reset` decides: a broker is asked for the
+beginning or the end of the log, or (none) the user gets an error. It moves no position that is
+known, and never moves one silently: what a reset skips is logged.
+
+Owner: the driver of the engine.
+Source: Java class ``OffsetFetcher`` (``resetPositionsIfNeeded``).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pykclient.consumer.offset_lookups import EARLIEST, LATEST
+from pykclient.consumer.subscription import OffsetReset, PositionState
+from pykclient.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from pykclient.network.manager import IDLE
+
+if TYPE_CHECKING:
+    from pykclient.consumer.offset_lookups import OffsetLookup, OffsetLookups
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.manager import Operation, PollResult
+    from pykclient.types import OffsetAndTimestamp
+
+__all__ = ["PositionManager"]
+
+log = logging.getLogger("pykclient.consumer")
+
+TIMESTAMPS: Final = {
+    OffsetReset.EARLIEST: (EARLIEST,),
+    OffsetReset.LATEST: (LATEST,),
+    OffsetReset.NONE: (EARLIEST, LATEST),
+}
+"""What is asked for a reset. With none it is the whole range, to tell the user."""
+
+
+class _Reset:
+    """The lookups for one partition, of one epoch."""
+
+    __slots__ = ("epoch", "lookups")
+
+    def __init__(self, epoch: int, lookups: list[OffsetLookup]) -> None:
+        self.epoch = epoch
+        self.lookups = lookups
+
+
+class PositionManager:
+    """Looks after `subscription.without_position`. Comes before `lookups` in the engine."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        lookups: OffsetLookups,
+        *,
+        auto_offset_reset: OffsetReset,
+        retry_backoff: Backoff,
+    ) -> None:
+        self._subscription = subscription
+        self._lookups = lookups
+        self._auto_offset_reset = auto_offset_reset
+        self._retry_backoff = retry_backoff
+        self._resets: dict[AssignedPartition, _Reset] = {}
+        self._now_ms = 0
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Start what is to be looked up; `lookups` sends it in the same step."""
+        self._now_ms = now_ms
+        self._forget_stale()
+        for assigned in self._subscription.without_position:
+            if assigned.state is PositionState.INITIALIZING:
+                self._begin(assigned)
+            if assigned.state is PositionState.AWAITING_RESET and assigned not in self._resets:
+                self._look_up(assigned)
+        return IDLE
+
+    def last_error(self, assigned: AssignedPartition) -> BaseException | None:
+        """Return why a partition still has no position, as far as that is known."""
+        reset = self._resets.get(assigned)
+        errors = [] if reset is None else [lookup.last_error for lookup in reset.lookups]
+        return next((error for error in errors if error is not None), None)
+
+    def _begin(self, assigned: AssignedPartition) -> None:
+        if self._auto_offset_reset is OffsetReset.NONE:
+            self._subscription.fail(
+                assigned,
+                NoOffsetForPartitionError(
+                    f"{assigned.partition} has no position, and auto_offset_reset is none: seek() "
+                    f"to an offset, or set auto_offset_reset to earliest or latest"
+                ),
+            )
+        else:
+            self._subscription.await_reset(assigned, self._auto_offset_reset)
+
+    def _look_up(self, assigned: AssignedPartition) -> None:
+        assert assigned.reset_to is not None
+        lookups = [
+            self._lookups.start(assigned.partition, timestamp)
+            for timestamp in TIMESTAMPS[assigned.reset_to]
+        ]
+        self._resets[assigned] = _Reset(assigned.epoch, lookups)
+        for lookup in lookups:
+            lookup.operation.on_done(partial(self._on_done, assigned))
+
+    def _forget_stale(self) -> None:
+        """Drop the lookups of partitions that were unassigned or sought meanwhile."""
+        stale = [
+            assigned
+            for assigned, reset in self._resets.items()
+            if not assigned.is_assigned or assigned.epoch != reset.epoch
+        ]
+        for assigned in stale:
+            for lookup in self._resets.pop(assigned).lookups:
+                self._lookups.cancel(lookup)
+
+    def _on_done(
+        self, assigned: AssignedPartition, _: Operation[OffsetAndTimestamp | None]
+    ) -> None:
+        reset = self._resets.get(assigned)
+        if reset is None or not all(lookup.operation.is_done for lookup in reset.lookups):
+            return
+        del self._resets[assigned]
+        if not assigned.is_assigned or assigned.epoch != reset.epoch:
+            return
+        for lookup in reset.lookups:
+            if lookup.operation.error is not None:
+                # It stays without a position, so that the next poll asks and tells again.
+                self._subscription.fail(assigned, lookup.operation.error)
+                return
+        self._complete(assigned, [lookup.operation.result() for lookup in reset.lookups])
+
+    def _complete(
+        self, assigned: AssignedPartition, found: list[OffsetAndTimestamp | None]
+    ) -> None:
+        lost_offset, reset_to = assigned.lost_offset, assigned.reset_to
+        if reset_to is OffsetReset.NONE:
+            self._report_range(assigned, found)
+            return
+        assert found[0] is not None, "the beginning and the end of a log always exist"
+        assert reset_to is not None
+        offset = found[0].offset
+        self._subscription.complete_reset(assigned, offset, found[0].leader_epoch)
+        if lost_offset is None:
+            log.info("%s: starting at offset %d (%s)", assigned.partition, offset, reset_to.value)
+        elif offset > lost_offset:
+            log.warning(
+                "%s: offset %d is not in the log any more; auto_offset_reset=%s goes on at %d, "
+                "%d offsets were skipped",
+                assigned.partition,
+                lost_offset,
+                reset_to.value,
+                offset,
+                offset - lost_offset,
+            )
+        else:
+            log.warning(
+                "%s: offset %d is beyond the end of the log, which was cut or made anew; "
+                "auto_offset_reset=%s goes back to %d",
+                assigned.partition,
+                lost_offset,
+                reset_to.value,
+                offset,
+            )
+
+    def _report_range(
+        self, assigned: AssignedPartition, found: list[OffsetAndTimestamp | None]
+    ) -> None:
+        first, end = found
+        assert first is not None
+        assert end is not None
+        lost_offset = assigned.lost_offset
+        assert lost_offset is not None, "only a position that was lost is looked up to be told"
+        # The position stays where it is, so that each poll tells it again until the user seeks.
+        self._subscription.complete_reset(assigned, lost_offset, None)
+        assigned.retry_at_ms = self._now_ms + self._retry_backoff.delay_ms(0)
+        self._subscription.fail(
+            assigned,
+            OffsetOutOfRangeError(
+                f"{assigned.partition}: offset {lost_offset} is outside the log, which has "
+                f"{first.offset} to {end.offset} (the end, not included), and auto_offset_reset is "
+                f"none: seek() to an offset inside, or set it to earliest or latest"
+            ),
+        )
