@@ -1,0 +1,66 @@
+"""The settings of each server: who votes, who listens where, what a small cluster can fulfil."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykclient.errors.base import ConfigError
+from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout
+
+FOLDER = Path("data")
+
+
+def layout(broker_count: int, **config: str) -> ClusterLayout:
+    ports = {node_id: 9000 + node_id for node_id in range(1, broker_count + 1)}
+    return ClusterLayout(ports, 9100, {name.replace("_", "."): v for name, v in config.items()})
+
+
+def test_a_single_broker_is_its_own_controller() -> None:
+    assert not layout(1).has_own_controller
+    settings = layout(1).broker(1, FOLDER)
+    assert settings["process.roles"] == "broker,controller"
+    assert settings["controller.quorum.voters"] == "1@127.0.0.1:9100"
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:9001,CONTROLLER://127.0.0.1:9100"
+
+
+def test_several_brokers_have_one_controller_beside_them() -> None:
+    three = layout(3)
+    assert three.has_own_controller
+    for node_id in (1, 2, 3):
+        settings = three.broker(node_id, FOLDER)
+        assert settings["process.roles"] == "broker"
+        assert settings["node.id"] == node_id
+        assert settings["controller.quorum.voters"] == f"{CONTROLLER_ID}@127.0.0.1:9100"
+        assert settings["listeners"] == settings["advertised.listeners"]
+        assert settings["listeners"] == f"PLAINTEXT://127.0.0.1:{9000 + node_id}"
+    controller = three.controller(FOLDER)
+    assert controller["process.roles"] == "controller"
+    assert controller["node.id"] == CONTROLLER_ID
+
+
+@pytest.mark.parametrize(
+    ("broker_count", "factor", "in_sync_min"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)]
+)
+def test_kafkas_own_topics_survive_one_broker_where_they_can(
+    broker_count: int, factor: int, in_sync_min: int
+) -> None:
+    settings = layout(broker_count).broker(1, FOLDER)
+    assert settings["offsets.topic.replication.factor"] == factor
+    for topic in ("transaction.state.log", "share.coordinator.state.topic"):
+        assert settings[f"{topic}.replication.factor"] == factor
+        assert settings[f"{topic}.min.isr"] == in_sync_min
+
+
+def test_the_users_settings_win_over_those_for_quick_tests() -> None:
+    assert layout(1).broker(1, FOLDER)["group.initial.rebalance.delay.ms"] == 0
+    own = layout(1, group_initial_rebalance_delay_ms="500", num_partitions="7")
+    for settings in (own.broker(1, FOLDER), own.controller(FOLDER)):
+        assert settings["group.initial.rebalance.delay.ms"] == "500"
+        assert settings["num.partitions"] == "7"
+
+
+def test_a_setting_that_the_cluster_chooses_itself_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"listeners, node\.id"):
+        layout(1, node_id="7", listeners="PLAINTEXT://:9092")
