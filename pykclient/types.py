@@ -59,6 +59,11 @@ class Node(NamedTuple):
     port: int
     rack: str | None = None
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port
+
     def __str__(self) -> str:
         return f"{self.host}:{self.port} (id {self.id})"
 

@@ -2,7 +2,7 @@
 
 `send` queues; `poll` is prepare (connect, write, expire), wait (the port's I/O) and complete
 (callbacks). It waits nowhere but in the port, calls nobody inside `send`, and calls each request's
-`on_response` or `on_failure` exactly once.
+`on_response` or `on_failure` exactly once, unless it is closed before.
 
 Owner: the driver of the engine. Other threads may call `wakeup` only.
 Source: Java class ``NetworkClient``; the queue of unsent requests is ``NetworkClientDelegate``'s.
@@ -23,7 +23,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.network.backoff import Backoff
-from pykclient.network.connection import Connection, ConnectionState
+from pykclient.network.connection import IS_IT_KAFKA, Connection, ConnectionState
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.node_states import NodeState, NodeStates
 
@@ -46,13 +46,19 @@ STAGGER_MS = 250
 """How long one address may keep us waiting before the next one is tried beside it, while a request
 is for any node. Java waits for the whole set-up time-out."""
 
-
 IN_FLIGHT_MAX = 100
 """Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
 
+DESCRIBED_FAILURES_MAX = 8
+"""Failures told in one message; a large cluster that is down says no more than that."""
+
 
 class NetworkSettings(NamedTuple):
-    """What the network client takes from a client's configuration; times in milliseconds."""
+    """What the network client takes from a client's configuration; times in milliseconds.
+
+    `falls_back_to_bootstrap`: when no known broker can be reached, the bootstrap addresses are
+    tried again (KIP-899).
+    """
 
     client_id: str
     request_timeout_ms: int
@@ -61,6 +67,24 @@ class NetworkSettings(NamedTuple):
     receive_max_bytes: int
     reconnect_backoff: Backoff
     setup_backoff: Backoff
+    falls_back_to_bootstrap: bool = True
+
+    @classmethod
+    def from_config(cls, config: ClientConfig, max_in_flight_requests_per_connection: int) -> Self:
+        """Take them from a client's configuration."""
+        return cls(
+            client_id=config.client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
+            connections_max_idle_ms=config.connections_max_idle_ms,
+            receive_max_bytes=config.receive_max_bytes,
+            reconnect_backoff=Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+            setup_backoff=Backoff(
+                config.socket_connection_setup_timeout_ms,
+                config.socket_connection_setup_timeout_max_ms,
+            ),
+            falls_back_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
+        )
 
 
 class NetworkClient:
@@ -74,6 +98,8 @@ class NetworkClient:
         self._states = NodeStates(
             reconnect_backoff=settings.reconnect_backoff, setup_backoff=settings.setup_backoff
         )
+        self._random = settings.reconnect_backoff.random
+        self._cluster_version = metadata.cluster.version
         self._queues: dict[int, deque[Request]] = {}
         self._any_node_queue: deque[Request] = deque()
         self._completed: deque[_Callback] = deque()
@@ -89,18 +115,7 @@ class NetworkClient:
         max_in_flight_requests_per_connection: int = IN_FLIGHT_MAX,
     ) -> Self:
         """Build one as a client's configuration says. The default in-flight limit is Java's."""
-        settings = NetworkSettings(
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
-            connections_max_idle_ms=config.connections_max_idle_ms,
-            receive_max_bytes=config.receive_max_bytes,
-            reconnect_backoff=Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
-            setup_backoff=Backoff(
-                config.socket_connection_setup_timeout_ms,
-                config.socket_connection_setup_timeout_max_ms,
-            ),
-        )
+        settings = NetworkSettings.from_config(config, max_in_flight_requests_per_connection)
         return cls(port, metadata, settings)
 
     # Asked by managers.
@@ -115,10 +130,8 @@ class NetworkClient:
 
         It ends by its `timeout_ms` (None = `request_timeout_ms`), counted from now.
         """
-        timeout_ms = request.timeout_ms
-        if timeout_ms is None:
-            timeout_ms = self._settings.request_timeout_ms
-        request.deadline_ms = now_ms + timeout_ms
+        assert not self._is_closed
+        request.deadline_ms = now_ms + self._timeout_ms(request)
         if request.node_id is None:
             self._any_node_queue.append(request)
         else:
@@ -135,10 +148,12 @@ class NetworkClient:
 
     def connect(self, node_id: int, now_ms: int) -> None:
         """Begin to connect to a node that will be wanted, unless that is under way or too early."""
-        if node_id in self._connections or not self._states.may_connect(node_id, now_ms):
-            return
         node = self._metadata.node(node_id)
-        if node is not None:
+        if (
+            node is not None
+            and node_id not in self._connections
+            and self._states.may_connect(node, now_ms)
+        ):
             self._open(node, now_ms)
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
@@ -146,10 +161,11 @@ class NetworkClient:
         return self._states.is_unavailable(node_id, now_ms)
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
-        """Return when to look at the node again; `NEVER_MS` when I/O will tell."""
+        """Return when to look at the node again; `NEVER_MS` when I/O or metadata will tell."""
         connection = self._connections.get(node_id)
         if connection is None:
-            return max(now_ms, self._states.retry_ms(node_id))
+            node = self._metadata.node(node_id)
+            return NEVER_MS if node is None else max(now_ms, self._states.retry_ms(node))
         if connection.throttled_until_ms > now_ms:
             return connection.throttled_until_ms
         return NEVER_MS
@@ -171,18 +187,26 @@ class NetworkClient:
             return None
         return connection.versions.common_range(message)
 
-    def describe_failures(self) -> str:
-        """Return why nodes cannot be reached, for the text of a time-out; empty if all can."""
-        return "; ".join(
-            f"{node}: {error}"
-            for node in self._all_nodes()
-            if (error := self._states.last_error(node.id)) is not None
-        )
-
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the ready node with the fewest requests in flight; None if none is ready."""
-        ready = [node for node in self._candidates(now_ms) if self.is_ready(node.id, now_ms)]
+        ready = [node for node in self._candidates() if self.is_ready(node.id, now_ms)]
+        self._random.shuffle(ready)  # or the first broker would carry what every client sends
         return min(ready, key=lambda node: self.in_flight_count(node.id), default=None)
+
+    def last_error(self, node_id: int) -> KafkaError | None:
+        """Return why a node could not be reached; None if it could, or was not tried yet."""
+        return self._states.last_error(node_id)
+
+    def describe_failures(self) -> str:
+        """Return what keeps nodes from answering, for the text of a time-out; empty if nothing."""
+        troubles = [trouble for node in self._candidates() if (trouble := self._describe(node.id))]
+        if self._metadata.last_error is not None:
+            troubles.append(f"the last metadata update failed: {self._metadata.last_error}")
+        told = list(dict.fromkeys(troubles))
+        if len(told) > DESCRIBED_FAILURES_MAX:
+            hidden_count = len(told) - DESCRIBED_FAILURES_MAX
+            told[DESCRIBED_FAILURES_MAX:] = [f"and {hidden_count} more"]
+        return "; ".join(told)
 
     # Asked by the engine and its driver.
 
@@ -200,24 +224,29 @@ class NetworkClient:
     def prepare(self, now_ms: int) -> int:
         """Expire, connect and write what is due; return the earliest deadline."""
         self._expire(now_ms)
-        self._refresh_connections(now_ms)
+        self._follow_moves()
         self._write_for_any_node(now_ms)
-        waiting = [node_id for node_id, queue in self._queues.items() if queue]
-        deadlines_ms = [self._write_queue(node_id, now_ms) for node_id in waiting]
+        for node_id in list(self._queues):
+            self._write_queue(node_id, now_ms)
+        self._close_unused(now_ms)
+        for connection in self._connections.values():
+            self._complete_sent(connection)
         if self._completed:
             return now_ms
-        if self._any_node_queue:
-            deadlines_ms.append(self._any_node_retry_ms(now_ms))
-        deadlines_ms.extend(self._deadlines_ms())
-        return min(deadlines_ms, default=NEVER_MS)
+        return min(self._deadlines_ms(now_ms), default=NEVER_MS)
 
     def complete(self, now_ms: int) -> None:
         """Take what the port brought, then call back for everything that has ended."""
         for node_id, connection in list(self._connections.items()):
+            self._complete_sent(connection)
             if connection.has_events:
                 self._take_events(node_id, connection, now_ms)
         for _ in range(len(self._completed)):
             self._completed.popleft()(now_ms)
+
+    def metadata_due_ms(self) -> int:
+        """Return when the metadata wants to be asked again, after all that happened meanwhile."""
+        return self._metadata.next_poll_ms()
 
     def close(self) -> None:
         """Close every connection. Requests that are not done are not called back."""
@@ -236,20 +265,19 @@ class NetworkClient:
             and connection.in_flight_count < self._settings.max_in_flight_requests_per_connection
         )
 
-    def _write_queue(self, node_id: int, now_ms: int) -> int:
-        """Write a node's queue as far as it goes; return when to look again."""
+    def _write_queue(self, node_id: int, now_ms: int) -> None:
+        """Write a node's queue as far as it goes, or begin to connect."""
         queue = self._queues[node_id]
         connection = self._connections.get(node_id)
-        if connection is None:
-            node = self._metadata.node(node_id)
-            if node is None:
-                self._fail_queue(node_id, _unknown_node(node_id))
-                return now_ms
+        if connection is not None:
+            while queue and self._can_write(connection, now_ms):
+                self._write(connection, queue.popleft(), now_ms)
+        elif self._metadata.node(node_id) is None:
+            self._fail_all(queue, _unknown_node(node_id))
+        else:
             self.connect(node_id, now_ms)
-            return max(now_ms, self._states.retry_ms(node_id))
-        while queue and self._can_write(connection, now_ms):
-            self._write(connection, queue.popleft(), now_ms)
-        return connection.throttled_until_ms if connection.throttled_until_ms > now_ms else NEVER_MS
+        if not queue:
+            del self._queues[node_id]
 
     def _write(self, connection: Connection, request: Request, now_ms: int) -> None:
         try:
@@ -266,49 +294,63 @@ class NetworkClient:
             self._write(self._connections[node.id], self._any_node_queue.popleft(), now_ms)
 
     def _connect_any(self, now_ms: int) -> None:
-        candidates = self._candidates(now_ms)
-        for node in candidates:
-            if (
-                self._states.state(node.id) is NodeState.CONNECTING
-                and now_ms < self._states.started_ms(node.id) + STAGGER_MS
-            ):
-                return  # give it its chance before the next one
-        for node in candidates:
-            if node.id not in self._connections and self._states.may_connect(node.id, now_ms):
-                self._open(node, now_ms)
-                return
+        """Begin to connect to one more candidate, unless one began a moment ago."""
+        candidates = self._candidates()
+        if self._stagger_ms(candidates) > now_ms:
+            return
+        free = [node for node in candidates if self._states.may_connect(node, now_ms)]
+        if free:
+            # Known brokers before bootstrap addresses; among equals any, to spread the clients.
+            known = [node for node in free if node.id >= 0]
+            self._open(self._random.choice(known or free), now_ms)
+
+    def _stagger_ms(self, candidates: Iterable[Node]) -> int:
+        """Return until when the attempt that began last has its chance before another begins."""
+        return max(
+            (
+                self._states.started_ms(node.id) + STAGGER_MS
+                for node in candidates
+                if self._states.state(node.id) is NodeState.CONNECTING
+            ),
+            default=0,
+        )
 
     def _any_node_retry_ms(self, now_ms: int) -> int:
         """Return when another node may be tried for a request that any node can serve."""
-        retries_ms = []
-        for node in self._candidates(now_ms):
-            state = self._states.state(node.id)
-            if state is NodeState.CONNECTING:
-                stagger_ms = self._states.started_ms(node.id) + STAGGER_MS
-                if stagger_ms > now_ms:
-                    return stagger_ms
-            elif state is NodeState.READY:
-                retries_ms.append(self.next_ready_ms(node.id, now_ms))
-            else:
-                retries_ms.append(max(now_ms, self._states.retry_ms(node.id)))
-        return min(retries_ms, default=NEVER_MS)
+        candidates = self._candidates()
+        retry_ms = min(
+            (self.next_ready_ms(node.id, now_ms) for node in candidates), default=NEVER_MS
+        )
+        return max(retry_ms, self._stagger_ms(candidates))
 
-    # Nodes and connections.
+    def _deadlines_ms(self, now_ms: int) -> Iterator[int]:
+        for node_id, connection in self._connections.items():
+            if connection.state is ConnectionState.CONNECTING:
+                yield self._states.setup_deadline_ms(node_id)
+                continue
+            yield connection.next_deadline_ms()
+            if self._is_unused(node_id, connection) and self._settings.connections_max_idle_ms >= 0:
+                yield connection.active_ms + self._settings.connections_max_idle_ms
+        for node_id, queue in self._queues.items():
+            yield self.next_ready_ms(node_id, now_ms)
+            yield min(request.deadline_ms for request in queue)
+        if self._any_node_queue:
+            yield self._any_node_retry_ms(now_ms)
+            yield min(request.deadline_ms for request in self._any_node_queue)
 
-    def _all_nodes(self) -> Iterator[Node]:
-        yield from self._metadata.cluster.nodes.values()
-        yield from self._metadata.bootstrap
+    # Connections.
 
-    def _candidates(self, now_ms: int) -> list[Node]:
+    def _candidates(self) -> list[Node]:
         """Return the nodes that may serve a request for any node.
 
         They are the brokers of the cluster. While none of them can be reached, the bootstrap
         addresses count as well: all brokers may have moved meanwhile (KIP-899).
         """
         nodes = list(self._metadata.cluster.nodes.values())
-        # Otherwise the first broker of every client's list would carry them all.
-        self._settings.reconnect_backoff.random.shuffle(nodes)
-        if all(self._states.last_error(node.id) is not None for node in nodes):
+        if not nodes or (
+            self._settings.falls_back_to_bootstrap
+            and all(self._states.last_error(node.id) is not None for node in nodes)
+        ):
             nodes.extend(self._metadata.bootstrap)
         return nodes
 
@@ -322,34 +364,63 @@ class NetworkClient:
             now_ms=now_ms,
         )
         self._connections[node.id] = connection
-        connection.open(self._states.on_connecting(node.id, now_ms))
+        connection.open(self._states.on_connecting(node, now_ms))
 
-    def _refresh_connections(self, now_ms: int) -> None:
-        """Close connections that idle, or whose broker has another address by now."""
+    def _follow_moves(self) -> None:
+        """After new metadata, leave the old addresses of brokers that have moved."""
+        if self._cluster_version == self._metadata.cluster.version:
+            return
+        self._cluster_version = self._metadata.cluster.version
+        self._states.on_nodes_changed(self._metadata.node)
         for node_id, connection in list(self._connections.items()):
             node = self._metadata.node(node_id)
-            has_moved = node is not None and node[1:3] != connection.node[1:3]
-            idle_ms = self._settings.connections_max_idle_ms
-            is_idle = 0 <= idle_ms <= now_ms - connection.active_ms
-            if connection.state is ConnectionState.READY and (has_moved or is_idle):
-                log.debug("closing the connection to %s, which idles or has moved", node)
+            if node is None or node.address == connection.node.address:
+                continue
+            log.info("%s has moved to %s", connection.node, node)
+            if connection.state is ConnectionState.READY:
                 connection.drain()
-            if connection.state is ConnectionState.DRAINING and connection.in_flight_count == 0:
-                self._connections.pop(node_id).close()
-                self._states.on_closed(node_id)
+            elif connection.state is not ConnectionState.DRAINING:
+                self._close(node_id)
+
+    def _close_unused(self, now_ms: int) -> None:
+        """Close connections that have idled too long, or are drained."""
+        idle_max_ms = self._settings.connections_max_idle_ms
+        for node_id, connection in list(self._connections.items()):
+            is_drained = (
+                connection.state is ConnectionState.DRAINING and connection.in_flight_count == 0
+            )
+            is_idle = 0 <= idle_max_ms <= now_ms - connection.active_ms
+            if is_drained or (is_idle and self._is_unused(node_id, connection)):
+                log.debug("closing the connection to %s, which is not used", connection.node)
+                self._close(node_id)
+
+    def _is_unused(self, node_id: int, connection: Connection) -> bool:
+        return (
+            connection.state is ConnectionState.READY
+            and connection.in_flight_count == 0
+            and node_id not in self._queues
+        )
+
+    def _close(self, node_id: int) -> None:
+        self._connections.pop(node_id).close()
+        self._states.on_closed(node_id)
 
     def _take_events(self, node_id: int, connection: Connection, now_ms: int) -> None:
         if connection.state is ConnectionState.CONNECTING and connection.failure is None:
             connection.begin_handshake(now_ms + self._settings.request_timeout_ms)
-        was_handshaking = connection.state is ConnectionState.HANDSHAKING
-        for entry, response in connection.take_completed(now_ms):
-            callback = entry.request.on_response
-            self._completed.append(_Callback(callback, response))
-        if was_handshaking and connection.state is ConnectionState.READY:
-            log.debug("connected to %s", connection.node)
-            self._states.on_ready(node_id)
+        if connection.state is not ConnectionState.CONNECTING:
+            was_ready = connection.versions is not None
+            for request, response in connection.take_answered(now_ms):
+                self._completed.append(_Callback(request.on_response, response))
+            if not was_ready and connection.versions is not None:
+                log.debug("connected to %s", connection.node)
+                self._states.on_ready(node_id)
         if connection.failure is not None:
             self._lose(node_id, connection.failure, now_ms)
+
+    def _complete_sent(self, connection: Connection) -> None:
+        for request in connection.take_sent():
+            self._completed.append(_Callback(request.on_response, None))
 
     def _lose(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Drop a connection; fail what was in flight and what was waiting for it."""
@@ -359,11 +430,12 @@ class NetworkClient:
         log.log(level, "lost the connection to %s: %s", connection.node, error)
         self._states.on_lost(node_id, error, now_ms)
         connection.close()
-        for entry in connection.take_in_flight():
-            self._fail(entry.request, error)
-        self._fail_queue(node_id, error)
-        if error.fatal:
-            self._fail_all(self._any_node_queue, error)
+        told = _for_requests(connection.node, error)
+        for request in connection.take_in_flight():
+            is_late = request.deadline_ms <= now_ms
+            self._fail(request, self._late(request, connection.node) if is_late else told)
+        self._fail_all(self._queues.pop(node_id, deque()), told)
+        self._fail_if_hopeless()
         # The broker that we lost may have been a leader: learn who leads now.
         self._metadata.request_update()
 
@@ -375,8 +447,12 @@ class NetworkClient:
             if error is not None:
                 self._lose(node_id, error, now_ms)
         for queue in [self._any_node_queue, *self._queues.values()]:
-            if any(request.deadline_ms <= now_ms for request in queue):
-                self._expire_queue(queue, now_ms)
+            for _ in range(len(queue)):
+                request = queue.popleft()
+                if request.deadline_ms > now_ms:
+                    queue.append(request)
+                else:
+                    self._fail(request, self._unsent(request))
 
     def _overdue(self, node_id: int, connection: Connection, now_ms: int) -> KafkaError | None:
         if connection.state is ConnectionState.CONNECTING:
@@ -389,29 +465,53 @@ class NetworkClient:
             )
         if now_ms < connection.next_deadline_ms():
             return None
-        what = "the Kafka handshake" if connection.versions is None else "a request"
+        if connection.versions is None:
+            return DisconnectedError(
+                f"{connection.node} accepted the connection but did not answer the Kafka "
+                f"handshake within {self._settings.request_timeout_ms} ms; {IS_IT_KAFKA}"
+            )
         return DisconnectedError(
-            f"{connection.node} did not answer {what} within its time-out (request_timeout_ms is "
-            f"{self._settings.request_timeout_ms}); the connection is given up"
+            f"{connection.node} left a request unanswered for too long; the connection is given up"
         )
 
-    def _expire_queue(self, queue: deque[Request], now_ms: int) -> None:
-        for _ in range(len(queue)):
-            request = queue.popleft()
-            if request.deadline_ms > now_ms:
-                queue.append(request)
-                continue
-            reasons = self.describe_failures() or "no connection failed; the brokers are busy"
-            self._fail(
-                request,
-                KafkaTimeoutError(
-                    f"no broker took the {request.message.api_key.name} request within its "
-                    f"time-out: {reasons}"
-                ),
-            )
+    def _late(self, request: Request, node: Node) -> KafkaTimeoutError:
+        return KafkaTimeoutError(
+            f"{node} did not answer {request.message.api_key.name} within "
+            f"{self._timeout_ms(request)} ms; it is overloaded or out of reach; if it needs "
+            f"longer, raise request_timeout_ms"
+        )
 
-    def _fail_queue(self, node_id: int, error: KafkaError) -> None:
-        self._fail_all(self._queues.get(node_id, deque()), error)
+    def _unsent(self, request: Request) -> KafkaTimeoutError:
+        if request.node_id is None:
+            taker, troubles = "no broker", self.describe_failures()
+        else:
+            taker, troubles = f"broker {request.node_id}", self._describe(request.node_id)
+        return KafkaTimeoutError(
+            f"{taker} took the {request.message.api_key.name} request within "
+            f"{self._timeout_ms(request)} ms: {troubles or 'the connections are busy or throttled'}"
+        )
+
+    def _timeout_ms(self, request: Request) -> int:
+        if request.timeout_ms is None:
+            return self._settings.request_timeout_ms
+        return request.timeout_ms
+
+    def _describe(self, node_id: int) -> str:
+        """Return what keeps one node from answering; empty if nothing does."""
+        connection = self._connections.get(node_id)
+        waits_for = "" if connection is None else connection.describe_wait()
+        error = self._states.last_error(node_id)
+        # While a new attempt is under way, why the last one failed tells more.
+        return waits_for if error is None else str(error)
+
+    def _fail_if_hopeless(self) -> None:
+        """Fail requests for any node when every one has failed, and one of them for good."""
+        if not self._any_node_queue:
+            return
+        errors = [self._states.last_error(node.id) for node in self._candidates()]
+        fatal = next((error for error in errors if error is not None and error.fatal), None)
+        if fatal is not None and None not in errors:
+            self._fail_all(self._any_node_queue, fatal)
 
     def _fail_all(self, queue: deque[Request], error: KafkaError) -> None:
         while queue:
@@ -420,22 +520,23 @@ class NetworkClient:
     def _fail(self, request: Request, error: KafkaError) -> None:
         self._completed.append(_Callback(request.on_failure, error))
 
-    def _deadlines_ms(self) -> Iterable[int]:
-        for node_id, connection in self._connections.items():
-            if connection.state is ConnectionState.CONNECTING:
-                yield self._states.setup_deadline_ms(node_id)
-                continue
-            yield connection.next_deadline_ms()
-            if self._settings.connections_max_idle_ms >= 0 and connection.in_flight_count == 0:
-                yield connection.active_ms + self._settings.connections_max_idle_ms
-        for queue in [self._any_node_queue, *self._queues.values()]:
-            yield from (request.deadline_ms for request in queue)
-
 
 def _unknown_node(node_id: int) -> ConnectionFailedError:
     return ConnectionFailedError(
         f"broker {node_id} is not in the metadata; it left the cluster, or is not known yet"
     )
+
+
+def _for_requests(node: Node, error: KafkaError) -> KafkaError:
+    """Return what requests are told of a lost connection.
+
+    Bytes that cannot be read are no fault of theirs: on a new connection they may succeed.
+    """
+    if error.retriable or error.fatal:
+        return error
+    told = DisconnectedError(f"the connection to {node} was given up: {error}")
+    told.__cause__ = error
+    return told
 
 
 class _Callback(NamedTuple):

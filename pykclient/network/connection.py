@@ -14,7 +14,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.errors import DecodeError, DisconnectedError, KafkaError
+from pykclient.errors import DecodeError, DisconnectedError, FrameTooLargeError, KafkaError
 from pykclient.network.handshake import Handshake
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.framing import FrameBuffer
@@ -25,6 +25,8 @@ from pykclient.protocol.message import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pykclient.network.api_versions import ApiVersions
     from pykclient.network.manager import Request
     from pykclient.network.port import Port
@@ -32,7 +34,13 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request as RequestMessage
     from pykclient.types import Node
 
-__all__ = ["Connection", "ConnectionState", "InFlight"]
+__all__ = ["IS_IT_KAFKA", "Connection", "ConnectionState"]
+
+IS_IT_KAFKA = (
+    "is it a Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer? Check "
+    "bootstrap_servers, or the broker's advertised.listeners"
+)
+"""The cure for a peer that does not talk as a broker does."""
 
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones are answered."""
@@ -57,7 +65,7 @@ NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
 }
 
 
-class InFlight(NamedTuple):
+class _InFlight(NamedTuple):
     """A request that was written, and in which version its answer will be."""
 
     request: Request
@@ -81,10 +89,10 @@ class Connection:
         self._client_id = client_id
         self._reader = FrameBuffer(receive_max_bytes)
         self._frames: deque[memoryview] = deque()
-        self._is_open_reported = False
+        self._is_opened = False
         self._handshake = Handshake(node)
-        self._in_flight: deque[InFlight] = deque()
-        self._unanswered: deque[InFlight] = deque()
+        self._in_flight: deque[_InFlight] = deque()
+        self._unanswered: deque[_InFlight] = deque()
         self._next_correlation_id = 0
         self._handshake_correlation_id = 0
 
@@ -92,7 +100,7 @@ class Connection:
 
     def on_opened(self) -> None:
         """Record that the stream stands."""
-        self._is_open_reported = True
+        self._is_opened = True
 
     def get_buffer(self) -> memoryview:
         """Return where received bytes go."""
@@ -104,23 +112,20 @@ class Connection:
             return
         try:
             self._frames.extend(self._reader.buffer_updated(count))
-        except DecodeError as error:
-            self.failure = error
+        except FrameTooLargeError as error:
+            self.failure = FrameTooLargeError(f"{self.node}: {error}")
 
     def on_closed(self, error: KafkaError) -> None:
         """Record the end of the stream. What went wrong first is what is told."""
-        if self.failure is None:
-            self.failure = self._explained(error)
-
-    def _explained(self, error: KafkaError) -> KafkaError:
-        if self.state is not ConnectionState.HANDSHAKING:
-            return error
-        explained = DisconnectedError(
-            f"{self.node} accepted the connection but hung up during the Kafka handshake: is it a "
-            f"Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer?"
-        )
-        explained.__cause__ = error
-        return explained
+        if self.failure is not None:
+            return
+        self.failure = error
+        if self._is_opened and self.versions is None and not self._frames:
+            self.failure = DisconnectedError(
+                f"{self.node} accepted the connection but hung up during the Kafka handshake; "
+                f"{IS_IT_KAFKA}"
+            )
+            self.failure.__cause__ = error
 
     # What the client does with it.
 
@@ -131,12 +136,11 @@ class Connection:
 
     @property
     def has_events(self) -> bool:
-        """Whether `take_completed` or a look at `failure` would tell anything new."""
+        """Whether the port has reported anything that the client has not looked at."""
         return (
             bool(self._frames)
             or self.failure is not None
-            or bool(self._unanswered)
-            or (self._is_open_reported and self.state is ConnectionState.CONNECTING)
+            or (self._is_opened and self.state is ConnectionState.CONNECTING)
         )
 
     @property
@@ -146,9 +150,20 @@ class Connection:
 
     def next_deadline_ms(self) -> int:
         """Return when the first request in flight, or the handshake, runs out of time."""
-        in_flight = min((e.request.deadline_ms for e in self._in_flight), default=NEVER_MS)
-        unanswered = min((e.request.deadline_ms for e in self._unanswered), default=NEVER_MS)
-        return min(in_flight, unanswered, self.handshake_deadline_ms)
+        deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
+        return min(deadlines_ms, default=self.handshake_deadline_ms)
+
+    def describe_wait(self) -> str:
+        """Return what the broker has not done yet; empty when nothing is waited for."""
+        if self.state is ConnectionState.CONNECTING:
+            return f"{self.node} has not accepted the connection yet"
+        if self.versions is None:
+            return (
+                f"{self.node} accepted the connection but has not answered the Kafka handshake "
+                f"yet; {IS_IT_KAFKA}"
+            )
+        names = dict.fromkeys(e.request.message.api_key.name for e in self._all_in_flight())
+        return f"{self.node} has not answered {', '.join(names)} yet" if names else ""
 
     def open(self, attempt: int) -> None:
         """Begin to connect."""
@@ -165,7 +180,7 @@ class Connection:
         assert self.versions is not None
         version = self.versions.choose(request.message, request.max_version)
         correlation_id = self._write(request.message, version)
-        entry = InFlight(request, version, correlation_id)
+        entry = _InFlight(request, version, correlation_id)
         (self._in_flight if request.expects_response else self._unanswered).append(entry)
         self.active_ms = now_ms
 
@@ -175,30 +190,39 @@ class Connection:
         self.handshake_deadline_ms = deadline_ms
         self._send_handshake()
 
-    def take_completed(self, now_ms: int) -> list[tuple[InFlight, Message | None]]:
+    def take_sent(self) -> list[Request]:
+        """Return the requests without an answer whose bytes the operating system has taken.
+
+        It has taken none of a stream that failed, as far as can be told.
+        """
+        if not self._unanswered or self.failure is not None or self._port.unsent_bytes(self):
+            return []
+        taken = [entry.request for entry in self._unanswered]
+        self._unanswered.clear()
+        return taken
+
+    def take_answered(self, now_ms: int) -> list[tuple[Request, Message]]:
         """Return the requests whose answers have come, with the answers, in order.
 
         A broker that sends what it must not ends the connection: `failure` then tells why.
         """
-        completed: list[tuple[InFlight, Message | None]] = []
-        while self._unanswered and self._port.unsent_bytes(self) == 0:
-            completed.append((self._unanswered.popleft(), None))
+        answered: list[tuple[Request, Message]] = []
         while self._frames:
             frame = self._frames.popleft()
             self.active_ms = now_ms
             try:
-                if self.state is ConnectionState.HANDSHAKING:
+                if self.versions is None:
                     self._take_handshake(frame)
                 else:
-                    completed.append(self._answer(frame, now_ms))
+                    answered.append(self._answer(frame, now_ms))
             except KafkaError as error:
-                self.failure = error
+                self.failure = self._located(error)
                 self._frames.clear()
-        return completed
+        return answered
 
-    def take_in_flight(self) -> list[InFlight]:
-        """Return every request that is not done, the oldest first, and forget them."""
-        taken = [*self._unanswered, *self._in_flight]
+    def take_in_flight(self) -> list[Request]:
+        """Return every request that is not done, in order of sending by kind, and forget them."""
+        taken = [entry.request for entry in self._all_in_flight()]
         self._unanswered.clear()
         self._in_flight.clear()
         return taken
@@ -212,13 +236,13 @@ class Connection:
         self._to(ConnectionState.CLOSED)
         self._port.close(self)
 
-    def _answer(self, frame: memoryview, now_ms: int) -> tuple[InFlight, Message]:
+    def _answer(self, frame: memoryview, now_ms: int) -> tuple[Request, Message]:
         correlation_id = peek_correlation_id(frame)
         if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
-            waited_for = self._in_flight[0].correlation_id if self._in_flight else "none"
+            due = self._in_flight[0].correlation_id if self._in_flight else "none"
             raise DecodeError(
-                f"{self.node} answered correlation id {correlation_id}, but {waited_for} is due: "
-                f"the stream is out of step"
+                f"the answer to correlation id {correlation_id} came while {due} is due; the "
+                f"stream is out of step"
             )
         entry = self._in_flight[0]
         response = decode_response(entry.request.message.response_type, entry.version, frame)
@@ -228,20 +252,32 @@ class Connection:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
-        return entry, response
+        return entry.request, response
 
     def _take_handshake(self, frame: memoryview) -> None:
         correlation_id = peek_correlation_id(frame)
         if correlation_id != self._handshake_correlation_id:
             raise DecodeError(
-                f"{self.node} answered correlation id {correlation_id} in the handshake, but "
-                f"{self._handshake_correlation_id} is due: is it a Kafka listener?"
+                f"the answer to correlation id {correlation_id} came while "
+                f"{self._handshake_correlation_id} is due"
             )
         if self._handshake.on_frame(frame):
             self._send_handshake()
             return
         self.handshake_deadline_ms = NEVER_MS
         self._to(ConnectionState.READY)
+
+    def _located(self, error: KafkaError) -> KafkaError:
+        if not isinstance(error, DecodeError):
+            return error
+        cure = f"; {IS_IT_KAFKA}" if self.versions is None else ""
+        located = DecodeError(f"{self.node} sent what cannot be read: {error}{cure}")
+        located.__cause__ = error
+        return located
+
+    def _all_in_flight(self) -> Iterator[_InFlight]:
+        yield from self._unanswered
+        yield from self._in_flight
 
     def _send_handshake(self) -> None:
         self._handshake_correlation_id = self._write(

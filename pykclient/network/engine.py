@@ -55,6 +55,8 @@ class Engine:
                 self.client.send(request, now_ms)
             deadlines_ms.append(result.next_poll_ms)
         deadlines_ms.append(self.client.prepare(now_ms))
+        # A later manager or a lost connection may have asked for metadata after its manager spoke.
+        deadlines_ms.append(self.client.metadata_due_ms())
         # Whatever was posted or completed meanwhile wants another step before any wait.
         if self._mailbox or self.client.has_completed:
             return now_ms

@@ -2,7 +2,7 @@
 
 States: *versions* (asked which versions the broker speaks), *done*, *failed*. A broker that does
 not know our version of ApiVersions answers UNSUPPORTED_VERSION in version 0, and is asked again in
-one that it knows. Nothing else is sent before it is done.
+one that it knows. A broker too old for us is refused here, before anything else is sent to it.
 
 Owner: the driver of the engine.
 Source: KIP-35, KIP-511 (names and versions of client software; fall-back).
@@ -13,8 +13,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pykclient.errors import UnsupportedVersionError, error_for_code
+from pykclient.errors import (
+    BrokerUnsupportedVersionError,
+    UnsupportedVersionError,
+    error_for_code,
+)
 from pykclient.network.api_versions import ApiVersions
+from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.version import __version__
@@ -26,10 +31,11 @@ __all__ = ["Handshake", "HandshakeState"]
 
 CLIENT_SOFTWARE_NAME = "pykclient"
 
-UNSUPPORTED_VERSION = 35
-
 HEADER_BYTES = 4
 """Response header version 0, the correlation id alone: ApiVersions is always answered in it."""
+
+METADATA_VERSION_MIN = 7
+"""The first with leader epochs (KIP-320), which came with Kafka 2.1; a broker needs it."""
 
 
 class HandshakeState(Enum):
@@ -64,14 +70,13 @@ class Handshake:
 
         Raises:
             DecodeError: the answer is not one.
-            UnsupportedVersionError: there is no version of ApiVersions in common.
+            UnsupportedVersionError: the broker is too old, or is none for clients.
             BrokerError: the broker refused for another reason.
         """
         error_code = int.from_bytes(frame[HEADER_BYTES : HEADER_BYTES + 2], "big", signed=True)
-        read_version = 0 if error_code == UNSUPPORTED_VERSION else self.version
+        read_version = 0 if error_code == BrokerUnsupportedVersionError.code else self.version
         response = decode_response(ApiVersionsResponse, read_version, frame)
-        assert isinstance(response, ApiVersionsResponse)
-        if response.error_code == UNSUPPORTED_VERSION:
+        if response.error_code == BrokerUnsupportedVersionError.code:
             self._fall_back(response)
             return True
         if response.error_code != 0:
@@ -79,9 +84,25 @@ class Handshake:
             raise error_for_code(
                 response.error_code, f"broker {self._node} refused the ApiVersions request"
             )
-        self.versions = ApiVersions(self._node, _ranges(response))
-        self._to(HandshakeState.DONE)
+        self._accept(_ranges(response))
         return False
+
+    def _accept(self, ranges: dict[int, tuple[int, int]]) -> None:
+        metadata = ranges.get(int(ApiKey.METADATA))
+        if metadata is None:
+            self._to(HandshakeState.FAILED)
+            raise UnsupportedVersionError(
+                f"broker {self._node} does not serve clients: it has no Metadata API; if this is a "
+                f"controller's address, use a broker's"
+            )
+        if metadata[1] < METADATA_VERSION_MIN:
+            self._to(HandshakeState.FAILED)
+            raise UnsupportedVersionError(
+                f"broker {self._node} is older than Kafka 2.1: it speaks Metadata up to version "
+                f"{metadata[1]}, this client needs {METADATA_VERSION_MIN}; use Kafka 2.1 or newer"
+            )
+        self.versions = ApiVersions(self._node, ranges)
+        self._to(HandshakeState.DONE)
 
     def _fall_back(self, response: ApiVersionsResponse) -> None:
         # Brokers since 2.4 list their range of ApiVersions beside the refusal; older ones do not.

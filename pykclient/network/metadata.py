@@ -1,9 +1,10 @@
 """Metadata: when to ask the cluster about itself, and how an answer changes our picture of it.
 
-States: *fresh* (nothing due before the age limit), *stale* (an update was asked for), *in flight*
-(asked, not answered). The picture is an immutable `Cluster`, swapped whole; this object never
-changes one that it has handed out. An answer that knows less than we do about a partition's
-leadership, which brokers that lag behind give, does not take us back (KIP-320).
+States: *fresh* (nothing due before the age limit), *stale* (an update is wanted), *in flight*
+(asked, not answered), *failed* (no broker can ever serve us). The picture is an immutable
+`Cluster`, swapped whole; this object never changes one that it has handed out. An answer that knows
+less than we do about a partition's leadership, which brokers that lag behind give, does not take us
+back (KIP-320).
 
 Owner: the driver of the engine. Other threads read `cluster` and `fatal_error`.
 Source: Java classes ``Metadata``, ``ProducerMetadata``; KIP-320 (leader epochs), KIP-526 (idle
@@ -13,13 +14,15 @@ topics), KIP-899 and KIP-1102 (back to the bootstrap addresses).
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from pykclient.errors import DecodeError, KafkaError, error_for_code
+from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
 from pykclient.network.backoff import Backoff
 from pykclient.network.bootstrap import bootstrap_nodes
-from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.cluster import Cluster, TopicInfo
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.topic_answer import topic_info
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -33,28 +36,46 @@ if TYPE_CHECKING:
 
     from pykclient.config import ClientConfig
     from pykclient.errors import BrokerError
+    from pykclient.network.cluster import PartitionInfo
     from pykclient.protocol.message import Message
-    from pykclient.protocol.messages.metadata import (
-        MetadataResponsePartition,
-        MetadataResponseTopic,
-    )
+    from pykclient.protocol.messages.metadata import MetadataResponseBroker
 
-__all__ = ["Metadata"]
+__all__ = ["Metadata", "MetadataState"]
 
 log = logging.getLogger("pykclient.network")
 
-LEADER_NONE = -1
-"""How a Metadata answer says that a partition has no leader."""
+HOST_LENGTH_MAX = 253
+"""What a host name may have in the domain name system, and more than any address in digits."""
 
-REBOOTSTRAP_REQUIRED = 129
+PORT_MAX = 65_535
+
+
+class MetadataState(Enum):
+    """Whether the picture is good, and what is done about it."""
+
+    FRESH = "fresh"
+    STALE = "stale"
+    IN_FLIGHT = "in_flight"
+    FAILED = "failed"
+
+
+NEXT: dict[MetadataState, frozenset[MetadataState]] = {
+    MetadataState.FRESH: frozenset({MetadataState.STALE}),
+    MetadataState.STALE: frozenset({MetadataState.IN_FLIGHT}),
+    MetadataState.IN_FLIGHT: frozenset(
+        {MetadataState.FRESH, MetadataState.STALE, MetadataState.FAILED}
+    ),
+    MetadataState.FAILED: frozenset(),
+}
 
 
 class Metadata:
     """The manager that keeps `cluster` up to date.
 
-    `topics` are tracked because they were named by `add_topic` or `set_topics`, or are all topics
+    Topics are tracked because they were named by `add_topic` or `set_topics`, or are all topics
     after `set_all_topics`. With `topic_idle_ms` a topic that nobody names again in that time is
-    forgotten.
+    forgotten. After `rebootstrap_trigger_ms` without a good answer the picture is dropped, so that
+    the bootstrap addresses are asked (None = never).
     """
 
     def __init__(
@@ -65,23 +86,29 @@ class Metadata:
         max_age_ms: int,
         allow_auto_topic_creation: bool,
         topic_idle_ms: int | None = None,
+        rebootstrap_trigger_ms: int | None = None,
     ) -> None:
         self.bootstrap = tuple(bootstrap)
         self.cluster = Cluster()
         self.fatal_error: KafkaError | None = None
+        self.last_error: KafkaError | None = None
+        """Why the last update failed; None after one that did not."""
         self._refresh_backoff = refresh_backoff
         self._max_age_ms = max_age_ms
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._topic_idle_ms = topic_idle_ms
-        self._last_named_ms: dict[str, int] = {}
+        self._rebootstrap_trigger_ms = rebootstrap_trigger_ms
+        self._named_ms: dict[str, int] = {}
         self._wants_all_topics = False
-        self._is_requested = True
-        self._is_in_flight = False
+        self._state = MetadataState.STALE
+        self._is_outdated = False
+        """An update was asked for while one was in flight, whose answer may be too old for it."""
         self._is_urgent = False
-        """A topic was added while a request was in flight that does not name it."""
+        """The next update does not wait for its back-off: it asks for what was not asked before."""
         self._attempt_count = 0
         self._earliest_ms = 0
         self._expires_ms = 0
+        self._failing_since_ms: int | None = None
         self._listeners: list[Callable[[Cluster], None]] = []
 
     @classmethod
@@ -93,12 +120,15 @@ class Metadata:
         topic_idle_ms: int | None = None,
     ) -> Self:
         """Build one as a client's configuration says."""
+        rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
+        trigger_ms = config.metadata_recovery_rebootstrap_trigger_ms
         return cls(
             bootstrap=bootstrap_nodes(config.bootstrap_servers),
             refresh_backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
             max_age_ms=config.metadata_max_age_ms,
             allow_auto_topic_creation=allow_auto_topic_creation,
             topic_idle_ms=topic_idle_ms,
+            rebootstrap_trigger_ms=trigger_ms if rebootstraps else None,
         )
 
     # What the other managers ask for.
@@ -108,17 +138,17 @@ class Metadata:
         self._listeners.append(listener)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
-        """Track a topic; one that is not known yet is asked for at once."""
-        is_new = topic not in self._last_named_ms
-        self._last_named_ms[topic] = now_ms
+        """Track a topic; one that was not tracked is asked for at once."""
+        is_new = topic not in self._named_ms
+        self._named_ms[topic] = now_ms
         if is_new and not self._wants_all_topics:
             self._request_at_once()
 
     def set_topics(self, topics: Collection[str]) -> None:
         """Track exactly these topics."""
         wanted = dict.fromkeys(topics, NEVER_MS)
-        is_new = self._wants_all_topics or any(t not in self._last_named_ms for t in wanted)
-        self._last_named_ms = wanted
+        is_new = self._wants_all_topics or any(topic not in self._named_ms for topic in wanted)
+        self._named_ms = wanted
         self._wants_all_topics = False
         if is_new:
             self._request_at_once()
@@ -131,9 +161,12 @@ class Metadata:
 
     def request_update(self) -> None:
         """Note that the picture is stale. The update waits for its back-off."""
-        self._is_requested = True
+        if self._state is MetadataState.FRESH:
+            self._to(MetadataState.STALE)
+        else:
+            self._is_outdated = True
 
-    # What the network client asks.
+    # What the network client and the engine ask.
 
     def node(self, node_id: int) -> Node | None:
         """Return a broker, or a bootstrap address by its negative id; None if unknown."""
@@ -142,22 +175,33 @@ class Metadata:
             return self.bootstrap[-node_id - 1]
         return found
 
+    def next_poll_ms(self) -> int:
+        """Return when an update is due; `NEVER_MS` while one is in flight."""
+        if self._state is MetadataState.FRESH:
+            return max(self._expires_ms, self._earliest_ms)
+        if self._state is MetadataState.STALE:
+            return 0 if self._is_urgent else self._earliest_ms
+        return NEVER_MS
+
     def poll(self, now_ms: int) -> PollResult:
         """Ask for the metadata when an update is due."""
-        if self._is_in_flight or self.fatal_error is not None:
-            return PollResult()
-        due_ms = self._earliest_ms if self._is_requested else self._expires_ms
-        due_ms = max(due_ms, self._earliest_ms)
+        due_ms = self.next_poll_ms()
         if now_ms < due_ms:
             return PollResult(next_poll_ms=due_ms)
+        if self._state is MetadataState.FRESH:
+            self._to(MetadataState.STALE)
+        self._rebootstrap_if_failing(now_ms)
         self._forget_idle_topics(now_ms)
-        self._is_requested, self._is_urgent, self._is_in_flight = False, False, True
+        self._is_outdated, self._is_urgent = False, False
+        self._to(MetadataState.IN_FLIGHT)
         return PollResult(requests=(self._request(),))
+
+    # Asking.
 
     def _request(self) -> Request:
         topics = None
         if not self._wants_all_topics:
-            topics = [MetadataRequestTopic(name=name) for name in self._last_named_ms]
+            topics = [MetadataRequestTopic(name=name) for name in self._named_ms]
         return Request(
             MetadataRequest(
                 topics=topics,
@@ -169,28 +213,42 @@ class Metadata:
         )
 
     def _request_at_once(self) -> None:
-        self._is_requested = self._is_urgent = True
-        self._earliest_ms = 0
-        self._attempt_count = 0
+        self._is_urgent = True
+        self.request_update()
 
     def _forget_idle_topics(self, now_ms: int) -> None:
         if self._topic_idle_ms is None:
             return
         oldest_ms = now_ms - self._topic_idle_ms
-        self._last_named_ms = {
-            topic: named_ms
-            for topic, named_ms in self._last_named_ms.items()
-            if named_ms >= oldest_ms
+        self._named_ms = {
+            topic: named_ms for topic, named_ms in self._named_ms.items() if named_ms >= oldest_ms
         }
+
+    def _rebootstrap_if_failing(self, now_ms: int) -> None:
+        if (
+            self._rebootstrap_trigger_ms is not None
+            and self._failing_since_ms is not None
+            and now_ms - self._failing_since_ms >= self._rebootstrap_trigger_ms
+            and self.cluster.nodes
+        ):
+            log.warning(
+                "no metadata for %d ms; starting over from the bootstrap addresses",
+                now_ms - self._failing_since_ms,
+            )
+            self._rebootstrap(now_ms)
+
+    def _rebootstrap(self, now_ms: int) -> None:
+        self._failing_since_ms = now_ms
+        self._swap(Cluster(version=self.cluster.version + 1))
 
     # Answers.
 
     def _on_response(self, response: Message | None, now_ms: int) -> None:
         assert isinstance(response, MetadataResponse)
-        if response.error_code == REBOOTSTRAP_REQUIRED:
-            log.warning("the cluster asks clients to start over from the bootstrap addresses")
-            self._swap(Cluster(version=self.cluster.version + 1))
+        if response.error_code == RebootstrapRequiredError.code:
+            log.warning("the cluster asks its clients to start over from the bootstrap addresses")
             self._retry_later(now_ms)
+            self._rebootstrap(now_ms)
             return
         if response.error_code != 0:
             self._on_failure(error_for_code(response.error_code), now_ms)
@@ -200,29 +258,34 @@ class Metadata:
         except DecodeError as error:
             self._on_failure(error, now_ms)
             return
-        self._is_in_flight = False
+        self.last_error = self._failing_since_ms = None
         self._expires_ms = now_ms + self._max_age_ms
         if is_complete:
             self._attempt_count = 0
-            if not self._is_urgent:
-                self._earliest_ms = now_ms + self._refresh_backoff.delay_ms(0)
+            self._earliest_ms = now_ms + self._refresh_backoff.delay_ms(0)
+            self._to(MetadataState.STALE if self._is_outdated else MetadataState.FRESH)
         else:
             self._retry_later(now_ms)
         self._swap(cluster)
 
     def _on_failure(self, error: KafkaError, now_ms: int) -> None:
-        log.warning("metadata update failed: %s", error)
-        self._retry_later(now_ms)
+        # One warning tells it; that it goes on is told by the connections that fail.
+        level = logging.WARNING if self.last_error is None else logging.DEBUG
+        log.log(level, "metadata update failed: %s", error)
+        self.last_error = error
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
         if error.fatal:
             self.fatal_error = error
+            self._to(MetadataState.FAILED)
             self._swap(self.cluster)
+        else:
+            self._retry_later(now_ms)
 
     def _retry_later(self, now_ms: int) -> None:
-        self._is_in_flight, self._is_requested = False, True
-        if self._is_urgent:
-            return
         self._earliest_ms = now_ms + self._refresh_backoff.delay_ms(self._attempt_count)
         self._attempt_count += 1
+        self._to(MetadataState.STALE)
 
     def _swap(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -230,67 +293,60 @@ class Metadata:
             listener(cluster)
 
     def _merge(self, response: MetadataResponse) -> tuple[Cluster, bool]:
-        nodes = [
-            Node(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in response.brokers
-        ]
+        """Return the new picture, and whether it has all that can be known by now."""
         topics: list[TopicInfo] = []
         errors: dict[str, BrokerError] = {}
         is_complete = True
         for answer in response.topics:
-            if answer.name is None:
-                raise DecodeError("a Metadata answer names a topic by neither name nor known id")
-            if answer.error_code != 0:
-                errors[answer.name] = error = error_for_code(
-                    answer.error_code, f"topic {answer.name!r}"
-                )
+            if answer.error_code == 0:
+                info = self._newest(topic_info(answer))
+                topics.append(info)
+                is_complete = is_complete and all(p.leader_id is not None for p in info.partitions)
+            elif answer.name is not None:
+                error = error_for_code(answer.error_code, f"topic {answer.name!r}")
+                errors[answer.name] = error
                 is_complete = is_complete and not error.retriable
-                continue
-            info, has_leaders = self._topic(answer)
-            topics.append(info)
-            is_complete = is_complete and has_leaders
         cluster = Cluster(
             version=self.cluster.version + 1,
             cluster_id=response.cluster_id,
             controller_id=None if response.controller_id < 0 else response.controller_id,
-            nodes=nodes,
+            nodes=[_broker(broker) for broker in response.brokers],
             topics=topics,
             topic_errors=errors,
         )
         return cluster, is_complete
 
-    def _topic(self, answer: MetadataResponseTopic) -> tuple[TopicInfo, bool]:
-        assert answer.name is not None
-        known = self.cluster.topics.get(answer.name)
-        if known is not None and known.topic_id != answer.topic_id:
-            known = None  # deleted and made anew: its epochs begin again
-        partitions = sorted(answer.partitions, key=lambda partition: partition.partition_index)
-        for expected, partition in enumerate(partitions):
-            if partition.partition_index != expected:
-                raise DecodeError(
-                    f"a Metadata answer lists partition {partition.partition_index} of topic "
-                    f"{answer.name!r} where {expected} must stand"
-                )
-        infos = tuple(_newest(answer.name, partition, known) for partition in partitions)
-        has_leaders = all(info.leader_id is not None for info in infos)
-        info = TopicInfo(answer.name, answer.topic_id, answer.is_internal, infos)
-        return info, has_leaders
+    def _newest(self, told: TopicInfo) -> TopicInfo:
+        """Keep what we know about a partition where the answer has an older leader epoch."""
+        known = self.cluster.topics.get(told.name)
+        # Another id means that it was deleted and made anew: its epochs begin again.
+        if known is None or known.topic_id != told.topic_id:
+            return told
+        return told._replace(
+            partitions=(
+                *map(_newer, known.partitions, told.partitions),
+                *told.partitions[len(known.partitions) :],
+            )
+        )
+
+    def _to(self, state: MetadataState) -> None:
+        assert state in NEXT[self._state], f"{self._state} -> {state}"
+        self._state = state
 
 
-def _newest(
-    topic: str, answer: MetadataResponsePartition, known: TopicInfo | None
-) -> PartitionInfo:
-    index = answer.partition_index
-    if known is not None and index < len(known.partitions):
-        before = known.partitions[index]
-        if before.leader_epoch is not None and -1 < answer.leader_epoch < before.leader_epoch:
-            return before
-    return PartitionInfo(
-        topic=topic,
-        partition=index,
-        leader_id=None if answer.leader_id == LEADER_NONE else answer.leader_id,
-        leader_epoch=None if answer.leader_epoch < 0 else answer.leader_epoch,
-        replica_ids=tuple(answer.replica_nodes),
-        in_sync_replica_ids=tuple(answer.isr_nodes),
-        offline_replica_ids=tuple(answer.offline_replicas),
-    )
+def _newer(known: PartitionInfo, told: PartitionInfo) -> PartitionInfo:
+    if known.leader_epoch is None or told.leader_epoch is None:
+        return told
+    return known if told.leader_epoch < known.leader_epoch else told
+
+
+def _broker(answer: MetadataResponseBroker) -> Node:
+    # Negative ids are the bootstrap addresses'; the others would fail late, inside the system.
+    host, port = answer.host, answer.port
+    is_host = 0 < len(host) <= HOST_LENGTH_MAX and host.isprintable() and " " not in host
+    if answer.node_id < 0 or not is_host or not 0 < port <= PORT_MAX:
+        raise DecodeError(
+            f"a Metadata answer says that broker {answer.node_id} is at host "
+            f"{host[:HOST_LENGTH_MAX]!r}, port {port}; check the broker's advertised.listeners"
+        )
+    return Node(answer.node_id, host, port, answer.rack)

@@ -1,7 +1,8 @@
 """Reachability of each node: may we connect, and if not, when.
 
 A failed attempt, and a connection that ends, put the node into back-off, which grows until a
-handshake succeeds: a port that accepts and then hangs up must not be tried at full speed.
+handshake succeeds: a port that accepts and then hangs up must not be tried at full speed. Beside
+that, attempts at one address are kept apart, whatever became of the last one.
 
 Owner: the driver of the engine.
 Source: Java class ``ClusterConnectionStates``; KIP-144 (reconnect back-off), KIP-601 (set-up
@@ -15,10 +16,17 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
+    from pykclient.types import Node
 
-__all__ = ["NodeState", "NodeStates"]
+__all__ = ["CONNECT_INTERVAL_MIN_MS", "NodeState", "NodeStates"]
+
+CONNECT_INTERVAL_MIN_MS = 200
+"""Least time between two attempts at one address: at most five a second. Back-off alone does not
+promise that, since a peer that hangs up right after the handshake resets it each time."""
 
 
 class NodeState(Enum):
@@ -42,10 +50,11 @@ NEXT: dict[NodeState, frozenset[NodeState]] = {
 
 @dataclass(slots=True)
 class _Reachability:
+    node: Node
     state: NodeState = NodeState.DISCONNECTED
+    failure_count: int = 0
+    """Failures since a handshake last succeeded."""
     attempt_count: int = 0
-    """Attempts since a handshake last succeeded."""
-    connect_count: int = 0
     """Attempts in all: which of a host's addresses comes first."""
     started_ms: int = 0
     retry_ms: int = 0
@@ -54,34 +63,44 @@ class _Reachability:
 
 
 class NodeStates:
-    """The states of all nodes that were ever tried, by node id."""
+    """The states of the nodes that were tried, by node id."""
 
     def __init__(self, *, reconnect_backoff: Backoff, setup_backoff: Backoff) -> None:
         self._reconnect_backoff = reconnect_backoff
         self._setup_backoff = setup_backoff
         self._nodes: dict[int, _Reachability] = {}
+        self._started_ms: dict[tuple[str, int], int] = {}
+        """When an attempt at an address last began; those that no longer matter are dropped."""
 
     def state(self, node_id: int) -> NodeState:
         """Return a node's state; one never tried is disconnected."""
-        node = self._nodes.get(node_id)
-        return NodeState.DISCONNECTED if node is None else node.state
+        known = self._nodes.get(node_id)
+        return NodeState.DISCONNECTED if known is None else known.state
 
-    def may_connect(self, node_id: int, now_ms: int) -> bool:
+    def may_connect(self, node: Node, now_ms: int) -> bool:
         """Return whether an attempt may begin now."""
-        node = self._nodes.get(node_id)
-        if node is None or node.state is NodeState.DISCONNECTED:
-            return True
-        return node.state is NodeState.BACKING_OFF and now_ms >= node.retry_ms
+        return (
+            self.state(node.id) in {NodeState.DISCONNECTED, NodeState.BACKING_OFF}
+            and self.retry_ms(node) <= now_ms
+        )
+
+    def retry_ms(self, node: Node) -> int:
+        """Return when the next attempt may begin; in the past when it may begin now."""
+        started_ms = self._started_ms.get(node.address)
+        allowed_ms = 0 if started_ms is None else started_ms + CONNECT_INTERVAL_MIN_MS
+        known = self._nodes.get(node.id)
+        if known is None or known.state is not NodeState.BACKING_OFF:
+            return allowed_ms
+        return max(allowed_ms, known.retry_ms)
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
         """Return whether the node waits out its back-off after a failure."""
-        node = self._nodes.get(node_id)
-        return node is not None and node.state is NodeState.BACKING_OFF and now_ms < node.retry_ms
-
-    def retry_ms(self, node_id: int) -> int:
-        """Return when the next attempt may begin; in the past when it may begin now."""
-        node = self._nodes.get(node_id)
-        return 0 if node is None or node.state is not NodeState.BACKING_OFF else node.retry_ms
+        known = self._nodes.get(node_id)
+        return (
+            known is not None
+            and known.state is NodeState.BACKING_OFF
+            and now_ms < self.retry_ms(known.node)
+        )
 
     def started_ms(self, node_id: int) -> int:
         """Return when the present attempt began."""
@@ -93,38 +112,51 @@ class NodeStates:
 
     def last_error(self, node_id: int) -> KafkaError | None:
         """Return why the node was last lost; None once it is ready."""
-        node = self._nodes.get(node_id)
-        return None if node is None else node.last_error
+        known = self._nodes.get(node_id)
+        return None if known is None else known.last_error
 
-    def on_connecting(self, node_id: int, now_ms: int) -> int:
+    def on_connecting(self, node: Node, now_ms: int) -> int:
         """Note that an attempt begins; return its number, counted from 0."""
-        node = self._nodes.setdefault(node_id, _Reachability())
-        self._to(node, NodeState.CONNECTING)
-        node.started_ms = now_ms
-        node.setup_deadline_ms = now_ms + self._setup_backoff.delay_ms(node.attempt_count)
-        node.connect_count += 1
-        return node.connect_count - 1
+        known = self._nodes.setdefault(node.id, _Reachability(node))
+        self._to(known, NodeState.CONNECTING)
+        known.node = node
+        known.started_ms = now_ms
+        known.setup_deadline_ms = now_ms + self._setup_backoff.delay_ms(known.failure_count)
+        known.attempt_count += 1
+        oldest_ms = now_ms - CONNECT_INTERVAL_MIN_MS
+        self._started_ms = {a: ms for a, ms in self._started_ms.items() if ms > oldest_ms}
+        self._started_ms[node.address] = now_ms
+        return known.attempt_count - 1
 
     def on_ready(self, node_id: int) -> None:
         """Note that the handshake succeeded."""
-        node = self._nodes[node_id]
-        self._to(node, NodeState.READY)
-        node.attempt_count = 0
-        node.last_error = None
+        known = self._nodes[node_id]
+        self._to(known, NodeState.READY)
+        known.failure_count = 0
+        known.last_error = None
 
     def on_lost(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Note that an attempt failed or the connection ended; the next one has to wait."""
-        node = self._nodes[node_id]
-        self._to(node, NodeState.BACKING_OFF)
-        node.retry_ms = now_ms + self._reconnect_backoff.delay_ms(node.attempt_count)
-        node.attempt_count += 1
-        node.last_error = error
+        known = self._nodes[node_id]
+        self._to(known, NodeState.BACKING_OFF)
+        known.retry_ms = now_ms + self._reconnect_backoff.delay_ms(known.failure_count)
+        known.failure_count += 1
+        known.last_error = error
 
     def on_closed(self, node_id: int) -> None:
-        """Note that we closed the connection ourselves, which is no reason to wait."""
+        """Note that we closed the connection ourselves, which is no reason to back off."""
         self._to(self._nodes[node_id], NodeState.DISCONNECTED)
 
+    def on_nodes_changed(self, node_of: Callable[[int], Node | None]) -> None:
+        """Forget nodes without a connection that are gone (`node_of` gives None) or have moved."""
+        for node_id, known in list(self._nodes.items()):
+            if known.state in {NodeState.CONNECTING, NodeState.READY}:
+                continue
+            node = node_of(node_id)
+            if node is None or node.address != known.node.address:
+                del self._nodes[node_id]
+
     @staticmethod
-    def _to(node: _Reachability, state: NodeState) -> None:
-        assert state in NEXT[node.state], f"{node.state} -> {state}"
-        node.state = state
+    def _to(known: _Reachability, state: NodeState) -> None:
+        assert state in NEXT[known.state], f"{known.state} -> {state}"
+        known.state = state

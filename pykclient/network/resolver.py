@@ -2,7 +2,8 @@
 
 `getaddrinfo` has no time-out, so it runs on a daemon thread, one per name that is being looked up;
 the answer is put into a mailbox and the port is woken. Addresses in numbers are answered at once.
-An answer that comes after the connection was given up is dropped by the port.
+An answer that comes after the connection was given up is dropped by the port. Look-ups that hang
+are limited in number; beyond that a new name fails at once, and is tried again after its back-off.
 
 Owner: the port that made it; `_run` alone is on the look-up's thread.
 Source: KIP-302 (all addresses of a name are used).
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from pykclient.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 __all__ = ["Address", "Resolver"]
 
@@ -26,6 +27,12 @@ Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int
 """What `socket.socket` and `connect` need to know."""
 
 Answer = tuple["Address", ...] | ConnectionFailedError
+
+LOOKUP_FAILURES = (OSError, ValueError, OverflowError)
+"""What `getaddrinfo` raises: a refused look-up; a name, or a port, that cannot be one."""
+
+LOOKUPS_MAX = 32
+"""Names looked up at the same time, each on a thread."""
 
 
 class Resolver:
@@ -43,9 +50,9 @@ class Resolver:
         waiting.append(on_answer)
         if len(waiting) > 1:
             return
-        numeric = _numeric(host, port)
-        if numeric is not None:
-            self._answers.append((name, numeric))
+        answer = self._immediate(host, port)
+        if answer is not None:
+            self._answers.append((name, answer))
             self._wakeup()
             return
         thread = threading.Thread(
@@ -60,28 +67,35 @@ class Resolver:
             for on_answer in self._waiting.pop(name):
                 on_answer(answer)
 
+    def _immediate(self, host: str, port: int) -> Answer | None:
+        """Return what can be told without a look-up."""
+        try:
+            return _addresses(host, port, flags=socket.AI_NUMERICHOST)
+        except LOOKUP_FAILURES:
+            pass  # a name, not a number
+        if len(self._waiting) > LOOKUPS_MAX:
+            return ConnectionFailedError(
+                f"the host name {host!r} was not looked up: {LOOKUPS_MAX} other look-ups are not "
+                f"answered yet; check the name server"
+            )
+        return None
+
     def _run(self, name: tuple[str, int]) -> None:
         answer: Answer
         try:
-            answer = _addresses(socket.getaddrinfo(*name, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as error:
+            answer = _addresses(*name)
+        except LOOKUP_FAILURES as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
             answer = ConnectionFailedError(
-                f"the host name {name[0]!r} cannot be resolved ({error}); check bootstrap_servers, "
-                f"or the broker's advertised.listeners"
+                f"the host name {name[0]!r} cannot be resolved: {reason}; check "
+                f"bootstrap_servers, or the broker's advertised.listeners"
             )
             answer.__cause__ = error
         self._answers.append((name, answer))
         self._wakeup()
 
 
-def _numeric(host: str, port: int) -> Answer | None:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except (OSError, UnicodeError):
-        return None
-    return _addresses(found)
-
-
-def _addresses(found: Sequence[tuple[object, ...]]) -> tuple[Address, ...]:
+def _addresses(host: str, port: int, *, flags: int = 0) -> tuple[Address, ...]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     # A name may be listed twice; what is refused once need not be tried again.
     return tuple(dict.fromkeys((entry[0], entry[4]) for entry in found))  # type: ignore[misc]

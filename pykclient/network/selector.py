@@ -34,6 +34,9 @@ SEND_BUFFERS_MAX = 64
 READS_PER_TURN_MAX = 16
 """Reads from one socket before the others get their turn."""
 
+WAIT_MAX_MS = 3_600_000
+"""The longest single wait; the system takes no time-out above 24 days."""
+
 USE_OS_DEFAULT = -1
 """As a buffer size: leave it to the operating system, which adapts it to the connection."""
 
@@ -125,8 +128,8 @@ class SelectorPort:
 
     def wait(self, timeout_ms: int) -> None:
         """Do I/O until something happened, a wake-up came or the time is over."""
-        timeout = 0 if self._failed else timeout_ms / 1000
-        for key, events in self._selector.select(timeout):
+        timeout_ms = 0 if self._failed else min(timeout_ms, WAIT_MAX_MS)
+        for key, events in self._selector.select(timeout_ms / 1000):
             channel = key.data
             if channel is None:
                 self._drain_wakeups()
