@@ -1,0 +1,203 @@
+"""Framing: however the bytes are cut, the same frames come out; what is no frame is refused."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykclient.errors.base import FrameTooLargeError
+from pykclient.protocol.framing import (
+    ALLOCATION_BYTES,
+    RECEIVE_BYTES_MAX,
+    SCRATCH_BYTES,
+    FrameBuffer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+SIZE_BYTES = 4
+LARGE_BYTES = SCRATCH_BYTES + 1000
+
+
+def framed(frames: Iterable[bytes]) -> bytes:
+    return b"".join(len(frame).to_bytes(SIZE_BYTES, "big") + frame for frame in frames)
+
+
+def feed(buffer: FrameBuffer, data: bytes, chunk_size: int | None = None) -> Iterator[memoryview]:
+    """Receive `data` in chunks of at most `chunk_size`, as a socket would put it there."""
+    position = 0
+    while position < len(data):
+        space = buffer.get_buffer()
+        count = min(len(space), len(data) - position, chunk_size or len(data))
+        space[:count] = data[position : position + count]
+        position += count
+        yield from buffer.buffer_updated(count)
+
+
+def received(data: bytes, chunk_size: int | None = None) -> list[bytes]:
+    return [bytes(frame) for frame in feed(FrameBuffer(), data, chunk_size)]
+
+
+def content(size: int) -> bytes:
+    """Bytes of which no two neighbourhoods are alike."""
+    return bytes(position * 7 % 251 for position in range(size))
+
+
+FRAMES = [
+    b"",
+    b"a",
+    b"bc" * 100,
+    content(SCRATCH_BYTES - SIZE_BYTES),  # just fits the scratch buffer
+    content(SCRATCH_BYTES - SIZE_BYTES + 1),  # just does not
+    b"between",
+    content(LARGE_BYTES),
+    b"end",
+]
+
+
+def test_frames_come_out_of_one_piece() -> None:
+    assert received(framed(FRAMES)) == FRAMES
+
+
+def test_frames_come_out_byte_by_byte() -> None:
+    frames = [b"", b"a", b"bcd" * 20, content(SCRATCH_BYTES + 10), b"end"]
+    assert received(framed(frames), chunk_size=1) == frames
+
+
+@pytest.mark.parametrize("chunk_size", [2, 3, 5, 1000, SCRATCH_BYTES - 1, SCRATCH_BYTES])
+def test_frames_come_out_of_pieces_of(chunk_size: int) -> None:
+    assert received(framed(FRAMES), chunk_size) == FRAMES
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 300) | st.integers(SCRATCH_BYTES - 8, 3 * SCRATCH_BYTES)),
+    cuts=st.lists(st.integers(1, 2 * SCRATCH_BYTES), min_size=1),
+)
+def test_frames_come_out_of_any_pieces(sizes: Sequence[int], cuts: Sequence[int]) -> None:
+    frames = [bytes([index % 256]) * size for index, size in enumerate(sizes)]
+    data, buffer, found, position, turn = framed(frames), FrameBuffer(), [], 0, 0
+    while position < len(data):
+        chunk = data[position : position + cuts[turn % len(cuts)]]
+        found += [bytes(frame) for frame in feed(buffer, chunk)]
+        position += len(chunk)
+        turn += 1
+    assert found == frames
+
+
+def test_many_small_frames_come_out_of_one_update() -> None:
+    frames = [b"%d" % number for number in range(1000)]
+    buffer = FrameBuffer()
+    data = framed(frames)
+    buffer.get_buffer()[: len(data)] = data
+    assert buffer.buffer_updated(len(data)) == frames
+
+
+def test_frame_that_was_handed_out_is_never_overwritten() -> None:
+    buffer = FrameBuffer()
+    kept = list(feed(buffer, framed([b"first", content(LARGE_BYTES)])))
+    list(feed(buffer, framed([b"X" * 100, b"Y" * LARGE_BYTES, b"Z" * 100])))
+    assert kept == [b"first", content(LARGE_BYTES)]
+    assert all(frame.readonly for frame in kept)
+
+
+def test_rest_of_a_large_frame_lands_in_its_own_buffer() -> None:
+    """Goal: no copy after the first piece. Method: what is put there shows in the frame."""
+    buffer = FrameBuffer()
+    data = framed([content(LARGE_BYTES)])
+    list(feed(buffer, data[:10]))
+    rest = buffer.get_buffer()
+    assert len(rest) == len(data) - 10
+    rest[:] = data[10:]
+    (frame,) = buffer.buffer_updated(len(rest))
+    rest[-1] ^= 0xFF
+    assert frame[-1] == data[-1] ^ 0xFF
+
+
+def test_a_large_frame_asks_for_no_byte_beyond_its_end() -> None:
+    buffer = FrameBuffer()
+    data = framed([content(LARGE_BYTES)])
+    list(feed(buffer, data[:-5]))
+    assert len(buffer.get_buffer()) == 5
+
+
+def test_announcing_a_frame_takes_little_memory() -> None:
+    """Goal: a peer that only announces costs no more than `ALLOCATION_BYTES`."""
+    buffer = FrameBuffer()
+    tracemalloc.start()
+    try:
+        list(feed(buffer, RECEIVE_BYTES_MAX.to_bytes(SIZE_BYTES, "big") + b"x"))
+        buffer.get_buffer()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < ALLOCATION_BYTES + SCRATCH_BYTES
+
+
+def test_memory_grows_with_what_arrived() -> None:
+    size = 20 * ALLOCATION_BYTES
+    buffer = FrameBuffer()
+    arrived = 0
+    data = bytes(ALLOCATION_BYTES)
+    assert list(feed(buffer, size.to_bytes(SIZE_BYTES, "big"))) == []
+    while arrived < size:
+        space = buffer.get_buffer()
+        assert 0 < len(space) <= max(arrived, ALLOCATION_BYTES)
+        count = min(len(space), len(data))
+        space[:count] = data[:count]
+        arrived += count
+        frames = buffer.buffer_updated(count)
+    assert [len(frame) for frame in frames] == [size]
+
+
+def test_a_view_that_the_caller_still_holds_does_not_hinder_growth() -> None:
+    """asyncio's loop has its own reference to the buffer while it reports what came."""
+    frame = content(3 * ALLOCATION_BYTES)
+    buffer, data, views, position = FrameBuffer(), framed([frame]), [], 0
+    frames: list[memoryview] = []
+    while position < len(data):
+        views.append(buffer.get_buffer())
+        count = min(len(views[-1]), len(data) - position)
+        views[-1][:count] = data[position : position + count]
+        position += count
+        frames += buffer.buffer_updated(count)
+    assert frames == [frame]
+    assert len(views) > 2
+
+
+def test_frame_of_exactly_the_limit_is_taken() -> None:
+    assert list(feed(FrameBuffer(receive_max_bytes=3), framed([b"abc"]))) == [b"abc"]
+
+
+@pytest.mark.parametrize(
+    ("head", "complaint"),
+    [
+        (b"\x00\x00\x00\x04", "a frame of 4 bytes was announced .* receive_max_bytes is 3"),
+        (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
+        (b"\x80\x00\x00\x00", "a frame of -2147483648 bytes"),
+        (b"SSH-", "first bytes b'SSH-'"),
+        (b"HTTP", "this looks like an HTTP server"),
+        (b"\x15\x03\x03\x00", "TLS alert.*set security_protocol to SSL"),
+        (b"\x16\x03\x01\x02", "TLS handshake.*set security_protocol to SSL"),
+    ],
+)
+def test_what_is_no_frame_is_refused(head: bytes, complaint: str) -> None:
+    buffer = FrameBuffer(receive_max_bytes=3)
+    with pytest.raises(FrameTooLargeError, match=complaint):
+        list(feed(buffer, head, chunk_size=1))
+
+
+def test_peers_that_are_no_brokers_are_refused_with_the_default_limit() -> None:
+    for head in (b"HTTP/1.1 400 Bad Request\r\n", b"\x15\x03\x03\x00\x02\x02\x28"):
+        with pytest.raises(FrameTooLargeError, match="this looks like"):
+            received(head)
+
+
+def test_a_bad_size_behind_a_good_frame_is_refused() -> None:
+    with pytest.raises(FrameTooLargeError):
+        received(framed([b"good"]) + b"\xff\xff\xff\xff")
