@@ -26,6 +26,7 @@ __all__ = [
     "DECOMPRESSED_SIZE_BYTES_MAX",
     "HEADER_SIZE_BYTES",
     "RecordBatch",
+    "corrupt_batch",
     "first_batch_size_bytes",
     "iterate_batches",
 ]
@@ -40,8 +41,9 @@ CRC_START: Final = 21
 """Where the bytes that the checksum covers begin: after itself."""
 
 MAGIC: Final = 2
-SIZE_BYTES_MIN: Final = 26
-"""The smallest message of the old formats, magic 0: what is shorter is of no format at all."""
+LEGACY_MAGIC_MAX: Final = 1
+LEGACY_SIZE_BYTES_MIN: Final = 26
+"""The smallest message of the old formats: what is shorter is of no format at all."""
 
 ATTRIBUTE_CODEC: Final = 0x07
 ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
@@ -103,9 +105,9 @@ class RecordBatch:
         self.size_bytes = len(data)
         self.magic: int = data[MAGIC_AT] if len(data) > MAGIC_AT else -1
         if self.magic != MAGIC:
-            raise _corrupt(topic, partition, data, f"its magic is {self.magic}, not {MAGIC}")
+            raise corrupt_batch(topic, partition, data, f"its magic is {self.magic}, not {MAGIC}")
         if len(data) < HEADER_SIZE_BYTES:
-            raise _corrupt(topic, partition, data, f"it has only {len(data)} bytes")
+            raise corrupt_batch(topic, partition, data, f"it has only {len(data)} bytes")
         (
             self.base_offset,
             self.batch_length,
@@ -128,7 +130,7 @@ class RecordBatch:
             if crc != self.crc:
                 reason = f"its checksum is {crc:#010x}, its header says {self.crc:#010x}"
         if reason is not None:
-            raise _corrupt(topic, partition, data, reason)
+            raise corrupt_batch(topic, partition, data, reason)
         self.last_offset: int = self.base_offset + self.last_offset_delta
         """The offset of the last record, also when compaction has taken that record away."""
         self.codec: Codec = _CODECS[self.attributes & ATTRIBUTE_CODEC]
@@ -283,9 +285,10 @@ def iterate_batches(
         size_bytes = first_batch_size_bytes(rest)
         if size_bytes is None or size_bytes > len(rest):
             break
-        if size_bytes < SIZE_BYTES_MIN:
-            raise _corrupt(topic, partition, rest, f"it claims to have {size_bytes} bytes")
-        batch = RecordBatch(
+        if size_bytes < LEGACY_SIZE_BYTES_MIN:
+            raise corrupt_batch(topic, partition, rest, f"it claims to have {size_bytes} bytes")
+        batch_type = _legacy_batch_type() if rest[MAGIC_AT] <= LEGACY_MAGIC_MAX else RecordBatch
+        batch = batch_type(
             rest[:size_bytes], topic=topic, partition=partition, check_crcs=check_crcs
         )
         if batch.base_offset < next_offset:
@@ -300,7 +303,15 @@ def iterate_batches(
         )
 
 
-def _corrupt(topic: str, partition: int, data: memoryview, reason: str) -> CorruptRecordError:
+def _legacy_batch_type() -> type[RecordBatch]:
+    # Imported when the first such message comes: hardly any process ever sees one.
+    from pykclient.records.legacy import LegacyBatch
+
+    return LegacyBatch
+
+
+def corrupt_batch(topic: str, partition: int, data: memoryview, reason: str) -> CorruptRecordError:
+    """Return the error that says that the batch in `data` is malformed, and where it stands."""
     return _error(topic, partition, int.from_bytes(data[:8], "big", signed=True), reason)
 
 

@@ -29,7 +29,7 @@ from pykclient.records.batch import (
 from pykclient.records.compression import Codec, compress
 
 if TYPE_CHECKING:
-    from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery, RecordColumns
+    from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, RecordColumns
     from pykclient.accel.pure import RecordAppender
 
 __all__ = ["RecordBatchBuilder", "batch_size_upper_bound", "record_size_upper_bound"]
@@ -100,7 +100,6 @@ class RecordBatchBuilder(Generic[T]):
         key: bytes | None,
         value: bytes | None,
         headers: HeadersInput | None = None,
-        on_delivery: OnDelivery[T] | None = None,
     ) -> int | None:
         """Append one record; return its index, or None when the batch is full or closed.
 
@@ -110,7 +109,7 @@ class RecordBatchBuilder(Generic[T]):
             SerializationError: the key, the value or a header is not bytes.
             EncodeError: the timestamp is negative or beyond 64 bits.
         """
-        delivery = self.appender.append(timestamp_ms, key, value, headers, on_delivery)
+        delivery = self.appender.append(timestamp_ms, key, value, headers)
         return None if delivery is None else delivery.index
 
     def close(

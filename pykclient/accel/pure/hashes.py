@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import struct
 
-from crc32c import crc32c as _crc32c
-
 __all__ = ["crc32c", "murmur2", "to_positive"]
 
 
 def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int:
     """Return the CRC32-C of `data`, continuing from `crc`."""
-    return int(_crc32c(data, crc))
+    # Once per batch, so here: the package takes as long to import as all of ours together.
+    import crc32c as library
+
+    return int(library.crc32c(data, crc))
 
 
 def murmur2(data: bytes) -> int:

@@ -25,11 +25,15 @@ def encode_varint(number: int) -> bytes:
 
 
 SMALL_COUNT: Final = 8192
-SMALL: Final = tuple(encode_varint(number) for number in range(SMALL_COUNT))
+SMALL: Final = tuple(
+    [bytes((number << 1,)) for number in range(64)]
+    + [bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(64, SMALL_COUNT)]
+)
 """The varints of one and two bytes, which lengths and offset deltas nearly always have."""
 
 
 def varint(number: int) -> bytes:
+    """Return the same as `encode_varint`, from the table where it can."""
     return SMALL[number] if 0 <= number < SMALL_COUNT else encode_varint(number)
 
 
@@ -52,6 +56,11 @@ def read_long(data: bytes, number: int, position: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number at `position` and where it ends; IndexError when `data` ends before.
+
+    Raises:
+        DecodeError: it is longer than 64 bits.
+    """
     number = data[position]
     position += 1
     if number >= 0x80:

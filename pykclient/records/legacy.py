@@ -1,0 +1,197 @@
+"""Messages of the old formats, magic 0 and 1, as batches that can be read.
+
+Topics that were filled before Kafka 0.11 may still hold them, and brokers before 4.0 hand them out
+as they are. A message that wraps compressed ones is one batch; any other message is a batch of one.
+They are never written.
+
+Owner: whoever iterates.
+Source: Kafka protocol guide, "Old Message Format"; KIP-31 (relative offsets), KIP-32 (timestamps);
+Java class ``AbstractLegacyRecordBatch``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.accel.abc import RecordColumns
+from pykclient.errors.base import DecodeError
+from pykclient.records.batch import (
+    ATTRIBUTE_CODEC,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    CHUNK_RECORD_COUNT,
+    DECOMPRESSED_SIZE_BYTES_MAX,
+    LENGTH_END,
+    RecordBatch,
+    corrupt_batch,
+)
+from pykclient.records.compression import Codec, decompress
+from pykclient.types import TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["LegacyBatch"]
+
+START: Final = struct.Struct(">qiIbB")
+"""Offset, size of what follows, checksum, magic, attributes."""
+CRC_START: Final = 16
+TIMESTAMP: Final = struct.Struct(">q")
+LENGTH: Final = struct.Struct(">i")
+
+NO_TIMESTAMP_MS: Final = -1
+UNKNOWN: Final = -1
+
+_CODECS: Final = {codec.value: codec for codec in Codec if codec is not Codec.ZSTD}
+
+
+class _Message(NamedTuple):
+    offset: int
+    magic: int
+    attributes: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class LegacyBatch(RecordBatch):
+    """One outer message. Of a compressed one only the last offset is known from outside.
+
+    `base_offset` is then the same as `last_offset`, and `record_count` 1 means "some"; producer,
+    transaction and leader epoch did not exist.
+    """
+
+    __slots__ = ("_check_crcs", "_message")
+
+    def __init__(
+        self, data: memoryview, *, topic: str, partition: int, check_crcs: bool = True
+    ) -> None:
+        """Read and check the one message that fills `data`.
+
+        Raises:
+            CorruptRecordError: the message is malformed, or, with `check_crcs`, its checksum wrong.
+        """
+        self.topic = topic
+        self.partition = partition
+        self.size_bytes = len(data)
+        self.batch_length = len(data) - LENGTH_END
+        self.payload = data
+        try:
+            message, end = _read_message(data, 0, check_crcs=check_crcs)
+            if end != len(data) or message.offset < 0:
+                raise DecodeError(f"its message of {len(data)} bytes ends at {end}")
+        except DecodeError as error:
+            raise corrupt_batch(topic, partition, data, str(error)) from error
+        self._message = message
+        self._check_crcs = check_crcs
+        self.magic = message.magic
+        self.crc = START.unpack_from(data)[2]
+        # Other bits of the attributes had no meaning yet.
+        self.attributes = message.attributes & (ATTRIBUTE_CODEC | ATTRIBUTE_LOG_APPEND_TIME)
+        self.base_offset = self.last_offset = message.offset
+        self.last_offset_delta = 0
+        self.base_timestamp_ms = self.max_timestamp_ms = message.timestamp_ms
+        self.record_count = 1
+        self.partition_leader_epoch = UNKNOWN
+        self.producer_id = self.producer_epoch = self.base_sequence = UNKNOWN
+        self.codec = _CODECS[message.attributes & ATTRIBUTE_CODEC]
+        if message.magic == 0:
+            self.timestamp_type = TimestampType.NO_TIMESTAMP_TYPE
+        elif message.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+            self.timestamp_type = TimestampType.LOG_APPEND_TIME
+        else:
+            self.timestamp_type = TimestampType.CREATE_TIME
+
+    def chunks(
+        self,
+        start_offset: int = 0,
+        *,
+        record_count_max: int = CHUNK_RECORD_COUNT,
+        decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
+    ) -> Iterator[RecordColumns]:
+        """Yield the records from `start_offset` on in one piece, if there are any.
+
+        Raises:
+            CorruptRecordError: the messages inside are malformed, or larger than
+                `decompressed_size_bytes_max` once decompressed.
+            ConfigError: the codec's library is not installed.
+        """
+        try:
+            messages = self._messages(decompressed_size_bytes_max)
+        except DecodeError as error:
+            raise self.corrupt(str(error)) from error
+        kept = [message for message in messages if message.offset >= start_offset]
+        if not kept:
+            return
+        if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            timestamps_ms = [self.max_timestamp_ms] * len(kept)
+        else:
+            timestamps_ms = [message.timestamp_ms for message in kept]
+        yield RecordColumns(
+            [message.offset for message in kept],
+            timestamps_ms,
+            [message.key for message in kept],
+            [message.value for message in kept],
+            [()] * len(kept),
+        )
+
+    def _messages(self, size_bytes_max: int) -> list[_Message]:
+        if self.codec is Codec.NONE:
+            return [self._message]
+        if self.magic == 0 and self.codec is Codec.LZ4:
+            raise DecodeError("lz4 in messages of magic 0 is not in the LZ4 frame format")
+        data = memoryview(decompress(self.codec, self._message.value or b"", size_bytes_max))
+        messages: list[_Message] = []
+        position = 0
+        while position < len(data):
+            message, position = _read_message(data, position, check_crcs=self._check_crcs)
+            if message.magic != self.magic or message.attributes & ATTRIBUTE_CODEC:
+                raise DecodeError("a message inside it has another magic, or is compressed again")
+            messages.append(message)
+        if not messages:
+            raise DecodeError("there is no message inside it")
+        # Since magic 1 the offsets inside count from anywhere, and the last one is the wrapper's.
+        shift = self.last_offset - messages[-1].offset if self.magic else 0
+        last_offset = -1
+        for at, message in enumerate(messages):
+            offset = message.offset + shift
+            if not last_offset < offset <= self.last_offset:
+                raise DecodeError("the offsets of the messages inside it do not ascend to its own")
+            messages[at] = message._replace(offset=offset)
+            last_offset = offset
+        return messages
+
+
+def _read_message(data: memoryview, position: int, *, check_crcs: bool) -> tuple[_Message, int]:
+    """Return the message at `position` and where it ends."""
+    try:
+        offset, size_bytes, crc, magic, attributes = START.unpack_from(data, position)
+        end = position + LENGTH_END + size_bytes
+        body = data[position + CRC_START : end]
+        at = START.size - CRC_START
+        timestamp_ms = NO_TIMESTAMP_MS
+        if magic == 1:
+            (timestamp_ms,) = TIMESTAMP.unpack_from(body, at)
+            at += TIMESTAMP.size
+        key, at = _read_bytes(body, at)
+        value, at = _read_bytes(body, at)
+    except struct.error as error:
+        raise DecodeError(f"its message is cut off: {error}") from error
+    if magic not in (0, 1) or attributes & ATTRIBUTE_CODEC not in _CODECS:
+        raise DecodeError(f"its message has magic {magic} and attributes {attributes}")
+    if at != size_bytes - (CRC_START - LENGTH_END) or end > len(data):
+        raise DecodeError(f"its message claims {size_bytes} bytes, and its fields take others")
+    if check_crcs and (actual := zlib.crc32(body)) != crc:
+        raise DecodeError(f"its checksum is {actual:#010x}, its header says {crc:#010x}")
+    return _Message(offset, magic, attributes, timestamp_ms, key, value), end
+
+
+def _read_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
+    (length,) = LENGTH.unpack_from(body, at)
+    at += LENGTH.size
+    if length == -1:
+        return None, at
+    if not 0 <= length <= len(body) - at:
+        raise DecodeError(f"a field of its message claims {length} of {len(body) - at} bytes")
+    return bytes(body[at : at + length]), at + length

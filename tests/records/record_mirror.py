@@ -1,0 +1,170 @@
+"""A long-lived Java process that writes and reads record batches with Kafka's own classes.
+
+Questions and answers alternate on a pipe, a line each; `RecordMirror.java` says in which form.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import pytest
+
+from pykclient.testing.jvm import find_java
+from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+
+__all__ = ["JavaBatch", "JavaRecord", "RecordMirror"]
+
+_SOURCE = Path(__file__).with_name("RecordMirror.java")
+_EXIT_TIMEOUT_S = 30.0
+
+
+class JavaRecord(NamedTuple):
+    """One record as Java read it, or is to write it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @classmethod
+    def parse(cls, word: str) -> JavaRecord:
+        """Read the form that `RecordMirror.java` writes."""
+        offset, timestamp_ms, key, value, headers = word.split(":")
+        pairs = [pair.split("=") for pair in headers.split(",") if pair]
+        return cls(
+            int(offset),
+            int(timestamp_ms),
+            _bytes(key),
+            _bytes(value),
+            tuple((bytes.fromhex(name).decode(), _bytes(content)) for name, content in pairs),
+        )
+
+    def __str__(self) -> str:
+        headers = ",".join(f"{name.encode().hex()}={_hex(value)}" for name, value in self.headers)
+        return f"{self.offset}:{self.timestamp_ms}:{_hex(self.key)}:{_hex(self.value)}:{headers}"
+
+
+class JavaBatch(NamedTuple):
+    """A batch as Java read it."""
+
+    magic: int
+    codec: int
+    timestamp_type: int
+    base_offset: int
+    last_offset: int
+    partition_leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: int
+    is_control: int
+    max_timestamp_ms: int
+    records: list[JavaRecord]
+
+
+class RecordMirror:
+    """The process; a context manager that ends it."""
+
+    def __init__(self, java: Path, classpath: str) -> None:
+        self._process = subprocess.Popen(
+            [str(java), "-Xmx256m", "-cp", classpath, str(_SOURCE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    @classmethod
+    def start(cls) -> Self:
+        """Start it, or skip the test where there is no Java, no compiler, or no jar."""
+        try:
+            java = find_java()
+            jars = kafka_jars()
+        except MissingPrerequisiteError as error:
+            pytest.skip(f"Kafka's own classes cannot be run: {error}")
+        if not java.has_module("jdk.compiler"):
+            pytest.skip(
+                f"{java.executable} has no compiler (module jdk.compiler), which the Java half of"
+                " this test needs: put a full JDK 17 or newer on the PATH or in JAVA_HOME"
+            )
+        return cls(java.executable, jars.classpath)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(_EXIT_TIMEOUT_S)
+        self._process.stdout.close()
+
+    def write(
+        self,
+        records: list[JavaRecord],
+        *,
+        codec: str = "none",
+        level: int | None = None,
+        magic: int = 2,
+        base_offset: int = 0,
+        log_append_time_ms: int | None = None,
+        producer: tuple[int, int, int] = (-1, -1, -1),
+        is_transactional: bool = False,
+        partition_leader_epoch: int = -1,
+    ) -> bytes:
+        """Let Java write one batch; `producer` is id, epoch and base sequence."""
+        is_appended = log_append_time_ms is not None
+        words = [
+            "write",
+            magic,
+            codec,
+            "-" if level is None else level,
+            "LogAppendTime" if is_appended else "CreateTime",
+            base_offset,
+            log_append_time_ms if is_appended else -1,
+            *producer,
+            str(is_transactional).lower(),
+            partition_leader_epoch,
+            *records,
+        ]
+        return bytes.fromhex(self._ask(" ".join(map(str, words))))
+
+    def marker(self, kind: str, *, offset: int, timestamp_ms: int, producer_id: int) -> bytes:
+        """Let Java write the batch that ends a transaction; `kind` is COMMIT or ABORT."""
+        return bytes.fromhex(
+            self._ask(f"marker {kind} {offset} {timestamp_ms} 3 {producer_id} 1 9")
+        )
+
+    def read(self, data: bytes | bytearray) -> list[JavaBatch]:
+        """Let Java check and read batches."""
+        batches = []
+        for batch in self._ask(f"read {data.hex()}").split(" / "):
+            header, *records = batch.split(" ")
+            numbers = [int(number) for number in header.split(",")]
+            batches.append(JavaBatch._make([*numbers, [JavaRecord.parse(r) for r in records]]))
+        return batches
+
+    def murmur2(self, data: bytes) -> int:
+        """Let Java hash a key."""
+        return int(self._ask(f"murmur2 {data.hex()}"))
+
+    def _ask(self, question: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(question + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().rstrip("\n")
+        assert answer, "the Java process has ended"
+        assert not answer.startswith("error "), f"{answer}; the question was {question[:200]}"
+        return answer
+
+
+def _hex(data: bytes | None) -> str:
+    return "-" if data is None else data.hex()
+
+
+def _bytes(hex_digits: str) -> bytes | None:
+    return None if hex_digits == "-" else bytes.fromhex(hex_digits)
