@@ -1,0 +1,74 @@
+"""The README's examples run as they stand, one after the other, on a real broker."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pykclient.testing import KafkaCluster
+
+README = Path(__file__).parents[2] / "README.md"
+WRITTEN_ADDRESS = "localhost:9092"
+RUN_TIMEOUT_S = 120
+
+
+def example(heading: str) -> str:
+    """The Python block under a heading of the README."""
+    section = README.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    return str(block)
+
+
+def printed_by(heading: str, kafka: KafkaCluster) -> str:
+    """What an example prints, run as a program of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", example(heading).replace(WRITTEN_ADDRESS, kafka.bootstrap_servers)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=RUN_TIMEOUT_S,
+        cwd=README.parent,
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def greeted_kafka(kafka_cluster: KafkaCluster) -> KafkaCluster:
+    """The broker after the README's first example."""
+    printed = printed_by("Produce", kafka_cluster)
+    assert re.fullmatch(r"greetings-[012] offset 0\n", printed)
+    return kafka_cluster
+
+
+@pytest.mark.kafka
+def test_the_consumer_reads_what_the_producer_sent(greeted_kafka: KafkaCluster) -> None:
+    lines = printed_by("Consume", greeted_kafka).splitlines()
+    assert re.fullmatch(r"[012] 0 b'en' b'hello' \(\('tone', b'friendly'\),\)", lines[0])
+    assert [line.split()[1] for line in lines] == [str(offset) for offset in range(1_001)]
+    assert lines[-1].endswith(" 1000 b'en' b'hello 999' ()")
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_spark_counts_what_the_producer_sent(greeted_kafka: KafkaCluster) -> None:
+    assert "|[65 6E]| 1001|" in printed_by("Ask Spark", greeted_kafka)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_cluster_of_the_example_takes_a_record(kafka_cluster: KafkaCluster) -> None:
+    assert "offset=0" in printed_by("In your own tests", kafka_cluster)
+
+
+def test_the_examples_are_as_short_as_promised() -> None:
+    lengths = [
+        len(example(heading).splitlines()) for heading in ("Produce", "Consume", "Ask Spark")
+    ]
+    assert lengths[0] <= 20
+    assert lengths[1] <= 20
+    assert lengths[2] <= 10
