@@ -29,21 +29,31 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the tool; the result is the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.protogen", description=__doc__)
     parser.add_argument("--jar", type=Path, help=f"kafka-clients-{KAFKA_VERSION}.jar")
+    parser.add_argument("--into", type=Path, default=_ROOT, help="the project; this one by default")
     parser.add_argument("--check", action="store_true", help="only compare; 1 if anything differs")
     options = parser.parse_args(arguments)
     sources = generate(options.jar or find_jar())
-    files = {_ROOT / path: formatted(source, path) for path, source in sources.items()}
-    stale = [path for path in (_ROOT / _MESSAGES).glob("*.py") if path not in files]
-    changed = [p for p, text in files.items() if not p.exists() or p.read_text() != text]
-    for path in sorted(changed + stale):
-        print(f"{'differs' if options.check else 'written'}: {path.relative_to(_ROOT)}")
+    files = {options.into / path: formatted(source, path) for path, source in sources.items()}
+    stale = set((options.into / _MESSAGES).glob("*.py")) - files.keys()
+    changed = {p for p, text in files.items() if not p.exists() or p.read_text() != text}
     if options.check:
-        return 1 if changed or stale else 0
+        return _report(changed | stale, options.into)
     for path in changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(files[path])
+        print(f"written: {path.relative_to(options.into)}")
     for path in stale:
         path.unlink()
+        print(f"removed: {path.relative_to(options.into)}")
     return 0
+
+
+def _report(different: set[Path], root: Path) -> int:
+    for path in sorted(different):
+        print(f"differs: {path.relative_to(root)}")
+    if different:
+        print("the generated files are not what the tool writes; run: python -m tools.protogen")
+    return 1 if different else 0
 
 
 def generate(jar: Path) -> dict[str, str]:

@@ -1,0 +1,59 @@
+"""The tree of errors: what each is, and what a caller may do about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient import errors
+from pykclient.errors import base
+
+TREE = {
+    "ConfigError": base.KafkaError,
+    "UsageError": base.KafkaError,
+    "ClosedError": base.UsageError,
+    "ConcurrentModificationError": base.UsageError,
+    "NotSubscribedError": base.UsageError,
+    "NoOffsetForPartitionError": base.UsageError,
+    "TransactionStateError": base.UsageError,
+    "ForkedClientError": base.UsageError,
+    "UnsupportedVersionError": base.UsageError,
+    "WakeupError": base.KafkaError,
+    "EncodeError": base.KafkaError,
+    "RecordTooLargeError": base.EncodeError,
+    "SerializationError": base.EncodeError,
+    "DecodeError": base.KafkaError,
+    "CorruptRecordError": base.DecodeError,
+    "FrameTooLargeError": base.DecodeError,
+    "RecordDeserializationError": base.DecodeError,
+    "BufferExhaustedError": base.KafkaError,
+    "BatchDeliveryError": base.KafkaError,
+    "ConnectionFailedError": base.KafkaError,
+    "DisconnectedError": base.ConnectionFailedError,
+    "TlsError": base.ConnectionFailedError,
+    "AuthenticationError": base.ConnectionFailedError,
+    "KafkaTimeoutError": base.KafkaError,
+    "DeliveryTimeoutError": base.KafkaTimeoutError,
+    "BrokerError": base.KafkaError,
+}
+
+
+@pytest.mark.parametrize(("name", "parent"), TREE.items())
+def test_error_stands_at_its_place_in_the_tree(name: str, parent: type[Exception]) -> None:
+    error = getattr(errors, name)
+    assert error.__bases__[0] is parent
+
+
+def test_the_tree_is_whole() -> None:
+    assert {*TREE, "KafkaError"} == set(base.__all__)
+
+
+def test_a_configuration_error_is_a_value_error_and_a_timeout_a_timeout_error() -> None:
+    assert issubclass(errors.ConfigError, ValueError)
+    assert issubclass(errors.DeliveryTimeoutError, TimeoutError)
+
+
+def test_everything_is_public_in_one_place() -> None:
+    assert set(base.__all__) < set(errors.__all__)
+    assert set(errors.broker.__all__) < set(errors.__all__)
+    assert all(hasattr(errors, name) for name in errors.__all__)
+    assert len(errors.__all__) == len(set(errors.__all__))

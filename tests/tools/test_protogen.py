@@ -1,0 +1,53 @@
+"""The generated files are what the tool writes, and the tool notices when they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykclient.testing.jvm import find_java
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+from tests.protocol.schemas import jar_or_skip
+from tools.protogen.__main__ import main
+
+jar_or_skip()
+
+FETCH = Path("pykclient/protocol/messages/fetch.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiler() -> None:
+    """The error codes are read by a Java program in source form."""
+    try:
+        java = find_java()
+    except MissingPrerequisiteError as error:
+        pytest.skip(f"the error codes are read with Java: {error}")
+    if not java.has_module("jdk.compiler"):
+        pytest.skip(
+            f"{java.executable} has no compiler (module jdk.compiler); a full JDK is needed"
+        )
+
+
+def test_generated_files_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_check_names_what_differs_and_writing_cures_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--into", str(tmp_path)]
+    assert main(arguments) == 0
+    (tmp_path / FETCH).write_text("changed")
+    (tmp_path / FETCH).with_name("old_api.py").write_text("stale")
+    capsys.readouterr()
+
+    assert main([*arguments, "--check"]) == 1
+    output = capsys.readouterr().out
+    assert f"differs: {FETCH}" in output
+    assert "differs: pykclient/protocol/messages/old_api.py" in output
+    assert "produce.py" not in output
+
+    assert main(arguments) == 0
+    assert main([*arguments, "--check"]) == 0
+    assert not (tmp_path / FETCH).with_name("old_api.py").exists()
