@@ -21,6 +21,7 @@ from pykclient.consumer.fetched_partition import FetchedPartition
 from pykclient.errors import (
     CorruptMessageError,
     CorruptRecordError,
+    DecodeError,
     OffsetOutOfRangeError,
     UnknownServerError,
     error_for_code,
@@ -360,6 +361,11 @@ class Fetcher:
         self._in_flight.discard(node_id)
         log.debug("fetch from broker %d failed: %s", node_id, error)
         self._fail_all(targets, error, now_ms)
+        current = [target.assigned for target in targets.values() if target.is_current]
+        if current and isinstance(error.__cause__, DecodeError):
+            # It is tried again as after any lost connection, but a broker that keeps sending what
+            # cannot be read must not look like one that has nothing.
+            self._subscription.fail(current[0], error.__cause__)
 
     def _fail_all(self, targets: _Targets, error: KafkaError, now_ms: int) -> None:
         for target in targets.values():

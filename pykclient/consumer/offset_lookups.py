@@ -210,6 +210,8 @@ class OffsetLookups:
             self._on_error(lookup, error, now_ms)
 
     def _on_error(self, lookup: OffsetLookup, error: KafkaError, now_ms: int) -> None:
+        if isinstance(error.__cause__, DecodeError):
+            error = error.__cause__  # why the connection was lost; the next one would be as well
         if not error.retriable:
             self._end(lookup, error=error)
             return

@@ -22,6 +22,7 @@ from pykclient.network.manager import IDLE
 if TYPE_CHECKING:
     from pykclient.consumer.offset_lookups import OffsetLookup, OffsetLookups
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
     from pykclient.network.manager import Operation, PollResult
     from pykclient.types import OffsetAndTimestamp
@@ -77,7 +78,7 @@ class PositionManager:
                 self._look_up(assigned)
         return IDLE
 
-    def last_error(self, assigned: AssignedPartition) -> BaseException | None:
+    def last_error(self, assigned: AssignedPartition) -> KafkaError | None:
         """Return why a partition still has no position, as far as that is known."""
         reset = self._resets.get(assigned)
         errors = [] if reset is None else [lookup.last_error for lookup in reset.lookups]

@@ -101,6 +101,11 @@ class AssignedPartition:
         self.failure_count = 0
 
     @property
+    def has_position(self) -> bool:
+        """Whether `offset` means something."""
+        return self.state is PositionState.FETCHING
+
+    @property
     def is_fetching(self) -> bool:
         """Whether it is assigned, has a position and is not paused."""
         return self.state is PositionState.FETCHING and self.is_assigned and not self.is_paused
@@ -216,6 +221,12 @@ class SubscriptionState:
         self._begin_epoch(assigned)
         self._to_fetching(assigned, offset, leader_epoch)
 
+    def skip_to(self, assigned: AssignedPartition, offset: int) -> None:
+        """Move a position ahead. Answers asked for before stay good."""
+        assert assigned.state is PositionState.FETCHING, assigned
+        assigned.offset = offset
+        self._errors.pop(assigned, None)
+
     def await_reset(self, assigned: AssignedPartition, reset_to: OffsetReset) -> None:
         """Have a broker asked for the position. Answers asked for before are void."""
         self._begin_epoch(assigned)
@@ -258,6 +269,14 @@ class SubscriptionState:
         if not self._errors:
             return None
         return self._errors.pop(next(iter(self._errors)))
+
+    def error_of(self, assigned: AssignedPartition) -> KafkaError | None:
+        """Return the error of one partition that the user has not seen; None if none."""
+        return self._errors.get(assigned)
+
+    def take_error_of(self, assigned: AssignedPartition) -> KafkaError:
+        """Return the error of a partition that has one, and forget it."""
+        return self._errors.pop(assigned)
 
     @property
     def has_error(self) -> bool:

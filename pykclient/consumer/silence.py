@@ -1,0 +1,106 @@
+"""Silence: whether an empty poll has a reason that the application must hear of.
+
+A poll that finds nothing is normal, and an application that polls in short steps must not get an
+error because the cluster is a moment away. But a wrong address or a misspelled topic never ends by
+itself. So each of these has a time after which an empty poll raises what is known.
+
+Owner: the core lock.
+Source: ours. Java's consumer stays silent, which is what its users complain about most.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import (
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from pykclient.consumer.subscription import SubscriptionState
+    from pykclient.errors import KafkaError
+    from pykclient.network.client import NetworkClient
+    from pykclient.network.cluster import Cluster
+    from pykclient.network.metadata import Metadata
+    from pykclient.types import TopicPartition
+
+__all__ = ["NO_CLUSTER_MS", "UNKNOWN_TOPIC_MS", "Silence", "unknown_partition"]
+
+NO_CLUSTER_MS: Final = 3_000
+"""How long polls may go without any answer, as long as some address may still give one."""
+
+UNKNOWN_TOPIC_MS: Final = 1_000
+"""How long a topic may be unknown to the brokers: one made just now takes a moment to spread."""
+
+
+def unknown_partition(
+    cluster: Cluster, partition: TopicPartition
+) -> UnknownTopicOrPartitionError | None:
+    """Return the error that says that brokers do not know a partition; None if they do, or may."""
+    known = cluster.partitions_for(partition.topic)
+    if known is not None and partition.partition >= len(known):
+        return UnknownTopicOrPartitionError(
+            f"{partition} does not exist: topic {partition.topic!r} has {len(known)} partitions, "
+            f"numbered from 0"
+        )
+    error = cluster.topic_errors.get(partition.topic)
+    if not isinstance(error, UnknownTopicOrPartitionError):
+        return None
+    return UnknownTopicOrPartitionError(
+        f"{partition} does not exist: the brokers know no topic {partition.topic!r}. Check its "
+        f"name and the cluster, or create it with Admin.create_topics"
+    )
+
+
+class Silence:
+    """Watches the polls of one consumer."""
+
+    def __init__(
+        self, metadata: Metadata, client: NetworkClient, subscription: SubscriptionState
+    ) -> None:
+        self._metadata = metadata
+        self._client = client
+        self._subscription = subscription
+        self._first_poll_ms: int | None = None
+        self._unknown_since_ms: dict[TopicPartition, int] = {}
+
+    def reason(self, started_ms: int, now_ms: int) -> KafkaError | None:
+        """Return what to raise from a poll that ends empty, None for nothing.
+
+        `started_ms` is when that poll began.
+        """
+        if self._first_poll_ms is None:
+            self._first_poll_ms = started_ms
+        if self._metadata.cluster.version == 0:
+            return self._no_cluster(self._first_poll_ms, now_ms)
+        return self._unknown(started_ms, now_ms)
+
+    def _no_cluster(self, since_ms: int, now_ms: int) -> KafkaError | None:
+        waited_ms = now_ms - since_ms
+        if waited_ms < NO_CLUSTER_MS and not self._has_tried_all():
+            return None
+        failures = self._client.describe_failures() or "no address has answered yet"
+        return KafkaTimeoutError(
+            f"no broker could be reached for {waited_ms} ms: {failures}; check bootstrap_servers "
+            f"and that the brokers run"
+        )
+
+    def _has_tried_all(self) -> bool:
+        return all(
+            self._client.last_error(node.id) is not None for node in self._metadata.bootstrap
+        )
+
+    def _unknown(self, started_ms: int, now_ms: int) -> KafkaError | None:
+        cluster = self._metadata.cluster
+        before, self._unknown_since_ms = self._unknown_since_ms, {}
+        found: KafkaError | None = None
+        for assigned in self._subscription:
+            error = unknown_partition(cluster, assigned.partition)
+            if error is None:
+                continue
+            since_ms = before.get(assigned.partition, started_ms)
+            self._unknown_since_ms[assigned.partition] = since_ms
+            if now_ms - since_ms >= UNKNOWN_TOPIC_MS:
+                found = found or error
+        return found
