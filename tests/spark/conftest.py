@@ -1,0 +1,88 @@
+"""One Spark session for the whole run, and topics that other clients have filled."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import uuid
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing.fixtures import skip_or_fail
+from pykclient.testing.jvm import find_spark_java
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrameReader, SparkSession
+
+    from pykclient.testing import KafkaCluster
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session of two local threads. The format is not registered: Spark has to find it."""
+    try:
+        find_spark_java()
+    except MissingPrerequisiteError as error:
+        skip_or_fail(str(error))
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        # PySpark leaves sockets and subprocesses to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        # Its Python processes import this package as an installed wheel would be imported.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("pykafka tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.memory", "1g")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def read(spark: SparkSession, kafka_cluster: KafkaCluster) -> DataFrameReader:
+    """``spark.read`` of the shared cluster; the test adds what it reads."""
+    return spark.read.format("pykafka").option(
+        "kafka.bootstrap.servers", kafka_cluster.bootstrap_servers
+    )
+
+
+@pytest.fixture(scope="session")
+def new_topic(kafka_cluster: KafkaCluster) -> Callable[[int], str]:
+    """Makes a topic of so many partitions and returns its name."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+
+    def make(partition_count: int) -> str:
+        topic = f"spark-{uuid.uuid4()}"
+        admin.create_topics([NewTopic(topic, partition_count, 1)])[topic].result(30)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def unused_address() -> Iterator[str]:
+    """An address that refuses connections: its port is taken, and nobody listens."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{holder.getsockname()[1]}"
