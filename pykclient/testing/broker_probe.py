@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
     from pykclient.protocol.message import Request
 
-__all__ = ["Address", "ask_metadata"]
+__all__ = ["Address", "answer_timeout_s", "ask_metadata"]
 
 FRAME_SIZE_BYTES_MAX = 16 * 1024 * 1024
+ANSWER_TIMEOUT_S_MAX = 5.0
+ANSWER_TIMEOUT_S_MIN = 0.5
 CLIENT_ID = "pykclient-testing"
 _SIZE_BYTES = 4
 
@@ -51,6 +53,11 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+def answer_timeout_s(deadline: Deadline) -> float:
+    """How long to give one broker of several; at the very end, still enough for a real answer."""
+    return min(ANSWER_TIMEOUT_S_MAX, max(ANSWER_TIMEOUT_S_MIN, deadline.remaining_s()))
 
 
 def ask_metadata(

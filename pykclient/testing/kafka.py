@@ -23,7 +23,12 @@ from pykclient.errors.base import (
     KafkaTimeoutError,
     UsageError,
 )
-from pykclient.testing.broker_probe import Address, ask_metadata
+from pykclient.testing.broker_probe import (
+    ANSWER_TIMEOUT_S_MAX,
+    Address,
+    answer_timeout_s,
+    ask_metadata,
+)
 from pykclient.testing.broker_process import BrokerState
 from pykclient.testing.deadline import Deadline
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
@@ -44,7 +49,6 @@ __all__ = ["KafkaCluster"]
 BOOTSTRAP_VARIABLE = "PYKCLIENT_BOOTSTRAP_SERVERS"
 PROVIDER_VARIABLE = "PYKCLIENT_KAFKA_PROVIDER"
 BROKER_COUNT_MAX = CONTROLLER_ID - 1
-ASK_TIMEOUT_S = 5.0
 ASK_PAUSE_S = 0.05
 
 
@@ -143,6 +147,9 @@ class KafkaCluster:
     def start(self, broker: int, *, timeout: float = 90.0) -> None:
         """Start a stopped or killed broker, with its port and data, and wait until it is ready.
 
+        Kafka lets a broker in again only when its former session has run out, up to 9 s later
+        (``broker.session.timeout.ms``); Kafka 4.3 also does so after a clean stop.
+
         Raises:
             UsageError: it is not stopped, there is no such broker, or the cluster is not ours.
             BrokerFailedError: it ended again; ends with the tail of its log.
@@ -225,9 +232,7 @@ class KafkaCluster:
         reason = "no broker is running"
         for address in self._running_addresses():
             try:
-                answer = ask_metadata(
-                    address, [topic], timeout=min(ASK_TIMEOUT_S, deadline.remaining_s())
-                )
+                answer = ask_metadata(address, [topic], timeout=answer_timeout_s(deadline))
             except ConnectionFailedError as error:
                 reason = str(error)
                 continue
@@ -292,7 +297,7 @@ def _check_existing(
     failures = []
     for address in addresses:
         try:
-            found = len(ask_metadata(address, timeout=ASK_TIMEOUT_S).brokers)
+            found = len(ask_metadata(address, timeout=ANSWER_TIMEOUT_S_MAX).brokers)
         except ConnectionFailedError as error:
             failures.append(str(error))
             continue

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import ConnectionFailedError, KafkaTimeoutError
-from pykclient.testing.broker_probe import Address, ask_metadata
+from pykclient.testing.broker_probe import Address, answer_timeout_s, ask_metadata
 from pykclient.testing.broker_process import BrokerProcess, BrokerState
 from pykclient.testing.deadline import Deadline
 from pykclient.testing.jvm import find_java
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalCluster"]
 
-PROBE_TIMEOUT_S = 5.0
 PROBE_PAUSE_S = 0.03
 
 _JVM_OPTIONS = (
@@ -169,9 +168,8 @@ class LocalCluster:
                 server.stay_alive(PROBE_PAUSE_S)
 
     def _why_not_ready(self, node_id: int, deadline: Deadline) -> str | None:
-        timeout_s = min(PROBE_TIMEOUT_S, deadline.remaining_s())
         try:
-            answer = ask_metadata(self.address(node_id), timeout=timeout_s)
+            answer = ask_metadata(self.address(node_id), timeout=answer_timeout_s(deadline))
         except ConnectionFailedError as error:
             return str(error)
         missing = set(self.running()) - {broker.node_id for broker in answer.brokers}

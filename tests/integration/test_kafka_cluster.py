@@ -1,0 +1,259 @@
+"""Real clusters: ready when made, broken and repaired as told, gone when closed.
+
+Topics are made with librdkafka, so that the harness is not tested with the clients it is for.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pykclient.errors.base import (
+    ClosedError,
+    ConnectionFailedError,
+    KafkaTimeoutError,
+    UsageError,
+)
+from pykclient.testing import BrokerFailedError, KafkaCluster
+from pykclient.testing.broker_probe import Address, ask_metadata
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration.loopback_server import unused_address
+from tests.testing.test_process_group import await_true, is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.testing.fixtures import KafkaClusterFactory
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 30.0
+
+# A process that owns a cluster, has paused its broker, and then sleeps until it is killed.
+OWNER = """
+import time
+from pykclient.testing import KafkaCluster
+cluster = KafkaCluster()
+cluster.pause(1)
+print(cluster.bootstrap_servers, cluster.data_folder(1), flush=True)
+time.sleep(600)
+"""
+
+
+def addresses(cluster: KafkaCluster) -> list[Address]:
+    pairs = (server.split(":") for server in cluster.bootstrap_servers.split(","))
+    return [Address(host, int(port)) for host, port in pairs]
+
+
+def known_brokers(address: Address) -> set[int]:
+    return {broker.node_id for broker in ask_metadata(address, timeout=TIMEOUT_S).brokers}
+
+
+def create_topic(cluster: KafkaCluster, topic: str, replication_factor: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    futures = admin.create_topics([NewTopic(topic, 1, replication_factor)])
+    futures[topic].result(TIMEOUT_S)
+
+
+def kafka_processes(folder: Path) -> list[int]:
+    """The processes whose command line names the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"kafka.Kafka" in command and str(folder).encode() in command:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+def three(
+    request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
+) -> Iterator[KafkaCluster]:
+    """Three brokers of one version, quick to miss one; each test leaves all of them running."""
+    config = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}
+    with kafka_cluster_factory(3, request.param, config) as cluster:
+        yield cluster
+
+
+def test_one_broker_of_each_version_is_ready_when_made(each_kafka_cluster: KafkaCluster) -> None:
+    assert known_brokers(*addresses(each_kafka_cluster)) == {1}
+
+
+def test_several_clusters_run_at_once_and_share_nothing(
+    kafka_cluster: KafkaCluster, old_kafka_cluster: KafkaCluster
+) -> None:
+    create_topic(kafka_cluster, "only-in-one")
+    assert kafka_cluster.leader("only-in-one", 0) == 1
+    with pytest.raises(KafkaTimeoutError, match="error code 3"):
+        old_kafka_cluster.leader("only-in-one", 0, timeout=0.5)
+
+
+def test_every_broker_lists_all_when_the_cluster_is_made(three: KafkaCluster) -> None:
+    assert len(set(addresses(three))) == 3
+    for address in addresses(three):
+        assert known_brokers(address) == {1, 2, 3}
+
+
+def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCluster) -> None:
+    create_topic(three, "killed", 3)
+    leader = three.leader("killed", 0)
+    three.kill(leader)
+    with pytest.raises(ConnectionFailedError):
+        known_brokers(addresses(three)[leader - 1])
+    assert three.leader("killed", 0) != leader
+    three.start(leader)
+    assert known_brokers(addresses(three)[leader - 1]) == {1, 2, 3}
+    assert (three.data_folder(leader) / "killed-0").is_dir()
+
+
+def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -> None:
+    create_topic(three, "stopped", 3)
+    leader = three.leader("stopped", 0)
+    three.stop(leader)
+    others = [a for index, a in enumerate(addresses(three), 1) if index != leader]
+    for address in others:
+        (topic,) = ask_metadata(address, ["stopped"], timeout=TIMEOUT_S).topics
+        assert topic.partitions[0].leader_id not in {leader, -1}
+    three.start(leader)
+
+
+def test_a_paused_broker_accepts_and_does_not_answer_until_it_is_resumed(
+    three: KafkaCluster,
+) -> None:
+    paused = addresses(three)[1]
+    three.pause(2)
+    with pytest.raises(ConnectionFailedError, match="timed out"):
+        ask_metadata(paused, timeout=0.5)
+    three.resume(2)
+    await_true(lambda: known_brokers(paused) == {1, 2, 3}, "the broker is back")
+
+
+def test_all_brokers_can_be_down_at_once(three: KafkaCluster) -> None:
+    create_topic(three, "all-down", 3)
+    for broker in (1, 2, 3):
+        three.kill(broker)
+    with pytest.raises(KafkaTimeoutError, match="no broker is running"):
+        three.leader("all-down", 0, timeout=0.2)
+    for broker in (3, 2, 1):
+        three.start(broker)
+    assert three.leader("all-down", 0) in {1, 2, 3}
+
+
+def test_calls_that_do_not_fit_are_refused(three: KafkaCluster) -> None:
+    with pytest.raises(UsageError, match="there is no broker 4; there are 1 to 3"):
+        three.kill(4)
+    with pytest.raises(UsageError, match="broker 1 is running; to start it"):
+        three.start(1)
+    with pytest.raises(UsageError, match="broker 1 is running; to resume it"):
+        three.resume(1)
+
+
+def test_the_users_config_reaches_the_brokers(kafka_cluster_factory: KafkaClusterFactory) -> None:
+    with kafka_cluster_factory(config={"num.partitions": 7}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic("seven")])["seven"].result(TIMEOUT_S)
+        assert cluster.leader("seven", 6) == 1
+
+
+def test_close_leaves_no_process_and_no_file(
+    kafka_cluster_factory: KafkaClusterFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cluster = kafka_cluster_factory()
+    assert len(kafka_processes(tmp_path)) == 1
+    cluster.pause(1)
+    cluster.close()
+    assert not kafka_processes(tmp_path)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ClosedError):
+        cluster.start(1)
+    with pytest.raises(ClosedError):
+        cluster.leader("t", 0)
+    cluster.close()
+
+
+@pytest.mark.usefixtures("kafka_cluster")  # So that what is missing here is a skip.
+def test_a_cluster_vanishes_with_the_process_that_owns_it() -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    folder = Path(owner.stdout.readline().split()[1]).parent
+    (broker,) = kafka_processes(folder)
+    owner.kill()
+    owner.communicate()
+    await_true(lambda: not is_alive(broker), "the paused broker ended")
+    await_true(lambda: not folder.exists(), "its folder is gone")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param({"num.partitions": "many"}, id="refused by the formatting tool"),
+        pytest.param({"metric.reporters": "no.such.Reporter"}, id="refused by the broker"),
+    ],
+)
+def test_a_broker_that_dies_at_its_start_tells_why_and_leaves_nothing(
+    kafka_cluster_factory: KafkaClusterFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    config: dict[str, str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (value,) = config.values()
+    with pytest.raises(BrokerFailedError, match=value):
+        kafka_cluster_factory(config=config)
+    assert not kafka_processes(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("kafka_cluster")
+def test_a_cluster_that_is_not_ready_in_time_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for start_timeout in (0.0, 1.0):  # Too short for the formatting tool, and for the broker.
+        with pytest.raises(KafkaTimeoutError):
+            KafkaCluster(start_timeout=start_timeout)
+        assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_cluster_is_used_and_never_touched(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", kafka_cluster.bootstrap_servers)
+    create_topic(kafka_cluster, "existing")
+    with KafkaCluster() as existing:
+        assert existing.bootstrap_servers == kafka_cluster.bootstrap_servers
+        assert existing.leader("existing", 0) == 1
+        for touch in (existing.kill, existing.pause, existing.resume, existing.stop):
+            with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
+                touch(1)
+        with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
+            existing.start(1)
+        with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
+            existing.data_folder(1)
+    assert known_brokers(*addresses(kafka_cluster)) == {1}
+
+
+def test_an_existing_cluster_that_is_too_small_or_silent_is_refused(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = unused_address()
+    monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", f"{dead},{kafka_cluster.bootstrap_servers}")
+    with pytest.raises(UsageError, match="has 1 brokers, and 3 are asked for"):
+        KafkaCluster(3)
+    monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", dead)
+    with pytest.raises(ConnectionFailedError, match=dead):
+        KafkaCluster()
