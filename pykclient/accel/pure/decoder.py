@@ -124,9 +124,7 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
                     f"{size >> 1 ^ -(size & 1)} bytes"
                 )
     except IndexError:
-        raise DecodeError(
-            f"record {first + len(timestamps_ms)} passes the end at {len(data)} bytes"
-        ) from None
+        raise DecodeError(f"the records pass the end at {len(data)} bytes") from None
     if lengths & 1:
         raise DecodeError("the length of a key or a value is below -1, which is null")
     if not INT64_MIN <= min(timestamps_ms) <= max(timestamps_ms) <= INT64_MAX:

@@ -1,0 +1,183 @@
+"""The decoder: round trips, and only DecodeError for whatever else the bytes are."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pykclient.accel.abc import RecordColumns
+from pykclient.accel.pure.varint import encode_varint
+from pykclient.errors.base import DecodeError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pykclient.types import Headers
+
+same_core = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+Row = tuple[int, bytes | None, bytes | None, "Headers"]
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=10)
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 2**62),
+        st.none() | st.binary(max_size=100),
+        st.none() | st.binary(max_size=20_000),
+        st.lists(st.tuples(TEXT, st.none() | st.binary(max_size=10)), max_size=3).map(tuple),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def encoded(core: ModuleType, rows: list[Row]) -> bytes:
+    appender = core.RecordAppender(10**9, None, nullcontext())
+    for row in rows:
+        appender.append(*row)
+    appender.seal()
+    return bytes(appender.view())
+
+
+def record(*numbers: int, body: bytes = b"") -> bytes:
+    """One record of raw parts: length, timestamp delta, offset delta, then `body`."""
+    length, timestamp, offset = numbers
+    return encode_varint(length) + b"\x00" + encode_varint(timestamp) + encode_varint(offset) + body
+
+
+def simple(offset: int, timestamp: int = 0) -> bytes:
+    """A record with null key and value."""
+    body = b"\x00" + encode_varint(timestamp) + encode_varint(offset) + b"\x01\x01\x00"
+    return encode_varint(len(body)) + body
+
+
+@same_core
+@given(ROWS, st.integers(0, 2**40))
+def test_what_was_appended_comes_back(core: ModuleType, rows: list[Row], base_offset: int) -> None:
+    data = encoded(core, rows)
+    columns, end = core.decode_records(data, 0, 0, len(rows), base_offset, rows[0][0])
+    assert end == len(data)
+    assert list(columns.offsets) == list(range(base_offset, base_offset + len(rows)))
+    assert list(zip(*columns[1:], strict=True)) == rows
+
+
+@same_core
+@given(ROWS, st.data())
+def test_decoding_in_pieces_gives_the_same_as_at_once(
+    core: ModuleType, rows: list[Row], data: st.DataObject
+) -> None:
+    encoded_rows = encoded(core, rows)
+    middle = data.draw(st.integers(0, len(rows)))
+    pieces = []
+    position = 0
+    for first, stop in ((0, middle), (middle, len(rows))):
+        if first < stop:
+            piece, position = core.decode_records(
+                encoded_rows, position, first, stop - first, 7, rows[0][0]
+            )
+            pieces.append(piece)
+    whole, end = core.decode_records(encoded_rows, 0, 0, len(rows), 7, rows[0][0])
+    assert position == end
+    for column in range(len(whole)):
+        assert [item for piece in pieces for item in piece[column]] == list(whole[column])
+
+
+def test_offsets_may_have_gaps_where_compaction_took_records_away(core: ModuleType) -> None:
+    data = simple(0) + simple(3) + simple(4) + simple(10_000)
+    columns, _ = core.decode_records(data, 0, 0, 4, 100, 0)
+    assert list(columns.offsets) == [100, 103, 104, 10_100]
+
+
+def test_gaps_are_found_from_any_piece_on(core: ModuleType) -> None:
+    data = simple(2) + simple(3)
+    columns, position = core.decode_records(data, 0, 0, 1, 100, 0)
+    assert list(columns.offsets) == [102]
+    columns, _ = core.decode_records(data, position, 1, 1, 100, 0)
+    assert list(columns.offsets) == [103]
+
+
+def test_timestamps_may_go_back_before_the_base(core: ModuleType) -> None:
+    data = simple(0) + simple(1, timestamp=-50) + simple(2, timestamp=-100_000)
+    columns, _ = core.decode_records(data, 0, 0, 3, 0, 1_000_000)
+    assert columns.timestamps_ms == [1_000_000, 999_950, 900_000]
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "reason"),
+    [
+        (b"", 1, "1 records cannot stand in 0 bytes"),
+        (simple(0), 10**9, "cannot stand in"),
+        (record(5, 0, 0, body=b"\x01\x01\x00"), 1, "does not have the size that it claims, 5"),
+        (record(7, 0, 0, body=b"\x01\x01\x00"), 1, "does not have the size that it claims, 7"),
+        (record(-1, 0, 0, body=b"\x01\x01\x00"), 1, "does not have the size that it claims, -1"),
+        (record(-7, 0, 0, body=b"\x01\x01\x00"), 1, "does not have the size that it claims, -7"),
+        (record(7, 0, 0, body=b"\x03\x00\x01\x00"), 1, "below -1"),
+        (record(7, 0, 0, body=b"\x01\x03\x00\x00"), 1, "below -1"),
+        (record(6, 0, 0, body=b"\x7e\x01\x00"), 1, "pass the end"),
+        (record(6, 0, 0, body=b"\x01\x7e\x00"), 1, "pass the end"),
+        (record(6, 0, 0, body=b"\x01\x01\x04"), 1, "claims 2 headers, with 0 bytes left"),
+        (record(6, 0, 0, body=b"\x01\x01\x01"), 1, "claims -1 headers"),
+        (record(8, 0, 0, body=b"\x01\x01\x02\x01\x00"), 1, "the name of a header is null"),
+        (record(8, 0, 0, body=b"\x01\x01\x02\x05\x00"), 1, "a header claims -3 bytes"),
+        (record(9, 0, 0, body=b"\x01\x01\x02\x02\xff\x00"), 1, "not UTF-8"),
+        (record(9, 0, 0, body=b"\x01\x01\x02\x02a\x10"), 1, "a header claims 8 bytes, with 0 left"),
+        (simple(-1), 1, "negative offset delta"),
+        (simple(5) + simple(4), 2, "do not ascend"),
+        (simple(5) + simple(5), 2, "do not ascend"),
+        (simple(0) + simple(0), 2, "do not ascend"),
+        (b"\xff" * 30, 1, "longer than 64 bits"),
+        (simple(0, timestamp=2**63 - 1), 1, "a timestamp is beyond 64 bits"),
+    ],
+)
+def test_malformed_records_are_a_decode_error(
+    core: ModuleType, data: bytes, count: int, reason: str
+) -> None:
+    with pytest.raises(DecodeError, match=reason):
+        core.decode_records(data, 0, 0, count, 0, 1)
+
+
+@same_core
+@given(ROWS)
+def test_records_cut_off_anywhere_are_a_decode_error(core: ModuleType, rows: list[Row]) -> None:
+    data = encoded(core, [(row[0], row[1], (row[2] or b"")[:30], row[3]) for row in rows])
+    for end in range(len(data)):
+        with pytest.raises(DecodeError):
+            core.decode_records(data[:end], 0, 0, len(rows), 0, rows[0][0])
+
+
+@same_core
+@given(ROWS, st.data())
+def test_damaged_records_give_records_or_a_decode_error_and_nothing_else(
+    core: ModuleType, rows: list[Row], data: st.DataObject
+) -> None:
+    damaged = bytearray(encoded(core, rows))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        columns, end = core.decode_records(bytes(damaged), 0, 0, len(rows), 0, rows[0][0])
+    except DecodeError:
+        return
+    assert [len(column) for column in columns] == [len(rows)] * 5
+    assert end <= len(damaged)
+
+
+@same_core
+@given(st.binary(max_size=200), st.integers(1, 30), st.integers(-(2**63), 2**63 - 1))
+def test_any_bytes_give_records_or_a_decode_error_and_nothing_else(
+    core: ModuleType, data: bytes, count: int, base_timestamp_ms: int
+) -> None:
+    try:
+        columns, _ = core.decode_records(data, 0, 0, count, 0, base_timestamp_ms)
+    except DecodeError:
+        return
+    assert all(-(2**63) <= ms < 2**63 for ms in columns.timestamps_ms)
+
+
+def test_rows_are_a_stretch_of_every_column() -> None:
+    columns = RecordColumns(range(5, 8), [1, 2, 3], [b"a", None, b"c"], [b""] * 3, [()] * 3)
+    assert columns.rows(1) == RecordColumns(range(6, 8), [2, 3], [None, b"c"], [b""] * 2, [()] * 2)
+    assert columns.rows(0, 1).keys == [b"a"]

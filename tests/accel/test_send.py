@@ -1,0 +1,136 @@
+"""`send`: what goes straight into an open batch, and what goes to the slow path."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+NOW_MS = 1_700_000_000_123
+SLOW = "slow"
+
+
+class Sending:
+    """A core with one topic of four partitions, and a slow path that notes its calls."""
+
+    def __init__(self, core: ModuleType) -> None:
+        self.slow_calls: list[tuple[object, ...]] = []
+        self.send = core.SendCore(self._send_slowly, lambda: NOW_MS * 1_000_000 + 999_999)
+        self.topic = core.TopicAppenders(4)
+        self.appenders = [core.RecordAppender(1000, None, nullcontext()) for _ in range(4)]
+        self.topic.open[:] = self.appenders
+        self.topic.sticky = self.appenders[1]
+        self.send.topics["t"] = self.topic
+        self.core = core
+
+    def _send_slowly(self, *arguments: object) -> str:
+        self.slow_calls.append(arguments)
+        return SLOW
+
+    def counts(self) -> list[int]:
+        """Records in each partition."""
+        return [appender.count for appender in self.appenders]
+
+    def first_record(self, partition: int) -> tuple[object, ...]:
+        """Timestamp, key, value and headers of the first record of a partition."""
+        appender = self.appenders[partition]
+        appender.seal()
+        columns, _ = self.core.decode_records(
+            bytes(appender.view()), 0, 0, appender.count, 0, appender.base_timestamp_ms
+        )
+        return tuple(column[0] for column in columns[1:])
+
+
+@pytest.fixture
+def sending(core: ModuleType) -> Sending:
+    return Sending(core)
+
+
+def test_a_record_without_key_goes_to_the_sticky_partition_with_the_time_of_now(
+    sending: Sending,
+) -> None:
+    delivery = sending.send.send("t", b"value")
+    assert delivery.index == 0
+    assert sending.counts() == [0, 1, 0, 0]
+    assert sending.first_record(1) == (NOW_MS, None, b"value", ())
+    assert sending.slow_calls == []
+
+
+# The partitions that Java chooses of four.
+@pytest.mark.parametrize(("key", "partition"), [(b"21", 0), (b"foobar", 2), (b"abc", 3), (b"", 1)])
+def test_a_key_chooses_its_partition_by_murmur2(
+    sending: Sending, core: ModuleType, key: bytes, partition: int
+) -> None:
+    assert core.to_positive(core.murmur2(key)) % 4 == partition
+    sending.send.send("t", b"value", key)
+    assert [count for count in sending.counts() if count] == [1]
+    assert sending.counts()[partition] == 1
+    assert sending.first_record(partition)[1] == key
+
+
+def test_keys_choose_nothing_when_they_are_to_be_ignored(sending: Sending) -> None:
+    sending.topic.hash_keys = False
+    sending.send.send("t", b"value", b"foobar")
+    assert sending.counts() == [0, 1, 0, 0]
+
+
+def test_everything_given_is_used(sending: Sending) -> None:
+    sending.send.send(
+        "t",
+        value=None,
+        key=b"k",
+        partition=3,
+        timestamp_ms=5,
+        headers=[("h", b"x")],
+        on_delivery=print,
+    )
+    assert sending.appenders[3].callbacks == [(0, print)]
+    assert sending.first_record(3) == (5, b"k", None, (("h", b"x"),))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"topic": "unknown", "value": b"v"},
+        {"topic": ("a", "record"), "value": None},
+        {"topic": "t", "value": "text"},
+        {"topic": "t", "value": bytearray(b"v")},
+        {"topic": "t", "value": b"v", "key": 5},
+        {"topic": "t", "value": b"v", "partition": 4},
+        {"topic": "t", "value": b"v", "partition": -1},
+        {"topic": "t", "value": b"v" * 2000, "partition": 2, "timestamp_ms": 1},
+    ],
+)
+def test_what_the_core_cannot_do_alone_goes_to_the_slow_path_as_it_came(
+    sending: Sending, arguments: dict[str, Any]
+) -> None:
+    for partition in range(4):
+        sending.send.send("t", b"first", partition=partition)
+    assert sending.send.send(**arguments, headers=(), on_delivery=print) == SLOW
+    names = ("topic", "value", "key", "partition", "timestamp_ms")
+    expected = tuple(arguments.get(name) for name in names)
+    assert sending.slow_calls == [(*expected, (), print)]
+    assert sending.counts() == [1, 1, 1, 1]
+
+
+def test_a_partition_without_an_open_batch_goes_to_the_slow_path(sending: Sending) -> None:
+    sending.topic.open[2] = None
+    sending.topic.sticky = None
+    assert sending.send.send("t", b"v", partition=2) == SLOW
+    assert sending.send.send("t", b"v") == SLOW
+
+
+def test_a_sealed_batch_goes_to_the_slow_path(sending: Sending) -> None:
+    sending.appenders[1].seal()
+    assert sending.send.send("t", b"v") == SLOW
+
+
+def test_a_subclass_has_send_without_a_layer_of_its_own(core: ModuleType) -> None:
+    class Producer(core.SendCore):  # type: ignore[name-defined, misc] # a class of a fixture
+        pass
+
+    assert Producer.send is core.SendCore.send
