@@ -8,8 +8,9 @@ tells `buffer_updated` how much came, which is the shape of ``asyncio.BufferedPr
 
 A frame that was handed out owns its bytes; no later read changes them. A size is checked before
 anything is allocated for it, and memory grows with what arrived: a peer that only announces a frame
-of 100 MB gets `ALLOCATION_BYTES` for it, after that as much again as it has sent. (``bytearray``
-fills what it allocates, so allocating the announced size at once would commit all of it.)
+of 100 MB gets `ALLOCATION_BYTES` for it, and never more than that beyond what it has sent (and the
+eighth that a bytearray keeps as room to grow). Allocating the announced size at once would commit
+all of it, since a bytearray is filled when it is made.
 
 Owner: the connection that it belongs to.
 Source: the Kafka protocol guide, section "Network"; Java class ``NetworkReceive``.
@@ -35,9 +36,10 @@ SCRATCH_BYTES = 64 * 1024
 """The size of the buffer through which small frames come."""
 
 ALLOCATION_BYTES = 1024 * 1024
-"""What a large frame gets before any of it arrived."""
+"""What a large frame gets ahead of what arrived."""
 
 _SIZE = Struct(">i")
+_ZEROS = memoryview(bytes(ALLOCATION_BYTES))  # adding this is faster than making new zeros
 _TLS_RECORDS = {0x15: "alert", 0x16: "handshake"}
 
 
@@ -68,7 +70,7 @@ class FrameBuffer:
         if self._view is not None:
             self._view.release()
         if self._filled == len(self._large):
-            self._grow(self._large)
+            self._large += _ZEROS[: self._large_size - self._filled]
         with memoryview(self._large) as whole:
             self._view = whole[self._filled :]
         return self._view
@@ -116,9 +118,6 @@ class FrameBuffer:
         self._large[: len(arrived)] = arrived
         self._large_size = size
         self._filled = len(arrived)
-
-    def _grow(self, large: bytearray) -> None:
-        large += bytes(min(self._large_size - self._filled, max(self._filled, ALLOCATION_BYTES)))
 
     def _checked_size(self, start: int) -> int:
         size: int = _SIZE.unpack_from(self._scratch, start)[0]

@@ -21,14 +21,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 
 from pykclient.errors.base import DecodeError, EncodeError, UnsupportedVersionError
 from pykclient.protocol.api_keys import ApiKey, request_type
-from pykclient.protocol.primitives import (
-    GatherBuffer,
-    Reader,
-    write_nullable_string,
-)
+from pykclient.protocol.gather import GatherBuffer
+from pykclient.protocol.primitives import Reader, write_nullable_string
 
 if TYPE_CHECKING:
-    from pykclient.protocol.primitives import Records
+    from pykclient.protocol.gather import Records
 
 __all__ = [
     "DataMessage",

@@ -5,8 +5,8 @@ back. It trusts nothing: a length, count or tag size beyond what remains is refu
 is allocated for it, and whatever is wrong with the bytes is a `DecodeError`. It never keeps a
 reference to a string or a `bytes` value's source; only `records` values are slices of the data.
 
-Writers are functions that append to a bytearray. A `GatherBuffer` is a bytearray that keeps large
-`records` values by reference, so that a Produce request is sent without copying its batches.
+Writers are functions that append to a bytearray; if it is a `GatherBuffer`, large `records` values
+are kept by reference.
 
 Owner: whoever made the reader or the buffer; nothing here is shared.
 Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (compact types, tags).
@@ -19,6 +19,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final
 
 from pykclient.errors.base import DecodeError, EncodeError
+from pykclient.protocol.gather import GATHER_MIN_BYTES, GatherBuffer, Records
 
 if TYPE_CHECKING:
     import builtins
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EMPTY",
-    "GATHER_MIN_BYTES",
     "ZERO_UUID",
-    "GatherBuffer",
     "Reader",
     "Records",
     "Values",
@@ -62,9 +61,6 @@ __all__ = [
     "write_varint",
 ]
 
-Records = bytes | bytearray | memoryview
-"""One or more record batches as they stand on the wire."""
-
 Values = tuple[Any, ...]
 """What a ``struct`` layout holds: its types stand in a format string, where no checker looks."""
 
@@ -73,9 +69,6 @@ ZERO_UUID: Final = bytes(16)
 
 EMPTY: Final[list[Any]] = []
 """The default of list arguments: "a fresh empty list". Never stored, never changed."""
-
-GATHER_MIN_BYTES: Final = 2048
-"""A `records` value of at least this size is kept by reference; below, copying is cheaper."""
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
@@ -346,37 +339,6 @@ class Reader:
         )
 
 
-class GatherBuffer(bytearray):
-    """A bytearray that notes where large `records` values belong instead of copying them."""
-
-    __slots__ = ("references",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.references: list[tuple[int, Records]] = []
-
-    def refer(self, value: Records) -> None:
-        """Put `value` at the present end. It must not change until the parts were written."""
-        self.references.append((len(self), value))
-
-    @property
-    def size(self) -> int:
-        """The length in bytes, referenced values included."""
-        return len(self) + sum(len(value) for _, value in self.references)
-
-    def parts(self) -> list[bytes | bytearray | memoryview]:
-        """All bytes in order. The buffer must not grow afterwards."""
-        view = memoryview(self)
-        parts: list[bytes | bytearray | memoryview] = []
-        start = 0
-        for position, value in self.references:
-            parts += view[start:position], value
-            start = position
-        if start < len(view):
-            parts.append(view[start:])
-        return parts
-
-
 def write_unsigned_varint(out: bytearray, value: int) -> None:
     """Append a number below 2**32 in one to five bytes."""
     assert 0 <= value <= _UINT32_MAX, f"{value} is not an unsigned 32-bit number"
@@ -405,13 +367,18 @@ def write_numbers(out: bytearray, code: str, values: Sequence[int]) -> None:
 
 def write_string(out: bytearray, value: str) -> None:
     """Append a string, length in two bytes."""
+    data = _utf8(value)
+    out += pack_int16(len(data))
+    out += data
+
+
+def _utf8(value: str) -> bytes:
     data = value.encode()
     if len(data) > _INT16_MAX:
         raise EncodeError(
             f"the string {value[:20]!r}... has {len(data)} bytes; at most {_INT16_MAX} can be sent"
         )
-    out += pack_int16(len(data))
-    out += data
+    return data
 
 
 def write_nullable_string(out: bytearray, value: str | None) -> None:
@@ -424,11 +391,7 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
 
 def write_compact_string(out: bytearray, value: str) -> None:
     """Append a string, length + 1 as a varint."""
-    data = value.encode()
-    if len(data) > _INT16_MAX:
-        raise EncodeError(
-            f"the string {value[:20]!r}... has {len(data)} bytes; at most {_INT16_MAX} can be sent"
-        )
+    data = _utf8(value)
     write_unsigned_varint(out, len(data) + 1)
     out += data
 

@@ -9,6 +9,7 @@ import pytest
 
 from pykclient.errors.base import DecodeError, EncodeError, UnsupportedVersionError
 from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.gather import GATHER_MIN_BYTES
 from pykclient.protocol.message import (
     RequestHeader,
     decode_request,
@@ -37,7 +38,6 @@ from pykclient.protocol.messages.produce import (
     TopicProduceData,
 )
 from pykclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from pykclient.protocol.primitives import GATHER_MIN_BYTES
 
 
 def produce_request(*batches: bytes) -> ProduceRequest:
@@ -194,7 +194,7 @@ def test_trailing_bytes_are_a_decode_error_that_names_the_message() -> None:
 
 
 def test_parts_of_a_produce_request_hold_its_batches_themselves() -> None:
-    batches = (b"x" * GATHER_MIN_BYTES, b"small", b"y" * 5000)
+    batches = (b"x" * GATHER_MIN_BYTES, b"small", b"y" * (GATHER_MIN_BYTES + 1))
     request = produce_request(*batches)
     for version in (3, 9):
         parts = encode_request_parts(request, version, 1, "me")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pykclient.errors.base import DecodeError, EncodeError
 from pykclient.protocol import primitives
-from pykclient.protocol.primitives import GATHER_MIN_BYTES, ZERO_UUID, GatherBuffer, Reader
+from pykclient.protocol.primitives import ZERO_UUID, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,29 +285,3 @@ def test_uuid_of_the_wrong_length_is_refused(value: bytes) -> None:
 
 def test_zero_uuid_is_sixteen_zero_bytes() -> None:
     assert bytes(16) == ZERO_UUID
-
-
-# Gathering
-
-
-def test_large_records_are_kept_by_reference_in_their_place() -> None:
-    large = bytearray(b"L" * GATHER_MIN_BYTES)
-    small = b"s" * (GATHER_MIN_BYTES - 1)
-    gathered, plain = GatherBuffer(), bytearray()
-    for out in (gathered, plain):
-        out += b"head"
-        primitives.write_compact_records(out, large)
-        primitives.write_nullable_records(out, small)
-        primitives.write_records(out, memoryview(large))
-        primitives.write_nullable_records(out, None)
-    parts = gathered.parts()
-    assert b"".join(parts) == plain
-    assert gathered.size == len(plain)
-    assert sum(part is large for part in parts) == 1
-    assert all(len(part) > 0 for part in parts)
-
-
-def test_gathering_nothing_gives_one_part() -> None:
-    out = GatherBuffer()
-    out += b"only"
-    assert out.parts() == [b"only"]
