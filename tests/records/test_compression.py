@@ -1,0 +1,261 @@
+"""The codecs: round trips, limits that hold in memory too, and nothing but DecodeError."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient.errors.base import ConfigError, DecodeError
+from pykclient.records.batch import DECOMPRESSED_SIZE_BYTES_MAX
+from pykclient.records.compression import Codec, compress, decompress, require_library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+COMPRESSED = tuple(Codec)[1:]
+LIMIT = 10**7
+
+DATA = st.binary(max_size=2000) | st.sampled_from([b"", b"a" * 100_000, bytes(range(256)) * 500])
+
+
+@given(DATA, st.sampled_from(tuple(Codec)))
+def test_every_codec_gives_back_what_it_got(data: bytes, codec: Codec) -> None:
+    compressed = compress(codec, data)
+    assert decompress(codec, compressed, LIMIT) == data
+    assert decompress(codec, memoryview(compressed), LIMIT) == data
+    assert compress(codec, memoryview(bytearray(data))) == compressed
+
+
+@given(st.sampled_from(tuple(Codec)), st.integers(1, 100_000))
+def test_exactly_the_limit_is_allowed_and_one_byte_more_is_not(codec: Codec, size: int) -> None:
+    compressed = compress(codec, b"z" * size)
+    assert len(decompress(codec, compressed, size)) == size
+    with pytest.raises(DecodeError, match=f"limit of {size - 1}"):
+        decompress(codec, compressed, size - 1)
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Codec.GZIP, [-1, 1, 9]),
+        (Codec.LZ4, [1, 9, 17]),
+        (Codec.ZSTD, [-131072, 1, 3, 22]),
+    ],
+)
+def test_levels_are_used_and_all_can_be_read(codec: Codec, levels: Sequence[int]) -> None:
+    words = random.Random(1).choices([b"flight ", b"carrier ", b"delay ", b"AA ", b"42 "], k=5000)
+    data = b"".join(words)
+    sizes = [len(compress(codec, data, level)) for level in levels]
+    assert len(set(sizes)) > 1
+    for level in levels:
+        assert decompress(codec, compress(codec, data, level), LIMIT) == data
+
+
+@pytest.mark.parametrize(("codec", "default"), [(Codec.GZIP, -1), (Codec.LZ4, 9), (Codec.ZSTD, 3)])
+def test_the_default_levels_are_those_of_kafka(codec: Codec, default: int) -> None:
+    data = b"some words, some words and more words " * 500
+    assert compress(codec, data) == compress(codec, data, default)
+
+
+def test_lz4_is_written_in_the_blocks_that_java_reads() -> None:
+    data = random.Random(2).randbytes(1000) * 200
+    info = lz4.frame.get_frame_info(compress(Codec.LZ4, data))
+    assert info["block_linked"] is False
+    assert info["block_size"] == 64 * 1024
+    assert (info["content_checksum"], info["block_checksum"]) == (False, False)
+    assert info["content_size"] == 0
+
+
+def test_snappy_is_written_in_the_framing_of_java() -> None:
+    data = bytes(range(256)) * 300
+    compressed = compress(Codec.SNAPPY, data)
+    assert compressed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    size = int.from_bytes(compressed[16:20], "big")
+    assert bytes(cramjam.snappy.decompress_raw(compressed[20 : 20 + size])) == data[: 32 * 1024]
+
+
+def test_snappy_without_framing_is_read_too() -> None:
+    data = b"librdkafka writes one bare block " * 3000
+    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), LIMIT) == data
+
+
+def test_frames_after_one_another_are_read_as_one() -> None:
+    for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
+        two = compress(codec, b"first ") + compress(codec, b"second")
+        assert decompress(codec, two, LIMIT) == b"first second"
+        with pytest.raises(DecodeError, match="limit of 11 "):
+            decompress(codec, two, 11)
+
+
+def test_frames_of_other_writers_are_read() -> None:
+    data = random.Random(3).randbytes(500) * 400
+    assert decompress(Codec.GZIP, gzip.compress(data, mtime=5), LIMIT) == data
+    linked = lz4.frame.compress(data, content_checksum=True, block_checksum=True)
+    assert decompress(Codec.LZ4, linked, LIMIT) == data
+    streamed = zstandard.ZstdCompressor(write_checksum=True, write_content_size=False)
+    assert decompress(Codec.ZSTD, streamed.compress(data), LIMIT) == data
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_input_cut_off_anywhere_is_an_error_or_shorter_by_whole_blocks(codec: Codec) -> None:
+    compressed = compress(codec, b"hello world, " * 20)
+    for end in range(len(compressed)):
+        if codec is Codec.SNAPPY and end == 16:
+            # Its framing has no end, so a header alone is an empty stream.
+            assert decompress(codec, compressed[:end], LIMIT) == b""
+            continue
+        with pytest.raises(DecodeError, match=codec.name.lower()):
+            decompress(codec, compressed[:end], LIMIT)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("rest", [b"\x00", b"x", bytes(100), b"garbage after the end"])
+def test_bytes_after_the_end_are_an_error(codec: Codec, rest: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decompress(codec, compress(codec, b"hello " * 20) + rest, LIMIT)
+
+
+@given(st.sampled_from(COMPRESSED), st.binary(max_size=3000), st.data())
+def test_damaged_input_gives_bytes_or_a_decode_error(
+    codec: Codec, data: bytes, draw: st.DataObject
+) -> None:
+    damaged = bytearray(compress(codec, data))
+    for _ in range(draw.draw(st.integers(1, 4))):
+        damaged[draw.draw(st.integers(0, len(damaged) - 1))] = draw.draw(st.integers(0, 255))
+    with suppress(DecodeError):
+        decompress(codec, damaged, LIMIT)
+
+
+@given(st.sampled_from(COMPRESSED), st.binary(max_size=100))
+def test_any_input_gives_bytes_or_a_decode_error(codec: Codec, data: bytes) -> None:
+    with suppress(DecodeError):
+        decompress(codec, data, LIMIT)
+
+
+def run(program: str, *arguments: str) -> str:
+    """Run a program in a Python of its own and return what it prints."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+BOMB_BYTES = 200 * 10**6
+
+
+def _zeros() -> bytes:
+    return bytes(BOMB_BYTES)
+
+
+def _snappy_that_lies() -> bytes:
+    preamble = [BOMB_BYTES >> shift & 0x7F | 0x80 for shift in (0, 7, 14)] + [BOMB_BYTES >> 21]
+    return bytes(preamble) + b"\x00a"
+
+
+def _zstd_of_runs() -> bytes:
+    # A frame's header, then blocks that each say in 4 bytes: 128 KiB of zeros.
+    return bytes.fromhex("28b52ffd0058") + bytes.fromhex("02001000") * 2000
+
+
+BOMBS: Mapping[str, tuple[Codec, Callable[[], bytes]]] = {
+    "gzip": (Codec.GZIP, lambda: gzip.compress(_zeros(), 1)),
+    "gzip, many members": (Codec.GZIP, lambda: gzip.compress(bytes(10**6)) * 200),
+    "snappy": (Codec.SNAPPY, lambda: compress(Codec.SNAPPY, _zeros())),
+    "snappy, one block": (Codec.SNAPPY, lambda: bytes(cramjam.snappy.compress_raw(_zeros()))),
+    "snappy that lies": (Codec.SNAPPY, _snappy_that_lies),
+    "lz4": (Codec.LZ4, lambda: lz4.frame.compress(_zeros())),
+    "zstd": (Codec.ZSTD, lambda: zstandard.compress(_zeros())),
+    "zstd of runs": (Codec.ZSTD, _zstd_of_runs),
+    "zstd, many frames": (Codec.ZSTD, lambda: zstandard.compress(bytes(10**6)) * 200),
+}
+DEFUSE = """
+import pathlib, resource, sys
+from pykclient.errors.base import DecodeError
+from pykclient.records.batch import DECOMPRESSED_SIZE_BYTES_MAX
+from pykclient.records.compression import Codec, compress, decompress
+codec = Codec(int(sys.argv[1]))
+bomb = pathlib.Path(sys.argv[2]).read_bytes()
+decompress(codec, compress(codec, b"the library is loaded"), 1000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decompress(codec, bomb, DECOMPRESSED_SIZE_BYTES_MAX)
+except DecodeError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_and_the_process_grows_by_less_than_200_mb(
+    name: str, tmp_path: Path
+) -> None:
+    codec, make = BOMBS[name]
+    path = tmp_path / "bomb"
+    path.write_bytes(make())
+    error, growth_kib = run(DEFUSE, str(int(codec)), str(path)).splitlines()
+    assert f"decompress to more than the limit of {DECOMPRESSED_SIZE_BYTES_MAX} bytes" in error
+    assert int(growth_kib) * 1024 < 200 * 10**6
+
+
+def test_a_codec_is_imported_when_it_is_first_used() -> None:
+    program = """
+import sys
+from pykclient.records.compression import Codec, compress
+libraries = {"cramjam", "lz4", "zstandard"}
+print(sorted(libraries & set(sys.modules)))
+compress(Codec.LZ4, b"")
+print(sorted(libraries & set(sys.modules)))
+"""
+    assert run(program) == "[]\n['lz4']\n"
+
+
+@pytest.mark.parametrize(
+    ("codec", "module", "package"),
+    [
+        (Codec.SNAPPY, "cramjam", "cramjam"),
+        (Codec.LZ4, "lz4.frame", "lz4"),
+        (Codec.ZSTD, "zstandard", "zstandard"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_how_to_get_it(
+    codec: Codec, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = compress(codec, b"data")
+    monkeypatch.setitem(sys.modules, module, None)
+    message = f"compression {codec.name.lower()} needs .*: pip install {package}$"
+    with pytest.raises(ConfigError, match=message):
+        compress(codec, b"data")
+    with pytest.raises(ConfigError, match=message):
+        decompress(codec, data, LIMIT)
+    with pytest.raises(ConfigError, match=message):
+        require_library(codec)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_what_is_installed_is_not_missed(codec: Codec) -> None:
+    require_library(codec)
+
+
+def test_many_threads_compress_and_decompress_at_once() -> None:
+    """zstd's contexts must not be shared while in use; each thread sees its own data only."""
+
+    def work(number: int) -> bool:
+        data = b"%d," % number * 20_000
+        for _ in range(50):
+            if decompress(Codec.ZSTD, compress(Codec.ZSTD, data), LIMIT) != data:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(8)))
