@@ -354,13 +354,13 @@ def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> N
             f"Kafka's is now {_RENAMED[name]}."
         )
     if name in _GONE:
-        raise ConfigError(f"A {client} has no setting {spelling!r}. {_GONE[name]}")
+        raise ConfigError(f"The {client} has no setting {spelling!r}. {_GONE[name]}")
     if owners := _clients_with(name):
         raise ConfigError(
             f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
             f"Remove it here."
         )
-    raise ConfigError(f"A {client} has no setting {spelling!r}.{_suggestion(spelling, known)}")
+    raise ConfigError(f"The {client} has no setting {spelling!r}.{_suggestion(spelling, known)}")
 
 
 def _is_harmless(client: str, spelling: str, value: object) -> bool:

@@ -39,12 +39,12 @@ def test_a_misspelled_key_is_answered_with_the_right_one(
     config: type[ClientConfig], key: str, suggestion: str
 ) -> None:
     assert refusal(config, key, 1) == (
-        f"A {config.client} has no setting {key!r}. Did you mean {suggestion!r}?"
+        f"The {config.client} has no setting {key!r}. Did you mean {suggestion!r}?"
     )
 
 
 def test_a_key_like_no_other_is_refused_without_a_guess() -> None:
-    assert refusal(ProducerConfig, "xyzzy", 1) == "A producer has no setting 'xyzzy'."
+    assert refusal(ProducerConfig, "xyzzy", 1) == "The producer has no setting 'xyzzy'."
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_name_of_old_releases_and_other_libraries_is_answered_with_kafkas(
 @pytest.mark.parametrize("key", ["api_version", "loop", "debug", "error_cb", "producer.type"])
 def test_a_setting_that_only_others_have_is_answered_with_what_to_do(key: str) -> None:
     text = refusal(ProducerConfig, key, "1")
-    prefix = f"A producer has no setting {key!r}. "
+    prefix = f"The producer has no setting {key!r}. "
     assert text.startswith(prefix)
     assert len(text) > len(prefix)
 
