@@ -20,6 +20,7 @@ classes because one error is often several of these at once.
     |- BatchDeliveryError             part of a send_batch failed
     |- ConnectionFailedError          no connection, or it was lost
     |  '- DisconnectedError, TlsError, AuthenticationError
+    |- AdminCallError                 several of the things that one admin call asked for failed
     |- KafkaTimeoutError              says what it waited for and how long
     |  '- DeliveryTimeoutError
     '- BrokerError                    one subclass per code in errors/broker.py
@@ -27,9 +28,13 @@ classes because one error is often several of these at once.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
+    "AdminCallError",
     "AuthenticationError",
     "BatchDeliveryError",
     "BrokerError",
@@ -192,6 +197,17 @@ class BatchDeliveryError(KafkaError):
         super().__init__(message)
         self.sent = sent
         self.failed = failed
+
+
+class AdminCallError(KafkaError):
+    """Several of the things that one admin call asked for failed; the others were done.
+
+    `errors` has the error of each that failed, by its name.
+    """
+
+    def __init__(self, message: str, *, errors: Mapping[str, KafkaError]) -> None:
+        super().__init__(message)
+        self.errors = errors
 
 
 class ConnectionFailedError(KafkaError):

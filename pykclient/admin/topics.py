@@ -1,0 +1,321 @@
+"""Topics: what an admin client says about them, and the handlers that create, delete and read them.
+
+Owner: no state.
+Source: the CreateTopics, DeleteTopics and Metadata APIs; KIP-464 (broker defaults), KIP-516 (topic
+ids), KIP-599 (creation quotas).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from pykclient.admin.call import AdminHandler
+from pykclient.admin.lookup import AnyBroker, Controller, NamedBroker
+from pykclient.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
+from pykclient.network.topic_answer import topic_info
+from pykclient.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pykclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pykclient.errors import BrokerError
+    from pykclient.network.cluster import PartitionInfo, TopicInfo
+    from pykclient.protocol.message import Message
+
+__all__ = [
+    "ALL_TOPICS",
+    "CreateTopics",
+    "CreatedTopic",
+    "DeleteTopics",
+    "DescribeTopics",
+    "ListTopics",
+    "NewTopic",
+    "TopicDescription",
+    "TopicListing",
+    "TopicsAbsent",
+    "TopicsPresent",
+]
+
+BROKER_DEFAULT: Final = -1
+DELETE_BY_NAME_MAX_VERSION: Final = 5
+"""Newer versions of DeleteTopics say the same in another form, which also takes topic ids."""
+
+ALL_TOPICS: Final = "all topics"
+"""The one key of a call that lists topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be created.
+
+    `num_partitions` and `replication_factor` None leave it to the broker (2.4 or newer, KIP-464).
+    `config` has topic settings by Kafka's name, such as ``{"cleanup.policy": "compact"}``; values
+    are written as text, True as ``true``. `replica_assignments` names the brokers of each partition
+    instead of the two numbers: ``{0: [1, 2], 1: [2, 3]}``, the first one leads.
+    """
+
+    name: str
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    config: Mapping[str, object] = field(default_factory=dict)
+    replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was just created. What an older broker does not tell is None."""
+
+    name: str
+    topic_id: bytes | None
+    num_partitions: int | None
+    replication_factor: int | None
+
+
+class TopicListing(NamedTuple):
+    """A topic in a list. `topic_id` is None for brokers before 2.8."""
+
+    name: str
+    topic_id: bytes | None
+    is_internal: bool
+
+
+class TopicDescription(NamedTuple):
+    """A topic with its partitions, in order of their numbers."""
+
+    name: str
+    topic_id: bytes | None
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+class CreateTopics(AdminHandler[str, CreatedTopic]):
+    """Creates topics, by name."""
+
+    lookup = Controller()
+    # The broker goes on creating it; another attempt would only find that it exists.
+    final_errors = (RequestTimedOutError,)
+
+    def __init__(self, topics: Mapping[str, NewTopic]) -> None:
+        self._topics = topics
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> CreateTopicsRequest:
+        """Ask for the topics."""
+        return CreateTopicsRequest(
+            topics=[_creatable(self._topics[name]) for name in keys], timeout_ms=timeout_ms
+        )
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
+        """Return each topic as it was made, or why it was not."""
+        assert isinstance(message, CreateTopicsResponse)
+        for answer in message.topics:
+            if answer.error_code != 0:
+                yield (
+                    answer.name,
+                    _topic_error(answer.error_code, answer.name, answer.error_message),
+                )
+                continue
+            yield (
+                answer.name,
+                CreatedTopic(
+                    answer.name,
+                    _known_id(answer.topic_id),
+                    answer.num_partitions if answer.num_partitions >= 0 else None,
+                    answer.replication_factor if answer.replication_factor >= 0 else None,
+                ),
+            )
+
+
+class DeleteTopics(AdminHandler[str, str]):
+    """Deletes topics, by name."""
+
+    lookup = Controller()
+    final_errors = (RequestTimedOutError, UnknownTopicOrPartitionError)
+    max_version: ClassVar[int | None] = DELETE_BY_NAME_MAX_VERSION
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> DeleteTopicsRequest:
+        """Ask for the deletion."""
+        return DeleteTopicsRequest(topic_names=list(keys), timeout_ms=timeout_ms)
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, str | KafkaError]]:
+        """Return the name of each that is deleted, or why it is not."""
+        assert isinstance(message, DeleteTopicsResponse)
+        for answer in message.responses:
+            if answer.name is None:
+                continue
+            if answer.error_code != 0:
+                yield (
+                    answer.name,
+                    _topic_error(answer.error_code, answer.name, answer.error_message),
+                )
+            else:
+                yield answer.name, answer.name
+
+
+class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
+    """Lists all topics; its one key is `ALL_TOPICS`."""
+
+    lookup = AnyBroker()
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
+        """Ask for every topic."""
+        return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, dict[str, TopicListing] | KafkaError]]:
+        """Return the topics; those that are being made or deleted just now are left out."""
+        assert isinstance(message, MetadataResponse)
+        yield (
+            ALL_TOPICS,
+            {
+                answer.name: TopicListing(
+                    answer.name, _known_id(answer.topic_id), answer.is_internal
+                )
+                for answer in message.topics
+                if answer.error_code == 0 and answer.name is not None
+            },
+        )
+
+
+class DescribeTopics(AdminHandler[str, TopicDescription]):
+    """Describes topics, by name."""
+
+    lookup = AnyBroker()
+    final_errors = (UnknownTopicOrPartitionError,)
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
+        """Ask for the topics."""
+        return _metadata_request(keys)
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, TopicDescription | KafkaError]]:
+        """Return each description, or why there is none."""
+        assert isinstance(message, MetadataResponse)
+        for answer in message.topics:
+            if answer.name is None:
+                continue
+            if answer.error_code != 0:
+                yield answer.name, _topic_error(answer.error_code, answer.name, None)
+            else:
+                yield answer.name, _description(topic_info(answer))
+
+
+class _Spread(AdminHandler[int, int]):
+    """Waits until brokers, by id, have heard of a change. One that is down is not waited for."""
+
+    lookup = NamedBroker()
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self._topics = topics
+
+    def request(self, keys: Sequence[int], timeout_ms: int) -> MetadataRequest:
+        """Ask a broker what it knows."""
+        return _metadata_request(self._topics)
+
+    def on_unreachable(self, key: int, error: KafkaError) -> int | KafkaError:
+        """Count a broker as informed that cannot tell anybody anything else."""
+        return key
+
+
+class TopicsPresent(_Spread):
+    """Waits until brokers know topics, with a leader for each partition."""
+
+    def answers(
+        self, message: Message, keys: Sequence[int]
+    ) -> Iterable[tuple[int, int | KafkaError]]:
+        """Return the broker's id, or what it does not know yet."""
+        assert isinstance(message, MetadataResponse)
+        known = {
+            answer.name
+            for answer in message.topics
+            if answer.error_code == 0 and all(p.leader_id >= 0 for p in answer.partitions)
+        }
+        missing = [name for name in self._topics if name not in known]
+        for key in keys:
+            yield key, _not_spread(key, missing) if missing else key
+
+
+class TopicsAbsent(_Spread):
+    """Waits until brokers do not know topics any more."""
+
+    def answers(
+        self, message: Message, keys: Sequence[int]
+    ) -> Iterable[tuple[int, int | KafkaError]]:
+        """Return the broker's id, or what it knows still."""
+        assert isinstance(message, MetadataResponse)
+        left = [answer.name for answer in message.topics if answer.error_code == 0]
+        for key in keys:
+            yield key, _not_spread(key, left) if left else key
+
+
+def _not_spread(broker_id: int, names: Sequence[str | None]) -> LeaderNotAvailableError:
+    return LeaderNotAvailableError(f"broker {broker_id} has not caught up on {names}")
+
+
+def _metadata_request(names: Sequence[str]) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+    )
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    assignments = [
+        CreatableReplicaAssignment(partition_index=partition, broker_ids=list(broker_ids))
+        for partition, broker_ids in topic.replica_assignments.items()
+    ]
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=_or_default(topic.num_partitions),
+        replication_factor=_or_default(topic.replication_factor),
+        assignments=assignments,
+        configs=[
+            CreatableTopicConfig(name=name, value=_as_text(value))
+            for name, value in topic.config.items()
+        ],
+    )
+
+
+def _or_default(number: int | None) -> int:
+    return BROKER_DEFAULT if number is None else number
+
+
+def _as_text(value: object) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _description(info: TopicInfo) -> TopicDescription:
+    return TopicDescription(info.name, _known_id(info.topic_id), info.is_internal, info.partitions)
+
+
+def _known_id(topic_id: bytes) -> bytes | None:
+    return topic_id if any(topic_id) else None
+
+
+def _topic_error(code: int, name: str, said: str | None) -> BrokerError:
+    return error_for_code(code, f"topic {name!r}{f': {said}' if said else ''}")
