@@ -16,7 +16,7 @@ Records = bytes | bytearray | memoryview
 """One or more record batches as they stand on the wire."""
 
 GATHER_MIN_BYTES: Final = 8192
-"""A value of at least this size is kept by reference; copying a smaller one costs less (measured)."""
+"""A value of at least this size is kept by reference; copying a smaller one costs less time."""
 
 
 class GatherBuffer(bytearray):

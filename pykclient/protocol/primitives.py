@@ -14,6 +14,7 @@ Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (c
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final
@@ -58,7 +59,6 @@ __all__ = [
     "write_tags",
     "write_unsigned_varint",
     "write_uuid",
-    "write_varint",
 ]
 
 Values = tuple[Any, ...]
@@ -90,6 +90,12 @@ _INT16_MAX = 0x7FFF
 _INT32_MAX = 0x7FFF_FFFF
 _UINT32_MAX = 0xFFFF_FFFF
 _VARINT_SHIFT_MAX = 28  # the fifth and last byte of a 32-bit varint
+
+
+@lru_cache
+def _numbers(code: str, count: int) -> Struct:
+    """A layout of `count` numbers: the few counts that occur, such as replicas, occur often."""
+    return Struct(f">{count}{code}")
 
 
 class Reader:
@@ -164,7 +170,7 @@ class Reader:
 
     def numbers(self, code: str, count: int) -> list[int]:
         """`count` numbers of one `struct` format code (``b h i q``)."""
-        return list(self.unpack(Struct(f">{count}{code}")))
+        return list(self.unpack(_numbers(code, count)))
 
     # Variable sizes
 
@@ -191,11 +197,6 @@ class Reader:
             raise DecodeError(f"varint {value} at byte {self.position} exceeds 32 bits")
         self.position = position + 1
         return value
-
-    def varint(self) -> int:
-        """A signed 32-bit number in zigzag form."""
-        value = self.unsigned_varint()
-        return (value >> 1) ^ -(value & 1)
 
     def string(self) -> str:
         """A string that must not be null, length in two bytes."""
@@ -256,25 +257,25 @@ class Reader:
 
     def count(self, size_min: int) -> int:
         """The element count of an array that must not be null, in four bytes."""
-        return self._count(self._present(self.int32()), size_min)
+        return self._checked(self._present(self.int32()), size_min)
 
     def nullable_count(self, size_min: int) -> int:
         """The element count of an array in four bytes; -1 is null."""
-        return self._count(self._size(self.int32()), size_min)
+        return self._checked(self._size(self.int32()), size_min)
 
     def compact_count(self, size_min: int) -> int:
         """The element count of an array that must not be null, count + 1 as a varint."""
-        return self._count(self._present(self.unsigned_varint() - 1), size_min)
+        return self._checked(self._present(self.unsigned_varint() - 1), size_min)
 
     def compact_nullable_count(self, size_min: int) -> int:
         """The element count of an array, count + 1 as a varint; -1 is null (0 on the wire)."""
-        return self._count(self.unsigned_varint() - 1, size_min)
+        return self._checked(self.unsigned_varint() - 1, size_min)
 
     # Tags (KIP-482)
 
     def tag_count(self) -> int:
         """How many tagged fields follow; each takes at least two bytes."""
-        return self._count(self.unsigned_varint(), 2)
+        return self._checked(self.unsigned_varint(), 2)
 
     def tag(self) -> tuple[int, int]:
         """The next tag and the position at which its value must end."""
@@ -291,6 +292,10 @@ class Reader:
 
     def skip_tags(self) -> None:
         """Pass over a section of tagged fields of which we know none."""
+        position = self.position
+        if position < self._end and self._data[position] == 0:  # nearly always: no tags
+            self.position = position + 1
+            return
         for _ in range(self.tag_count()):
             self.position = self.tag()[1]
 
@@ -325,7 +330,7 @@ class Reader:
             raise DecodeError(f"length {size} at byte {self.position}")
         return size
 
-    def _count(self, count: int, size_min: int) -> int:
+    def _checked(self, count: int, size_min: int) -> int:
         if count * size_min > self._end - self.position:
             raise DecodeError(
                 f"{count} elements of at least {size_min} bytes announced at byte {self.position},"
@@ -348,11 +353,6 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def write_varint(out: bytearray, value: int) -> None:
-    """Append a signed 32-bit number in zigzag form."""
-    write_unsigned_varint(out, (value << 1) ^ (value >> 31))
-
-
 def write_uuid(out: bytearray, value: bytes) -> None:
     """Append sixteen bytes."""
     if len(value) != 16:
@@ -362,7 +362,7 @@ def write_uuid(out: bytearray, value: bytes) -> None:
 
 def write_numbers(out: bytearray, code: str, values: Sequence[int]) -> None:
     """Append numbers of one `struct` format code (``b h i q``), without a count."""
-    out += Struct(f">{len(values)}{code}").pack(*values)
+    out += _numbers(code, len(values)).pack(*values)
 
 
 def write_string(out: bytearray, value: str) -> None:

@@ -28,6 +28,7 @@ TREE = {
     "BufferExhaustedError": base.KafkaError,
     "BatchDeliveryError": base.KafkaError,
     "ConnectionFailedError": base.KafkaError,
+    "AdminCallError": base.KafkaError,
     "DisconnectedError": base.ConnectionFailedError,
     "TlsError": base.ConnectionFailedError,
     "AuthenticationError": base.ConnectionFailedError,
