@@ -30,6 +30,12 @@ class MemoryWaiter:
         self.on_granted = on_granted
         self.is_granted = False
 
+    def take(self) -> int:
+        """Return how many bytes were granted; they are the caller's to give back from now on."""
+        assert self.is_granted
+        size_bytes, self.size_bytes = self.size_bytes, 0
+        return size_bytes
+
 
 class BufferPool:
     """`size_bytes` of memory for records, in reservations."""
@@ -38,6 +44,7 @@ class BufferPool:
         self.size_bytes = size_bytes
         self._free_bytes = size_bytes
         self._waiters: deque[MemoryWaiter] = deque()
+        self._is_closed = False
         self._lock = threading.Lock()
 
     @property
@@ -61,22 +68,26 @@ class BufferPool:
     def wait_for(self, size_bytes: int, on_granted: Callable[[], None]) -> MemoryWaiter:
         """Queue up for bytes. `on_granted` is called once they are there, perhaps at once.
 
-        It must not block and must not call the pool.
+        It is called too when the pool closes; `is_granted` tells. It must not block and must not
+        call the pool.
         """
         assert size_bytes <= self.size_bytes, "waiting for more than there is would never end"
         waiter = MemoryWaiter(size_bytes, on_granted)
         with self._lock:
-            self._waiters.append(waiter)
-            granted = self._grant()
-        _tell(granted)
+            if self._is_closed:
+                told = [waiter]
+            else:
+                self._waiters.append(waiter)
+                told = self._grant()
+        _tell(told)
         return waiter
 
     def give_up(self, waiter: MemoryWaiter) -> None:
-        """Leave the queue; what was granted meanwhile goes back."""
+        """Leave the queue; what was granted meanwhile, and not taken, goes back."""
         with self._lock:
             if waiter.is_granted:
                 self._free_bytes += waiter.size_bytes
-            else:
+            elif waiter in self._waiters:
                 self._waiters.remove(waiter)
             granted = self._grant()
         _tell(granted)
@@ -89,6 +100,14 @@ class BufferPool:
             granted = self._grant()
         _tell(granted)
 
+    def close(self) -> None:
+        """Send everybody away who waits, now or later."""
+        with self._lock:
+            self._is_closed = True
+            told = list(self._waiters)
+            self._waiters.clear()
+        _tell(told)
+
     def _grant(self) -> list[MemoryWaiter]:
         assert self._lock.locked()
         granted = []
@@ -100,7 +119,7 @@ class BufferPool:
         return granted
 
 
-def _tell(granted: list[MemoryWaiter]) -> None:
+def _tell(waiters: list[MemoryWaiter]) -> None:
     # Outside the lock: what a waiter does is not the pool's to know.
-    for waiter in granted:
+    for waiter in waiters:
         waiter.on_granted()

@@ -1,12 +1,15 @@
 """What became of a batch, and so of each record in it: what every `Delivery` looks at.
 
-An outcome is pending until it succeeds or fails; a batch that was too large for the broker is
-split, and then its parts tell. The first ending counts, and wakes whoever waits. It never calls
-user code: `take_calls` hands that to whoever ended it.
+An outcome is *pending* until it has *succeeded* or *failed*; that of a batch too large for the
+broker is *split*, and its parts tell from then on. The first ending counts. What follows is in the
+order that users count on: first the delivery callbacks, record by record, then whoever waits goes
+on, then the done callbacks. So who returns from `result` or `flush` knows that his callbacks have
+run, and a done callback finds its delivery done. None of this happens inside `succeed` or `fail`,
+which never call user code: `take_call` hands it to whoever ended the outcome.
 
 `Delivery` itself, the object that `send` returns, belongs to the per-record core.
 
-Owner: ended by the sender thread; its lock guards the change against those who come to wait.
+Owner: the sender thread ends it; its lock guards the announcement against those who come to wait.
 Source: Java classes ``ProduceRequestResult``, ``FutureRecordMetadata``; KIP-467 (record errors).
 """
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from pykclient.accel.abc import OnDelivery
+    from pykclient.accel.abc import Appender, OnDelivery
     from pykclient.errors import KafkaError
     from pykclient.types import TopicPartition
 
@@ -68,33 +71,39 @@ class Waiting(Protocol):
 class BatchOutcome:
     """The fate of the records of one batch. An index is a record's place in that batch.
 
-    `callbacks` are the delivery callbacks with their records' indexes, in order; `timestamps` the
-    records' timestamps, each with the index of the first record that has it, in order.
+    What the records brought along, delivery callbacks and timestamps, comes from the batch's
+    appender, which goes on filling it while the batch is open.
     """
 
     __slots__ = (
         "_base_offset",
+        "_callbacks",
         "_done_callbacks",
         "_error",
+        "_first_indexes",
+        "_is_announced",
         "_lock",
         "_log_append_time_ms",
         "_parts",
         "_record_errors",
-        "_wakers",
+        "_timestamps_ms",
         "_waiting",
-        "callbacks",
+        "_wakers",
         "partition",
         "state",
-        "timestamps",
     )
 
-    def __init__(self, partition: TopicPartition, lock: AbstractContextManager[object], waiting: Waiting) -> None:
+    def __init__(
+        self, partition: TopicPartition, lock: AbstractContextManager[object], waiting: Waiting
+    ) -> None:
         self.partition = partition
         self.state = OutcomeState.PENDING
-        self.callbacks: Sequence[tuple[int, OnDelivery[RecordMetadata]]] = ()
-        self.timestamps: Sequence[tuple[int, int]] = ()
         self._lock = lock
         self._waiting = waiting
+        self._callbacks: Sequence[tuple[int, OnDelivery[RecordMetadata]]] = ()
+        self._first_indexes: Sequence[int] = ()
+        self._timestamps_ms: Sequence[int] = ()
+        self._is_announced = False
         self._base_offset: int | None = None
         self._log_append_time_ms: int | None = None
         self._error: KafkaError | None = None
@@ -103,6 +112,16 @@ class BatchOutcome:
         self._wakers: list[Callable[[], None]] = []
         self._done_callbacks: list[tuple[int, Callable[[], object]]] = []
 
+    def follow(self, appender: Appender[RecordMetadata]) -> None:
+        """Learn from `appender` what comes with the records. Before the first one."""
+        self._callbacks = appender.callbacks
+        self._first_indexes = appender.first_indexes
+        self._timestamps_ms = appender.timestamps_ms
+
+    def another(self) -> BatchOutcome:
+        """Return a pending outcome for a further batch of the same partition."""
+        return BatchOutcome(self.partition, self._lock, self._waiting)
+
     # What a delivery asks.
 
     def is_done(self, index: int) -> bool:
@@ -110,6 +129,13 @@ class BatchOutcome:
         if self.state is OutcomeState.SPLIT:
             part, index = self._part(index)
             return part.is_done(index)
+        return self._is_announced
+
+    def is_decided(self, index: int) -> bool:
+        """Whether it is about to be known: delivery callbacks may still be running."""
+        if self.state is OutcomeState.SPLIT:
+            part, index = self._part(index)
+            return part.is_decided(index)
         return self.state is not OutcomeState.PENDING
 
     def result(self, index: int, timeout: float | None) -> RecordMetadata:
@@ -139,9 +165,11 @@ class BatchOutcome:
         """Call `function` once the record's fate is known: in the sender thread, or here and now
         if it is. Should it fail, that is logged."""
         with self._lock:
-            if self.state is OutcomeState.PENDING:
+            is_early = not self._is_announced
+            if is_early:
                 self._done_callbacks.append((index, function))
-                return
+        if is_early:
+            return
         if self.state is OutcomeState.SPLIT:
             part, index = self._part(index)
             part.add_done_callback(index, function)
@@ -153,9 +181,11 @@ class BatchOutcome:
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
         """Call `waker` when there is news of the record, at once if there is. It must not block."""
         with self._lock:
-            if self.state is OutcomeState.PENDING:
+            is_early = not self._is_announced
+            if is_early:
                 self._wakers.append(waker)
-                return
+        if is_early:
+            return
         if self.state is OutcomeState.SPLIT:
             part, index = self._part(index)
             part.add_waker(index, waker)
@@ -181,8 +211,7 @@ class BatchOutcome:
         offset = None if self._base_offset is None else self._base_offset + index
         timestamp_ms = self._log_append_time_ms
         if timestamp_ms is None:
-            after = bisect_right(self.timestamps, index, key=_first_index)
-            timestamp_ms = self.timestamps[after - 1][1]
+            timestamp_ms = self._timestamps_ms[bisect_right(self._first_indexes, index) - 1]
         return RecordMetadata(*self.partition, offset, timestamp_ms)
 
     def error(self, index: int) -> KafkaError | None:
@@ -194,74 +223,66 @@ class BatchOutcome:
 
     # How it ends.
 
-    def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> bool:
-        """End well. Return False, and change nothing, if it has ended before.
+    def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
+        """End well.
 
         `base_offset` is the first record's, None when not known; `log_append_time_ms` is None where
         records keep their own time.
         """
-        with self._lock:
-            if self.state is not OutcomeState.PENDING:
-                return False
-            self._base_offset = base_offset
-            self._log_append_time_ms = log_append_time_ms
-            self._to(OutcomeState.SUCCEEDED)
-        self._wake()
-        return True
+        self._base_offset = base_offset
+        self._log_append_time_ms = log_append_time_ms
+        self._to(OutcomeState.SUCCEEDED)
 
     def fail(
         self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
-    ) -> bool:
-        """End badly: by the records' own errors, where given, by `error` for all others.
-
-        Return False, and change nothing, if it has ended before.
-        """
-        with self._lock:
-            if self.state is not OutcomeState.PENDING:
-                return False
-            self._error = error
-            self._record_errors = record_errors or {}
-            self._to(OutcomeState.FAILED)
-        self._wake()
-        return True
+    ) -> None:
+        """End badly: by the records' own errors, where given, by `error` for all others."""
+        self._error = error
+        self._record_errors = record_errors or {}
+        self._to(OutcomeState.FAILED)
 
     def split(self, parts: Sequence[tuple[int, BatchOutcome]]) -> None:
         """Let parts tell from now on, each with the index of its first record; they begin at 0.
 
-        The parts' batches were given this outcome's `callbacks`.
+        The parts' records brought the delivery callbacks along.
         """
-        with self._lock:
-            self._parts = parts
-            self.callbacks = ()
-            self._to(OutcomeState.SPLIT)
-        for index, function in self._done_callbacks:
+        self._parts = parts
+        self._callbacks = ()
+        self._to(OutcomeState.SPLIT)
+        for index, function in self._announce():
             part, index_in_part = self._part(index)
             part.add_done_callback(index_in_part, function)
-        self._done_callbacks.clear()
-        self._wake()
 
-    def take_calls(self) -> Callable[[], None] | None:
-        """Return a function that makes all calls due, in the records' order; None if none are."""
-        calls: list[tuple[int, Callable[[], object]]] = list(self._done_callbacks)
-        callbacks, self.callbacks, self._done_callbacks = self.callbacks, (), []
-        if not callbacks and not calls:
-            return None
+    def take_call(self) -> Callable[[], None] | None:
+        """Announce the end. Where user code is to be called for it, return a function that makes
+        all calls and announces the end in between; the driver calls it, once."""
+        assert self.state in (OutcomeState.SUCCEEDED, OutcomeState.FAILED)
+        callbacks, self._callbacks = self._callbacks, ()
+        if not callbacks:
+            done_callbacks = self._announce()
+            if not done_callbacks:
+                return None
+            return lambda: self._call_all(done_callbacks)
 
-        def call_all() -> None:
-            if not calls:
+        def call() -> None:
+            try:
                 for index, on_delivery in callbacks:
                     self._deliver(index, on_delivery)
-                return
-            due = [(index, self._delivering(index, function)) for index, function in callbacks]
-            for _, function in sorted(due + calls, key=_first_index):
-                self._call(function)
+            finally:
+                done_callbacks = self._announce()
+            self._call_all(done_callbacks)
 
-        return call_all
+        return call
 
-    def _delivering(
-        self, index: int, on_delivery: OnDelivery[RecordMetadata]
-    ) -> Callable[[], object]:
-        return lambda: on_delivery(self.metadata(index), self.error(index))
+    def _announce(self) -> list[tuple[int, Callable[[], object]]]:
+        """Let those go on who wait; return the done callbacks, in the records' order."""
+        with self._lock:
+            self._is_announced = True
+            wakers, self._wakers = self._wakers, []
+            done_callbacks, self._done_callbacks = self._done_callbacks, []
+        for waker in wakers:
+            waker()
+        return sorted(done_callbacks, key=_first_index)
 
     def _deliver(self, index: int, on_delivery: OnDelivery[RecordMetadata]) -> None:
         try:
@@ -269,16 +290,15 @@ class BatchOutcome:
         except Exception:
             log.exception("a delivery callback for %s failed: %r", self.partition, on_delivery)
 
+    def _call_all(self, functions: Sequence[tuple[int, Callable[[], object]]]) -> None:
+        for _, function in functions:
+            self._call(function)
+
     def _call(self, function: Callable[[], object]) -> None:
         try:
             function()
         except Exception:
             log.exception("a done callback for %s failed: %r", self.partition, function)
-
-    def _wake(self) -> None:
-        wakers, self._wakers = self._wakers, []
-        for waker in wakers:
-            waker()
 
     def _part(self, index: int) -> tuple[BatchOutcome, int]:
         first_index, part = self._parts[bisect_right(self._parts, index, key=_first_index) - 1]

@@ -1,6 +1,6 @@
-"""The chain of interceptors around a producer: each sees every record, and what became of it.
+"""ProducerInterceptors: the chain of user objects that see each record, and what became of it.
 
-An interceptor that fails is logged and skipped; it never stops a record.
+One that fails is logged and skipped; it never stops a record.
 
 Owner: `on_send` runs in the application's thread, `on_acknowledgement` in the sender thread, or in
 the application's when `send` itself raised.
@@ -10,21 +10,25 @@ Source: Java class ``ProducerInterceptors``; KIP-42.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
+
+from pykclient.errors import ConfigError
+from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from typing import Self
 
     from pykclient.accel.abc import OnDelivery
     from pykclient.producer.record import ProducerRecord, RecordMetadata
 
-__all__ = ["Interceptors", "ProducerInterceptor"]
+__all__ = ["ProducerInterceptor", "ProducerInterceptors"]
 
 log = logging.getLogger("pykclient.producer")
 
 
 class ProducerInterceptor(Protocol):
-    """What an interceptor has to have."""
+    """What an interceptor has to have. A `close()`, where it has one, is called at the end."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Return the record to send: the one given, before serialization, or another."""
@@ -35,11 +39,27 @@ class ProducerInterceptor(Protocol):
         ...
 
 
-class Interceptors:
+class ProducerInterceptors:
     """Calls the interceptors in the order in which they were configured."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
+
+    @classmethod
+    def from_setting(cls, configured: Sequence[object]) -> Self:
+        """Make the interceptors of the setting.
+
+        Raises:
+            ConfigError: one cannot be imported, or lacks a method.
+        """
+        made = [resolve_class_setting("interceptor.classes", entry) for entry in configured]
+        for interceptor in made:
+            for name in ("on_send", "on_acknowledgement"):
+                if not callable(getattr(interceptor, name, None)):
+                    raise ConfigError(
+                        f"interceptor.classes has {interceptor!r:.100}, which has no method {name}"
+                    )
+        return cls([cast("ProducerInterceptor", interceptor) for interceptor in made])
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -49,8 +69,8 @@ class Interceptors:
         for interceptor in self._interceptors:
             try:
                 record = interceptor.on_send(record)
-            except Exception:  # noqa: BLE001 - the application's code; a record goes its way
-                self._log_failure(interceptor.on_send)
+            except Exception:  # the application's code; the record goes its way
+                log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
@@ -58,8 +78,8 @@ class Interceptors:
         for interceptor in self._interceptors:
             try:
                 interceptor.on_acknowledgement(metadata, error)
-            except Exception:  # noqa: BLE001 - the application's code; the others still hear
-                self._log_failure(interceptor.on_acknowledgement)
+            except Exception:  # the application's code; the others still hear
+                log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
 
     def before(self, on_delivery: OnDelivery[RecordMetadata] | None) -> OnDelivery[RecordMetadata]:
         """Return a delivery callback that tells the interceptors first, then `on_delivery`."""
@@ -72,6 +92,13 @@ class Interceptors:
 
         return tell_all
 
-    @staticmethod
-    def _log_failure(method: Callable[..., object]) -> None:
-        log.warning("interceptor %r failed; it is skipped", method, exc_info=True)
+    def close(self) -> None:
+        """Close those that want it."""
+        for interceptor in self._interceptors:
+            close = getattr(interceptor, "close", None)
+            if not callable(close):
+                continue
+            try:
+                close()
+            except Exception:  # the application's code; the others still close
+                log.warning("interceptor %r failed to close", interceptor, exc_info=True)

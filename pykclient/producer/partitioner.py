@@ -15,9 +15,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pykclient.accel import murmur2
+from pykclient.errors import ConfigError, UsageError
+from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
 
     from pykclient.network.cluster import PartitionInfo
 
-__all__ = ["Partitioner", "PartitionLoad", "StickyPartition", "partition_for_key"]
+__all__ = [
+    "PartitionLoad",
+    "Partitioner",
+    "StickyPartition",
+    "checked_partition",
+    "partition_for_key",
+    "partition_function",
+]
 
 Partitioner = Callable[[str, bytes | None, bytes | None, "tuple[PartitionInfo, ...]"], int]
 """A partitioner of the application's own: called with the topic, the key and the value as bytes
@@ -34,6 +43,38 @@ or None, and the topic's partitions in order; returns the number of one of them.
 LOAD_AGE_MS_MAX = 10
 """How old the picture of the queues may be by which the next partition is drawn. Looking at all of
 a topic's queues at each switch would make a record dearer the more partitions there are."""
+
+
+def partition_function(configured: object) -> Partitioner | None:
+    """Return the function of a configured partitioner; None when the producer's own is to be used.
+
+    Raises:
+        ConfigError: it cannot be imported, or is neither a callable nor has a method `partition`.
+    """
+    found = resolve_class_setting("partitioner.class", configured)
+    if found is None:
+        return None
+    method = getattr(found, "partition", found)
+    if not callable(method):
+        raise ConfigError(
+            f"partitioner is {found!r:.100}: it must be a callable of topic, key, value and "
+            f"partitions, or have a method partition of these"
+        )
+    return cast("Partitioner", method)
+
+
+def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
+    """Return what a partitioner of the application's own chose.
+
+    Raises:
+        UsageError: it is no partition of the topic.
+    """
+    if isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < partition_count:
+        return chosen
+    raise UsageError(
+        f"the partitioner chose {chosen!r:.100} for a record of topic {topic!r}, which has the "
+        f"partitions 0 to {partition_count - 1}"
+    )
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
@@ -118,6 +159,6 @@ class _Table(NamedTuple):
 def _table_of(loads: Sequence[PartitionLoad], *, is_adaptive: bool) -> _Table:
     counts = [load.waiting_count if is_adaptive else 0 for load in loads]
     longest = max(counts)
-    # A partition weighs one, and one more for each batch that its queue is shorter than the longest.
+    # A partition weighs one, and one more for each batch that the longest queue has more than it.
     weights = [longest + 1 - count for count in counts]
     return _Table([load.partition for load in loads], list(accumulate(weights)))

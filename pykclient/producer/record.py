@@ -1,6 +1,6 @@
-"""What goes into `send` and what comes back: ProducerRecord and RecordMetadata.
+"""What goes into `send`, what it is made into, and what comes back.
 
-Both are immutable, compare by value and may cross threads.
+All of them are immutable, compare by value and may cross threads.
 
 Owner: none.
 Source: Java classes ``ProducerRecord`` and ``RecordMetadata``.
@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from pykclient.accel.abc import HeadersInput
+from pykclient.records.builder import batch_size_upper_bound
 
-__all__ = ["ProducerRecord", "RecordMetadata"]
+if TYPE_CHECKING:
+    from pykclient.accel.abc import HeadersInput, OnDelivery
+
+__all__ = ["ProducerRecord", "RecordMetadata", "SerializedRecord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +59,19 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int | None
     timestamp_ms: int | None
+
+
+class SerializedRecord(NamedTuple):
+    """A record that is checked and ready to be appended."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    partition: int | None
+    timestamp_ms: int
+    headers: HeadersInput
+    on_delivery: OnDelivery[RecordMetadata] | None
+
+    def size_bytes_max(self) -> int:
+        """Return the most that a batch with only this record can take."""
+        return batch_size_upper_bound(self.key, self.value, self.headers)

@@ -1,0 +1,289 @@
+"""ProducerBatch: the records of one partition that are sent together, and where they stand.
+
+States: *open* (records are appended), *closed* (waiting to be sent, for the first time or again),
+*in flight* (a request carries it), *done*. A batch that runs out of time in flight is done at once,
+while its request is still out: `is_in_request` tells that.
+
+`may_be_written` is the memory of every attempt that ended without a word on whether the broker
+appended the batch. Once set it stays: bytes of an old attempt may be read late, by a broker that
+was paused, and a later answer says nothing about them.
+
+Owner: while open, the lock of its partition; then the sender thread.
+Source: Java class ``ProducerBatch``; KIP-126 (splitting).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.records.batch import HEADER_SIZE_BYTES
+from pykclient.records.builder import RecordBatchBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from pykclient.accel.pure import RecordAppender
+    from pykclient.errors import KafkaError
+    from pykclient.producer.delivery import BatchOutcome
+    from pykclient.producer.record import RecordMetadata
+    from pykclient.records.compression import Codec
+    from pykclient.types import TopicPartition
+
+__all__ = [
+    "NO_IDENTITY",
+    "BatchState",
+    "Compression",
+    "Leader",
+    "ProducerBatch",
+    "ProducerIdentity",
+]
+
+
+class BatchState(Enum):
+    """Where a batch stands."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    IN_FLIGHT = "in_flight"
+    DONE = "done"
+
+
+NEXT: dict[BatchState, frozenset[BatchState]] = {
+    BatchState.OPEN: frozenset({BatchState.CLOSED}),
+    BatchState.CLOSED: frozenset({BatchState.IN_FLIGHT, BatchState.DONE}),
+    BatchState.IN_FLIGHT: frozenset({BatchState.CLOSED, BatchState.DONE}),
+    BatchState.DONE: frozenset(),
+}
+
+
+class Compression(NamedTuple):
+    """How batches are compressed; `level` None is the codec's default (KIP-390)."""
+
+    codec: Codec
+    level: int | None
+
+
+class ProducerIdentity(NamedTuple):
+    """What a broker tells producers apart by (KIP-98)."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY = ProducerIdentity(-1, -1)
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as far as we know; `node_id` None if nobody does."""
+
+    node_id: int | None
+    epoch: int | None
+
+
+class ProducerBatch:
+    """One batch. `serial` orders the batches of its partition, the parts of a split batch included.
+
+    `reserved_bytes` is what it holds of the buffer pool. `identity` and `base_sequence` are set
+    while the batch has a place in its partition's sequence (`base_sequence` -1: it has none).
+    """
+
+    __slots__ = (
+        "_builder",
+        "attempt_count",
+        "base_sequence",
+        "created_ms",
+        "identity",
+        "is_in_request",
+        "last_error",
+        "may_be_written",
+        "outcome",
+        "partition",
+        "record_count",
+        "reserved_bytes",
+        "retry_ms",
+        "sent_to",
+        "serial",
+        "size_bytes",
+        "state",
+    )
+
+    def __init__(
+        self,
+        outcome: BatchOutcome,
+        lock: AbstractContextManager[object],
+        *,
+        serial: tuple[int, ...],
+        created_ms: int,
+        reserved_bytes: int,
+        compression: Compression,
+    ) -> None:
+        self.partition: TopicPartition = outcome.partition
+        self.outcome = outcome
+        self.serial = serial
+        self.created_ms = created_ms
+        self.reserved_bytes = reserved_bytes
+        self.state = BatchState.OPEN
+        self.record_count = 0
+        self.size_bytes = 0
+        self.attempt_count = 0
+        self.retry_ms = 0
+        self.sent_to: Leader | None = None
+        self.last_error: KafkaError | None = None
+        self.may_be_written = False
+        self.is_in_request = False
+        self.identity = NO_IDENTITY
+        self.base_sequence = -1
+        self._builder: RecordBatchBuilder[RecordMetadata] | None = RecordBatchBuilder(
+            batch_size_bytes=reserved_bytes,
+            codec=compression.codec,
+            level=compression.level,
+            batch=outcome,
+            lock=lock,
+        )
+        outcome.follow(self.appender)
+
+    @property
+    def appender(self) -> RecordAppender[RecordMetadata]:
+        """Where records are appended. The batch must not be done."""
+        return self._content.appender
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether the batch has a place in its partition's sequence."""
+        return self.base_sequence >= 0
+
+    def grow(self, reserved_bytes: int) -> None:
+        """Take records for as many bytes of the pool as it holds now. Requires the lock."""
+        self.reserved_bytes = reserved_bytes
+        self.appender.grow(reserved_bytes - HEADER_SIZE_BYTES)
+
+    def seal(self) -> None:
+        """Take no more records. Requires the partition lock."""
+        self._to(BatchState.CLOSED)
+        self.appender.seal()
+        self.record_count = self.appender.count
+        self.size_bytes = self._content.size_bytes
+
+    def encode(self) -> bytearray:
+        """Return the batch as brokers want it, under its present identity and sequence.
+
+        Raises:
+            ConfigError: the codec's library is not installed.
+        """
+        return self._content.close(
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            base_sequence=self.base_sequence,
+        )
+
+    def on_sent(self, leader: Leader) -> None:
+        """Note that a request to `leader` carries the batch from now on."""
+        self._to(BatchState.IN_FLIGHT)
+        self.is_in_request = True
+        self.sent_to = leader
+
+    def on_retry(self, error: KafkaError, retry_ms: int) -> None:
+        """Note that the attempt failed and the batch waits again, at least until `retry_ms`."""
+        self._to(BatchState.CLOSED)
+        self.attempt_count += 1
+        self.last_error = error
+        self.retry_ms = retry_ms
+
+    def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
+        """End well."""
+        self._end()
+        self.outcome.succeed(base_offset, log_append_time_ms)
+
+    def fail(
+        self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
+    ) -> None:
+        """End badly. Waiting or in flight; an open batch is sealed first."""
+        self._end()
+        self.outcome.fail(error, record_errors)
+
+    def split(self, lock: AbstractContextManager[object]) -> tuple[ProducerBatch, ProducerBatch]:
+        """Return two closed batches with one half of the records each; end this one.
+
+        The halves take over its age, its memory and its place in the sequence: a broker has seen
+        none of these sequence numbers, since it refused the whole.
+        """
+        assert self.record_count > 1
+        columns = self._content.records()
+        middle = self.record_count // 2
+        callbacks = dict(self.appender.callbacks)
+        parts = []
+        for number, (start, stop) in enumerate(((0, middle), (middle, self.record_count))):
+            part = self._part(lock, number)
+            rows = columns.rows(start, stop)
+            part.grow(self.size_bytes)
+            for index, timestamp_ms, key, value, headers in zip(
+                range(start, stop),
+                rows.timestamps_ms,
+                rows.keys,
+                rows.values,
+                rows.headers,
+                strict=True,
+            ):
+                part.appender.append(timestamp_ms, key, value, headers, callbacks.get(index))
+            part.seal()
+            if self.has_sequence:
+                part.base_sequence = sequence_after(self.base_sequence, start)
+            part.reserved_bytes = min(part.size_bytes, self.reserved_bytes)
+            self.reserved_bytes -= part.reserved_bytes
+            parts.append(part)
+        first, second = parts
+        self._end()
+        self.outcome.split(((0, first.outcome), (middle, second.outcome)))
+        return first, second
+
+    def _part(self, lock: AbstractContextManager[object], number: int) -> ProducerBatch:
+        part = ProducerBatch(
+            self.outcome.another(),
+            lock,
+            serial=(*self.serial, number),
+            created_ms=self.created_ms,
+            reserved_bytes=0,
+            compression=Compression(self._content.codec, self._content.level),
+        )
+        part.identity = self.identity
+        part.may_be_written = self.may_be_written
+        part.attempt_count = self.attempt_count
+        part.last_error = self.last_error
+        part.sent_to = self.sent_to
+        return part
+
+    def take_reserved(self) -> int:
+        """Return how many bytes of the pool the batch holds; it holds none afterwards."""
+        size_bytes, self.reserved_bytes = self.reserved_bytes, 0
+        return size_bytes
+
+    @property
+    def _content(self) -> RecordBatchBuilder[RecordMetadata]:
+        assert self._builder is not None, "a batch that is done has no records any more"
+        return self._builder
+
+    def _end(self) -> None:
+        self._to(BatchState.DONE)
+        # Deliveries that the application keeps hold the outcome, not the records.
+        self._builder = None
+
+    def _to(self, state: BatchState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+    def __repr__(self) -> str:
+        return (
+            f"<ProducerBatch {self.serial} of {self.partition}, {self.state.value}, "
+            f"{self.record_count} records, sequence {self.base_sequence}>"
+        )
+
+
+SEQUENCE_LIMIT = 2**31
+"""Sequence numbers start over at 0 after 2**31 - 1."""
+
+
+def sequence_after(sequence: int, record_count: int) -> int:
+    """Return the sequence number that follows `record_count` records from `sequence` on."""
+    return (sequence + record_count) % SEQUENCE_LIMIT

@@ -1,0 +1,79 @@
+"""Flushes: who waits until the batches of a moment are done.
+
+Owner: the sender thread; `want` may be called from any.
+Source: Java classes ``RecordAccumulator.awaitFlushCompletion``, ``IncompleteBatches``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.errors import KafkaError
+    from pykclient.network.manager import Operation
+    from pykclient.producer.batch import ProducerBatch
+
+__all__ = ["Flushes"]
+
+
+class _Flush(NamedTuple):
+    """One flush: its operation, and the batches that it still waits for."""
+
+    operation: Operation[None]
+    batches: set[ProducerBatch]
+
+
+class Flushes:
+    """All flushes that are wanted or under way."""
+
+    def __init__(self) -> None:
+        self._wanted: deque[Operation[None]] = deque()
+        self._under_way: list[_Flush] = []
+
+    def want(self, operation: Operation[None]) -> None:
+        """Ask for a flush. Any thread."""
+        self._wanted.append(operation)
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether a flush was asked for that has not begun."""
+        return bool(self._wanted)
+
+    def begin(self, batches: Iterable[ProducerBatch]) -> None:
+        """Begin the flushes that are wanted: they end when these batches are done."""
+        waited_for = set(batches)
+        while self._wanted:
+            self._under_way.append(_Flush(self._wanted.popleft(), set(waited_for)))
+        self._end()
+
+    def on_done(self, batch: ProducerBatch) -> None:
+        """Note that a batch is done."""
+        for flush in self._under_way:
+            flush.batches.discard(batch)
+        self._end()
+
+    def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """Wait for the parts of a batch instead of the batch."""
+        for flush in self._under_way:
+            if batch in flush.batches:
+                flush.batches.discard(batch)
+                flush.batches.update(parts)
+
+    def fail(self, error: KafkaError) -> None:
+        """End every flush with an error."""
+        while self._wanted:
+            self._wanted.popleft().fail(error)
+        for flush in self._under_way:
+            flush.operation.fail(error)
+        self._under_way.clear()
+
+    def _end(self) -> None:
+        if not self._under_way:
+            return
+        for flush in self._under_way:
+            if not flush.batches:
+                flush.operation.succeed(None)
+        self._under_way = [flush for flush in self._under_way if flush.batches]

@@ -1,0 +1,364 @@
+"""Idempotence: the producer id, and the sequence of batches in each partition.
+
+The producer's own states: *none* (no id), *requested*, *assigned*, *failed* (there will be none).
+Each partition has a run of sequence numbers: *starting* (nothing acknowledged yet), *running*,
+*broken* (a batch in the middle was given up, or the broker lost its place). What keeps records from
+being lost, doubled or reordered:
+
+- A batch keeps its place in the run until its fate is certain, however often it is sent, and
+  whatever the cluster says about its topic meanwhile.
+- At most five batches of a partition are undecided, since a broker remembers the last five. So one
+  that is out of order and not remembered is not in the log.
+- One batch that is sent again goes first and alone; those behind it wait for it.
+- A run begins with one batch alone: a broker that has never heard of a producer takes whatever
+  number comes first, and the second batch might be that.
+- A broken run ends: a new one begins, under the next epoch, once no request of the old one is out
+  and it is certain that nothing left of it was or will be written. What may have been written, and
+  cannot be asked about any more, fails; it is never sent under another number (KAFKA-14034).
+
+Owner: the sender thread.
+Source: Java class ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-360 (epoch bump).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pykclient.errors import BrokerError, error_for_code
+from pykclient.network.manager import IDLE, PollResult, Request
+from pykclient.producer.batch import NO_IDENTITY, ProducerIdentity, sequence_after
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pykclient.errors import KafkaError
+    from pykclient.network.backoff import Backoff
+    from pykclient.producer.batch import ProducerBatch
+    from pykclient.protocol.message import Message
+    from pykclient.types import TopicPartition
+
+__all__ = ["Idempotence", "IdentityState", "RunState", "SequenceRun"]
+
+log = logging.getLogger("pykclient.producer")
+
+EPOCH_MAX = 32_767
+"""After that the producer needs another id."""
+
+UNDECIDED_MAX = 5
+"""How many batches of a producer a broker remembers for each partition (KIP-98)."""
+
+NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
+
+
+class IdentityState(Enum):
+    """What the producer knows of its id."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    ASSIGNED = "assigned"
+    FAILED = "failed"
+
+
+NEXT_IDENTITY: dict[IdentityState, frozenset[IdentityState]] = {
+    IdentityState.NONE: frozenset({IdentityState.REQUESTED}),
+    IdentityState.REQUESTED: frozenset(
+        {IdentityState.ASSIGNED, IdentityState.NONE, IdentityState.FAILED}
+    ),
+    IdentityState.ASSIGNED: frozenset({IdentityState.NONE}),
+    IdentityState.FAILED: frozenset(),
+}
+
+
+class RunState(Enum):
+    """Where a partition's run of sequence numbers stands."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    BROKEN = "broken"
+
+
+NEXT_RUN: dict[RunState, frozenset[RunState]] = {
+    RunState.STARTING: frozenset({RunState.RUNNING, RunState.BROKEN}),
+    RunState.RUNNING: frozenset({RunState.BROKEN}),
+    RunState.BROKEN: frozenset({RunState.STARTING, RunState.RUNNING}),
+}
+
+
+class SequenceRun:
+    """The sequence of one partition under one identity.
+
+    `undecided` are the batches that have numbers and no certain fate, in order.
+    """
+
+    __slots__ = (
+        "_never_written_serial",
+        "identity",
+        "last_acked_end",
+        "next_sequence",
+        "state",
+        "undecided",
+    )
+
+    def __init__(self) -> None:
+        self.state = RunState.STARTING
+        self.identity = NO_IDENTITY
+        self.next_sequence = 0
+        self.last_acked_end = 0
+        """The number that follows the last batch known to be written."""
+        self.undecided: deque[ProducerBatch] = deque()
+        self._never_written_serial: tuple[int, ...] | None = None
+        """The earliest batch that left the run and is certain never to be written."""
+
+    def may_send(self, batch: ProducerBatch, undecided_max: int) -> bool:
+        """Whether it is the batch's turn."""
+        if batch.has_sequence:
+            return self.undecided[0] is batch and (
+                self.state is not RunState.BROKEN or self._may_be_asked(batch)
+            )
+        if self.state is RunState.RUNNING:
+            return len(self.undecided) < undecided_max
+        return self.state is RunState.STARTING and not self.undecided
+
+    def begin(self, identity: ProducerIdentity) -> None:
+        """Begin anew under another identity. Nothing may be undecided."""
+        assert not self.undecided
+        self.identity = identity
+        self.next_sequence = self.last_acked_end = 0
+        self._never_written_serial = None
+        if self.state is not RunState.STARTING:
+            self._to(RunState.STARTING)
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Give a batch the next numbers."""
+        batch.identity = self.identity
+        batch.base_sequence = self.next_sequence
+        self.next_sequence = sequence_after(self.next_sequence, batch.record_count)
+        self.undecided.append(batch)
+
+    def on_success(self, batch: ProducerBatch) -> None:
+        """Note that a batch is written."""
+        self.undecided.remove(batch)
+        self.last_acked_end = sequence_after(batch.base_sequence, batch.record_count)
+        if self.state is RunState.STARTING:
+            self._to(RunState.RUNNING)
+
+    def on_given_up(self, batch: ProducerBatch) -> None:
+        """Note that a batch has failed for good, and that no request carries it."""
+        self.undecided.remove(batch)
+        if not batch.may_be_written:
+            earliest = self._never_written_serial
+            self._never_written_serial = min(earliest or batch.serial, batch.serial)
+        self._break()
+
+    def on_lost_place(self, batch: ProducerBatch) -> bool:
+        """Note that the broker does not take this batch as the next one.
+
+        Return whether the batch may wait: behind one that has to come first, or for a new run. It
+        may not if it could be in the log already.
+        """
+        if self.undecided[0] is not batch:
+            return True
+        self._break()
+        return not self._may_be_asked(batch)
+
+    def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """Put parts, which share the batch's numbers, into its place."""
+        position = self.undecided.index(batch)
+        del self.undecided[position]
+        for part in parts:
+            self.undecided.insert(position, part)
+            position += 1
+
+    def take_unwritten(self) -> list[ProducerBatch] | None:
+        """Return what is to be sent under new numbers, stripped of the old ones.
+
+        None while this run may go on, or has to: because it is not broken, because a request is
+        out, or because the first batch may be written and can still be asked about.
+        """
+        if self.state is not RunState.BROKEN or any(b.is_in_request for b in self.undecided):
+            return None
+        if not self.undecided and self.last_acked_end == self.next_sequence:
+            self._to(RunState.RUNNING)  # what was given up turned out to be written
+            return None
+        if self.undecided and self._may_be_asked(self.undecided[0]):
+            return None
+        # Nothing behind the first can be in the log without it.
+        unwritten = list(self.undecided)
+        self.undecided.clear()
+        for batch in unwritten:
+            batch.identity, batch.base_sequence = NO_IDENTITY, -1
+            batch.may_be_written = False
+        return unwritten
+
+    def _may_be_asked(self, batch: ProducerBatch) -> bool:
+        """Whether the batch may be in the log, so that only the broker can tell.
+
+        Not if one before it is certain never to be written: then neither can this one, under the
+        numbers that it has.
+        """
+        earliest = self._never_written_serial
+        return batch.may_be_written and (earliest is None or earliest > batch.serial)
+
+    def _break(self) -> None:
+        if self.state is not RunState.BROKEN:
+            self._to(RunState.BROKEN)
+
+    def _to(self, state: RunState) -> None:
+        assert state in NEXT_RUN[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+class Idempotence:
+    """The manager that gets a producer id, and the keeper of all runs.
+
+    `on_assigned` is called when there is an id, also a second one; `on_failed` when there will be
+    none.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_flight_max: int,
+        backoff: Backoff,
+        on_assigned: Callable[[int], None],
+        on_failed: Callable[[KafkaError, int], None],
+    ) -> None:
+        self.state = IdentityState.NONE
+        self.identity = NO_IDENTITY
+        self._undecided_max = min(in_flight_max, UNDECIDED_MAX)
+        self._backoff = backoff
+        self._on_assigned = on_assigned
+        self._on_failed = on_failed
+        self._attempt_count = 0
+        self._retry_ms = 0
+        self._runs: dict[TopicPartition, SequenceRun] = {}
+
+    # Getting an id.
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Ask for a producer id while there is none."""
+        if self.state is not IdentityState.NONE:
+            return IDLE
+        if now_ms < self._retry_ms:
+            return PollResult(next_poll_ms=self._retry_ms)
+        self._to(IdentityState.REQUESTED)
+        request = Request(
+            InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS
+            ),
+            node_id=None,
+            on_response=self._on_response,
+            on_failure=self._on_failure,
+        )
+        return PollResult(requests=(request,))
+
+    def _on_response(self, response: Message | None, now_ms: int) -> None:
+        assert isinstance(response, InitProducerIdResponse)
+        if response.error_code != 0:
+            error = error_for_code(response.error_code, "no producer id for an idempotent producer")
+            self._on_failure(error, now_ms)
+            return
+        self._to(IdentityState.ASSIGNED)
+        self._attempt_count = 0
+        self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+        log.info("producer id %d, epoch %d", *self.identity)
+        for run in self._runs.values():
+            if run.identity is NO_IDENTITY:
+                run.begin(self.identity)
+        self._on_assigned(now_ms)
+
+    def _on_failure(self, error: KafkaError, now_ms: int) -> None:
+        is_final = error.fatal or (isinstance(error, BrokerError) and not error.retriable)
+        if not is_final:
+            self._to(IdentityState.NONE)
+            self._retry_ms = now_ms + self._backoff.delay_ms(self._attempt_count)
+            self._attempt_count += 1
+            log.debug("no producer id yet, asking again: %s", error)
+            return
+        self._to(IdentityState.FAILED)
+        self._on_failed(error, now_ms)
+
+    # The runs, told by the sender what happens to each batch.
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether a batch may be sent now."""
+        run = self._run(batch)
+        return run.identity is not NO_IDENTITY and run.may_send(batch, self._undecided_max)
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Give a batch that has none its place in the sequence."""
+        if not batch.has_sequence:
+            self._run(batch).assign(batch)
+
+    def on_success(self, batch: ProducerBatch) -> None:
+        """Note that a batch is written."""
+        run = self._run(batch)
+        run.on_success(batch)
+        self._renew(run, batch)
+
+    def on_retry(self, batch: ProducerBatch) -> None:
+        """Note that a batch waits to be sent again."""
+        self._renew(self._run(batch), batch)
+
+    def on_lost_place(self, batch: ProducerBatch) -> bool:
+        """Note an answer that says the broker expects another number, or none of this producer.
+
+        Return whether the batch may be tried again.
+        """
+        return self._run(batch).on_lost_place(batch)
+
+    def on_given_up(self, batch: ProducerBatch) -> None:
+        """Note that a batch has failed for good, and that no request carries it."""
+        if batch.has_sequence:
+            run = self._run(batch)
+            run.on_given_up(batch)
+            self._renew(run, batch)
+
+    def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """Note that parts take a batch's place."""
+        self._run(batch).on_split(batch, parts)
+
+    def _run(self, batch: ProducerBatch) -> SequenceRun:
+        run = self._runs.get(batch.partition)
+        if run is None:
+            run = self._runs[batch.partition] = SequenceRun()
+            if self.state is IdentityState.ASSIGNED:
+                run.begin(self.identity)
+        return run
+
+    def _renew(self, run: SequenceRun, batch: ProducerBatch) -> None:
+        """Begin a new run for a partition whose old one is broken, once that is safe."""
+        unwritten = run.take_unwritten()
+        if unwritten is None:
+            return
+        if run.identity == self.identity:
+            self._bump_epoch()
+        log.info(
+            "%s: a gap in the sequence of producer %d, epoch %d; %d batches go on under epoch %d",
+            batch.partition,
+            *run.identity,
+            len(unwritten),
+            self.identity.epoch,
+        )
+        run.begin(self.identity)
+
+    def _bump_epoch(self) -> None:
+        if self.state is not IdentityState.ASSIGNED:
+            return  # a new id is on its way already
+        producer_id, epoch = self.identity
+        if epoch < EPOCH_MAX:
+            self.identity = ProducerIdentity(producer_id, epoch + 1)
+        else:
+            self.identity = NO_IDENTITY
+            self._to(IdentityState.NONE)
+
+    def _to(self, state: IdentityState) -> None:
+        assert state in NEXT_IDENTITY[self.state], f"{self.state} -> {state}"
+        self.state = state

@@ -1,0 +1,72 @@
+"""Which queues are ready to be drained, by the node that leads them, and when others will be.
+
+A queue that has become ready is put on its leader's list once, and a timer stands for the one that
+has to wait; so nothing here costs more the more partitions there are. A stale timer is harmless:
+the queue is looked at, and is not ready.
+
+Owner: the sender thread.
+Source: in Java ``RecordAccumulator.ready`` goes through all partitions at each turn.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pykclient.network.manager import NEVER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.producer.partition_queue import PartitionQueue
+
+__all__ = ["ReadyQueues"]
+
+
+class ReadyQueues:
+    """The lists and the timers. `due_ms` tells when a queue that is not empty is ready."""
+
+    def __init__(self, due_ms: Callable[[PartitionQueue], int]) -> None:
+        self._due_ms = due_ms
+        self._by_node: dict[int | None, dict[PartitionQueue, None]] = {}
+        self._timers: list[tuple[int, int, PartitionQueue]] = []
+        self._timer_numbers = count()
+
+    def look_at(self, queue: PartitionQueue, now_ms: int) -> None:
+        """Put a queue on its list, or set a timer for when it will be ready."""
+        if not queue.waiting:
+            return
+        due_ms = self._due_ms(queue)
+        if due_ms <= now_ms:
+            self._by_node.setdefault(queue.leader.node_id, {})[queue] = None
+        elif due_ms < queue.timer_ms:
+            queue.timer_ms = due_ms
+            heappush(self._timers, (due_ms, next(self._timer_numbers), queue))
+
+    def remove(self, queue: PartitionQueue) -> None:
+        """Take a queue off its list. Before its leader changes."""
+        ready = self._by_node.get(queue.leader.node_id)
+        if ready is not None:
+            ready.pop(queue, None)
+            if not ready:
+                del self._by_node[queue.leader.node_id]
+
+    def look_at_due(self, now_ms: int) -> None:
+        """Look at the queues whose time has come."""
+        while self._timers and self._timers[0][0] <= now_ms:
+            _, _, queue = heappop(self._timers)
+            queue.timer_ms = NEVER_MS
+            self.look_at(queue, now_ms)
+
+    def next_timer_ms(self) -> int:
+        """Return when to `look_at_due` again."""
+        return self._timers[0][0] if self._timers else NEVER_MS
+
+    def node_ids(self) -> list[int]:
+        """Return the nodes that lead a ready queue."""
+        return [node_id for node_id in self._by_node if node_id is not None]
+
+    def led_by(self, node_id: int | None) -> list[PartitionQueue]:
+        """Return the ready queues that a node leads, or (None) that nobody leads; in turn."""
+        return list(self._by_node.get(node_id, ()))

@@ -1,0 +1,173 @@
+"""RecordSerializer: turns what `send` was given into a record that can be appended, or refuses it.
+
+It serializes key and value, checks every field, and compares the size with what may be sent. It
+knows no cluster: whether there is such a topic or partition shows later.
+
+Owner: none, it has no state; it runs in the application's thread.
+Source: Java class ``KafkaProducer``, ``doSend`` therein.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
+from pykclient.producer.record import SerializedRecord
+from pykclient.serialization import serialize_function
+from pykclient.setting import resolve_class_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from pykclient.accel.abc import HeadersInput, OnDelivery
+    from pykclient.producer.config import ProducerConfig
+    from pykclient.producer.record import RecordMetadata
+    from pykclient.serialization import Serialize
+    from pykclient.types import Headers
+
+__all__ = ["RecordSerializer"]
+
+TIMESTAMP_MAX_MS = 2**63 - 1
+
+
+class _Limits(NamedTuple):
+    """How large a record may be, in bytes."""
+
+    max_request_size: int
+    buffer_memory: int
+
+
+class RecordSerializer:
+    """The serializers of a producer, and the limits of its records.
+
+    `clock_ms` tells the time of records that bring none, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        key: Serialize | None,
+        value: Serialize | None,
+        *,
+        max_request_size: int,
+        buffer_memory: int,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._key = key
+        self._value = value
+        self._limits = _Limits(max_request_size, buffer_memory)
+        self._clock_ms = clock_ms
+
+    @classmethod
+    def from_config(cls, config: ProducerConfig, clock_ms: Callable[[], int]) -> Self:
+        """Make it as the settings say.
+
+        Raises:
+            ConfigError: a serializer cannot be imported, or is none.
+        """
+        return cls(
+            _serialize("key_serializer", config.key_serializer),
+            _serialize("value_serializer", config.value_serializer),
+            max_request_size=config.max_request_size,
+            buffer_memory=config.buffer_memory,
+            clock_ms=clock_ms,
+        )
+
+    @property
+    def takes_bytes_only(self) -> bool:
+        """Whether there is no serializer, so that bytes go as they are."""
+        return self._key is None and self._value is None
+
+    def serialize(
+        self,
+        topic: object,
+        value: object,
+        key: object,
+        *,
+        partition: object,
+        timestamp_ms: object,
+        headers: HeadersInput | None,
+        on_delivery: OnDelivery[RecordMetadata] | None,
+    ) -> SerializedRecord:
+        """Return the record, ready to be appended.
+
+        Raises:
+            SerializationError: a serializer failed, or something is not bytes and has none.
+            RecordTooLargeError: the record cannot be sent in one request, or be held at all.
+            UsageError: a field has a value that no record can have.
+        """
+        if not isinstance(topic, str) or not topic:
+            raise UsageError(f"a record's topic is a string that is not empty, not {topic!r:.100}")
+        record = SerializedRecord(
+            topic,
+            _bytes(value, "value", topic, self._value),
+            _bytes(key, "key", topic, self._key),
+            None if partition is None else _number(partition, "partition", topic, 2**31 - 1),
+            self._clock_ms()
+            if timestamp_ms is None
+            else _number(timestamp_ms, "timestamp_ms", topic, TIMESTAMP_MAX_MS),
+            _headers(headers, topic) if headers else (),
+            on_delivery,
+        )
+        size_bytes = record.size_bytes_max()
+        if size_bytes > min(self._limits):
+            self._refuse(topic, size_bytes)
+        return record
+
+    def _refuse(self, topic: str, size_bytes: int) -> None:
+        for name, limit_bytes in self._limits._asdict().items():
+            if size_bytes > limit_bytes:
+                raise RecordTooLargeError(
+                    f"a record for topic {topic!r} takes up to {size_bytes} bytes, but {name} is "
+                    f"{limit_bytes}; send less at once or raise {name} (and, if need be, "
+                    f"max.message.bytes of the topic)"
+                )
+
+
+def _serialize(name: str, setting: object) -> Serialize | None:
+    if setting is None:
+        return None
+    return serialize_function(name, resolve_class_setting(name, setting))
+
+
+def _bytes(field: object, what: str, topic: str, serialize: Serialize | None) -> bytes | None:
+    if field is None:
+        return None
+    if serialize is not None:
+        return serialize(topic, field)
+    if isinstance(field, bytes):
+        return field
+    if isinstance(field, bytearray | memoryview):
+        return bytes(field)
+    raise SerializationError(
+        f"the {what} of a record for topic {topic!r} is of type {type(field).__name__}, not bytes; "
+        f"pass bytes, or set {what}_serializer"
+    )
+
+
+def _number(field: object, what: str, topic: str, maximum: int) -> int:
+    if isinstance(field, int) and not isinstance(field, bool) and 0 <= field <= maximum:
+        return field
+    raise UsageError(
+        f"the {what} of a record for topic {topic!r} is a whole number from 0 to {maximum}, or None"
+        f" to leave it to the producer, not {field!r:.100}"
+    )
+
+
+def _headers(headers: HeadersInput, topic: str) -> Headers:
+    try:
+        return tuple(_header(*pair) for pair in headers)
+    except (TypeError, ValueError) as error:
+        raise SerializationError(
+            f"the headers of a record for topic {topic!r} are {headers!r:.100}; pass pairs of a "
+            f"str and bytes or None ({error})"
+        ) from error
+
+
+def _header(name: object, value: object) -> tuple[str, bytes | None]:
+    if not isinstance(name, str):
+        raise TypeError(f"{name!r:.100} is no name")
+    if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"the value of {name!r:.100} is of type {type(value).__name__}")
+    name.encode()  # a lone surrogate is no text; better now than inside the batch
+    return name, None if value is None else bytes(value)

@@ -1,0 +1,517 @@
+"""Sender: takes batches out of the accumulator, sends them, and settles what comes back.
+
+Each turn: look at what is new, give up what is overdue, one Produce request per node that can take
+one. An answer ends each of its batches: written, to be sent again, split, or failed. User code is
+never called from here; the calls due are put on the list that the driver works off.
+
+Owner: the sender thread.
+Source: Java class ``Sender``; KIP-98 (idempotence), KIP-126 (splitting), KIP-467 (record errors),
+KIP-516 (topic ids), KIP-794 (slow nodes), KIP-951 (new leaders).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pykclient.errors import (
+    ClosedError,
+    ClusterAuthorizationFailedError,
+    ConfigError,
+    CorruptMessageError,
+    DecodeError,
+    DeliveryTimeoutError,
+    DuplicateSequenceNumberError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidRequiredAcksError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    KafkaError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceNumberError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownProducerIdError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+    error_for_code,
+)
+from pykclient.network.cluster import NO_TOPIC_ID
+from pykclient.network.manager import NEVER_MS, PollResult, Request, UserCall
+from pykclient.producer.batch import BatchState
+from pykclient.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.cluster import Cluster
+    from pykclient.producer.accumulator import RecordAccumulator
+    from pykclient.producer.batch import ProducerBatch
+    from pykclient.producer.idempotence import Idempotence
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.produce import PartitionProduceResponse
+
+__all__ = ["MetadataSource", "Nodes", "Sender", "SenderSettings"]
+
+log = logging.getLogger("pykclient.producer")
+
+ACKS_NONE = 0
+TOPIC_IDS_FROM_VERSION = 13
+
+NOT_WRITTEN = (
+    ClusterAuthorizationFailedError,
+    CorruptMessageError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidRequiredAcksError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceNumberError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownProducerIdError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+)
+"""Errors that a broker answers before it appends. After any other one the batch may stand in the
+log: a leader that is deposed while it waits for its followers answers NOT_LEADER_OR_FOLLOWER."""
+
+
+class SenderSettings(NamedTuple):
+    """What the sender takes from the producer's configuration."""
+
+    acks: int
+    retries: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    max_request_size: int
+    max_in_flight_requests_per_connection: int
+    partitioner_availability_timeout_ms: int
+
+
+class Nodes(Protocol):
+    """What the sender asks of the network client."""
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request sent now would be written now."""
+        ...
+
+    def connect(self, node_id: int, now_ms: int) -> None:
+        """Begin to connect to a node."""
+        ...
+
+    def next_ready_ms(self, node_id: int, now_ms: int) -> int:
+        """When to look at a node again."""
+        ...
+
+    def describe_failures(self) -> str:
+        """Why nodes cannot be reached."""
+        ...
+
+
+class MetadataSource(Protocol):
+    """What the sender asks of the metadata."""
+
+    cluster: Cluster
+
+    def add_topic(self, topic: str, now_ms: int) -> None:
+        """Track a topic."""
+        ...
+
+    def request_update(self) -> None:
+        """Note that the picture is stale."""
+        ...
+
+
+class Sender:
+    """The manager that sends batches. `idempotence` None: they go without sequence numbers."""
+
+    def __init__(
+        self,
+        settings: SenderSettings,
+        accumulator: RecordAccumulator,
+        *,
+        nodes: Nodes,
+        metadata: MetadataSource,
+        idempotence: Idempotence | None,
+        backoff: Backoff,
+        user_calls: deque[UserCall],
+    ) -> None:
+        self._settings = settings
+        self._accumulator = accumulator
+        self._nodes = nodes
+        self._metadata = metadata
+        self._idempotence = idempotence
+        self._backoff = backoff
+        self._user_calls = user_calls
+        self._close_deadline_ms = NEVER_MS
+        self._failure: KafkaError | None = None
+        self._refused_since_ms: dict[int, int] = {}
+        """Since when a node for which something is ready has taken nothing."""
+
+    # Each turn.
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Send what is ready to be sent."""
+        accumulator = self._accumulator
+        accumulator.look(now_ms)
+        self._give_up_overdue(now_ms)
+        if now_ms >= self._close_deadline_ms:
+            self.abort(_closed_in_time(), now_ms)
+        topics = accumulator.leaderless_topics()
+        if topics:
+            self._ask_for_leaders(topics, now_ms)
+        requests: list[Request] = []
+        refused: list[int] = []
+        next_ms = min(accumulator.next_look_ms(), self._close_deadline_ms)
+        for node_id in accumulator.ready_node_ids():
+            if not self._nodes.is_ready(node_id, now_ms):
+                self._nodes.connect(node_id, now_ms)
+                next_ms = min(next_ms, self._nodes.next_ready_ms(node_id, now_ms))
+                refused.append(node_id)
+                continue
+            batches = accumulator.drain(
+                node_id,
+                now_ms,
+                size_bytes_max=self._settings.max_request_size,
+                may_send=self._may_send,
+            )
+            request = self._produce(node_id, batches, now_ms)
+            if request is not None:
+                requests.append(request)
+        self._note_slowness(refused, now_ms)
+        if self._user_calls or (requests and accumulator.ready_node_ids()):
+            next_ms = now_ms  # more for the same nodes, or calls that must not wait
+        return PollResult(requests, next_ms)
+
+    def look_at_all(self, now_ms: int) -> None:
+        """Look at every partition again, since there is a producer id now."""
+        self._accumulator.look_at_all(now_ms)
+
+    # Ending.
+
+    def close(self, now_ms: int, deadline_ms: int) -> None:
+        """Take no more records, send what there is, and give up what is left at the deadline."""
+        self._accumulator.close(
+            self._failure or ClosedError("the producer is closed; make a new one"), now_ms
+        )
+        self._close_deadline_ms = min(self._close_deadline_ms, deadline_ms)
+
+    def fail(self, error: KafkaError, now_ms: int) -> None:
+        """Give up everything: the producer can do no more. The first such error counts."""
+        if self._failure is None:
+            log.error("the producer has failed and can send no more: %s", error)
+            self._failure = error
+        self.abort(self._failure, now_ms)
+
+    def abort(self, error: KafkaError, now_ms: int) -> None:
+        """Take no more records, and fail all that are not delivered."""
+        self._accumulator.close(error, now_ms)
+        for batch in self._accumulator.withdraw_all(now_ms):
+            self._fail(batch, error)
+        self._accumulator.fail_flushes(error)
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why the producer can do no more; None while it can."""
+        return self._failure
+
+    # Sending.
+
+    def _may_send(self, batch: ProducerBatch) -> bool:
+        if self._idempotence is not None:
+            return self._idempotence.may_send(batch)
+        if self._settings.max_in_flight_requests_per_connection > 1:
+            return True
+        # One request at a time was asked for to keep the order: also while leaders change.
+        return self._accumulator.in_flight_count(batch.partition) == 0
+
+    def _produce(
+        self, node_id: int, batches: Sequence[ProducerBatch], now_ms: int
+    ) -> Request | None:
+        carried: dict[TopicPartition, ProducerBatch] = {}
+        topics: dict[str, TopicProduceData] = {}
+        cluster = self._metadata.cluster
+        for batch in batches:
+            if self._idempotence is not None:
+                self._idempotence.assign(batch)
+            try:
+                records = batch.encode()
+            except ConfigError as error:
+                self._accumulator.on_request_ended(batch)
+                self._settle_failure(batch, error)
+                continue
+            carried[batch.partition] = batch
+            name, partition = batch.partition
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = TopicProduceData(name, cluster.topic_id(name), [])
+            topic.partition_data.append(PartitionProduceData(partition, records))
+        if not carried:
+            return None
+        for name in topics:
+            self._metadata.add_topic(name, now_ms)
+        answered = _Answered(carried, {topic.topic_id: name for name, topic in topics.items()})
+        has_ids = NO_TOPIC_ID not in answered.names_by_id
+        return Request(
+            ProduceRequest(
+                acks=self._settings.acks,
+                timeout_ms=self._settings.request_timeout_ms,
+                topic_data=list(topics.values()),
+            ),
+            node_id=node_id,
+            on_response=lambda response, now_ms: self._on_response(answered, response, now_ms),
+            on_failure=lambda error, now_ms: self._on_failure(answered, error, now_ms),
+            max_version=None if has_ids else TOPIC_IDS_FROM_VERSION - 1,
+            expects_response=self._settings.acks != ACKS_NONE,
+        )
+
+    def _ask_for_leaders(self, topics: Iterable[str], now_ms: int) -> None:
+        for topic in topics:
+            self._metadata.add_topic(topic, now_ms)
+        self._metadata.request_update()
+
+    def _note_slowness(self, refused: Sequence[int], now_ms: int) -> None:
+        """Keep sticky partitions away from nodes that take nothing for too long (KIP-794)."""
+        timeout_ms = self._settings.partitioner_availability_timeout_ms
+        if timeout_ms <= 0:
+            return
+        since_ms = self._refused_since_ms
+        self._refused_since_ms = {node_id: since_ms.get(node_id, now_ms) for node_id in refused}
+        self._accumulator.on_slow_nodes(
+            frozenset(
+                node_id
+                for node_id, begun_ms in self._refused_since_ms.items()
+                if now_ms - begun_ms > timeout_ms
+            )
+        )
+
+    # Answers.
+
+    def _on_response(self, answered: _Answered, response: Message | None, now_ms: int) -> None:
+        if response is None:  # acks=0: nobody will tell more than that it was sent
+            for batch in answered.take_rest():
+                self._accumulator.on_request_ended(batch)
+                self._settle_success(batch, None, None)
+                self._accumulator.look_at(batch.partition, now_ms)
+            return
+        assert isinstance(response, ProduceResponse)
+        for topic in response.responses:
+            name = topic.name or answered.names_by_id.get(topic.topic_id, "")
+            for answer in topic.partition_responses:
+                asked = answered.take(TopicPartition(name, answer.index))
+                if asked is None:
+                    log.warning("an answer about %s-%d, which was not asked", name, answer.index)
+                    continue
+                self._accumulator.on_request_ended(asked)
+                self._settle(asked, answer, now_ms)
+                self._accumulator.look_at(asked.partition, now_ms)
+        for batch in answered.take_rest():
+            error = DecodeError(
+                f"the answer to a Produce request says nothing of {batch.partition}"
+            )
+            self._on_unknown_fate(batch, error, now_ms)
+
+    def _on_failure(self, answered: _Answered, error: KafkaError, now_ms: int) -> None:
+        for batch in answered.take_rest():
+            self._on_unknown_fate(batch, error, now_ms)
+
+    def _on_unknown_fate(self, batch: ProducerBatch, error: KafkaError, now_ms: int) -> None:
+        self._accumulator.on_request_ended(batch)
+        # Whether the broker got it, nobody knows, unless we could not even write it.
+        if not isinstance(error, UnsupportedVersionError):
+            batch.may_be_written = True
+        self._settle_error(batch, error, now_ms)
+        self._accumulator.look_at(batch.partition, now_ms)
+
+    def _settle(self, batch: ProducerBatch, answer: PartitionProduceResponse, now_ms: int) -> None:
+        if answer.error_code == 0:
+            log_append_time_ms = answer.log_append_time_ms
+            self._settle_success(
+                batch,
+                answer.base_offset if answer.base_offset >= 0 else None,
+                log_append_time_ms if log_append_time_ms >= 0 else None,
+            )
+            return
+        error = error_for_code(
+            answer.error_code, f"{batch.partition}: {answer.error_message or 'not written'}"
+        )
+        if isinstance(error, DuplicateSequenceNumberError):
+            # It was written by an earlier attempt, at an offset that the broker has forgotten.
+            self._settle_success(batch, None, None)
+            return
+        if not isinstance(error, NOT_WRITTEN):
+            batch.may_be_written = True
+        if isinstance(error, MessageTooLargeError) and self._split(batch):
+            return
+        self._settle_error(batch, error, now_ms, _record_errors(batch, answer))
+
+    def _settle_success(
+        self, batch: ProducerBatch, base_offset: int | None, log_append_time_ms: int | None
+    ) -> None:
+        if self._idempotence is not None:
+            self._idempotence.on_success(batch)
+        if batch.state is BatchState.DONE:
+            return  # it came after the batch had run out of time
+        batch.succeed(base_offset, log_append_time_ms)
+        self._end(batch)
+
+    def _settle_error(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        now_ms: int,
+        record_errors: Mapping[int, KafkaError] | None = None,
+    ) -> None:
+        if error.refresh_metadata:
+            self._metadata.request_update()
+        if self._may_retry(batch, error):
+            log.debug("%s is sent again: %s", batch, error)
+            delay_ms = self._backoff.delay_ms(batch.attempt_count)
+            batch.on_retry(error, now_ms + delay_ms)
+            self._accumulator.requeue(batch)
+            if self._idempotence is not None:
+                self._idempotence.on_retry(batch)
+            return
+        self._settle_failure(batch, error, record_errors)
+        if isinstance(error, ClusterAuthorizationFailedError) and self._idempotence is not None:
+            self.fail(error, now_ms)
+
+    def _may_retry(self, batch: ProducerBatch, error: KafkaError) -> bool:
+        is_worthwhile = error.retriable
+        if self._idempotence is not None and isinstance(
+            error, OutOfOrderSequenceNumberError | UnknownProducerIdError
+        ):
+            is_worthwhile = self._idempotence.on_lost_place(batch)
+        return (
+            is_worthwhile
+            and batch.state is BatchState.IN_FLIGHT
+            and batch.attempt_count < self._settings.retries
+        )
+
+    def _settle_failure(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: Mapping[int, KafkaError] | None = None,
+    ) -> None:
+        """Fail a batch that no request carries any more."""
+        if batch.state is not BatchState.DONE:
+            self._fail(batch, error, record_errors)
+        elif self._idempotence is not None:
+            self._idempotence.on_given_up(batch)
+
+    def _split(self, batch: ProducerBatch) -> bool:
+        if batch.record_count < 2 or batch.state is not BatchState.IN_FLIGHT:
+            return False
+        log.info("%s is too large for the broker and is split", batch)
+        parts = self._accumulator.split(batch)
+        if self._idempotence is not None:
+            self._idempotence.on_split(batch, parts)
+        return True
+
+    def _fail(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: Mapping[int, KafkaError] | None = None,
+    ) -> None:
+        log.debug("%s has failed: %s", batch, error)
+        batch.fail(error, record_errors)
+        if self._idempotence is not None and not batch.is_in_request:
+            self._idempotence.on_given_up(batch)
+        self._end(batch)
+
+    def _end(self, batch: ProducerBatch) -> None:
+        self._accumulator.finish(batch)
+        call = batch.outcome.take_call()
+        if call is None:
+            self._accumulator.on_told(batch)
+        else:
+            self._user_calls.append(UserCall(call, (), lambda _: self._accumulator.on_told(batch)))
+
+    # Time.
+
+    def _give_up_overdue(self, now_ms: int) -> None:
+        for batch in self._accumulator.overdue(now_ms):
+            self._fail(batch, self._overdue(batch))
+            self._accumulator.look_at(batch.partition, now_ms)
+
+    def _overdue(self, batch: ProducerBatch) -> DeliveryTimeoutError:
+        error = DeliveryTimeoutError(
+            f"{batch.partition}: {batch.record_count} records were not delivered within "
+            f"{self._settings.delivery_timeout_ms} ms (delivery_timeout_ms); {self._reason(batch)}"
+        )
+        error.__cause__ = batch.last_error
+        return error
+
+    def _reason(self, batch: ProducerBatch) -> str:
+        if batch.state is BatchState.IN_FLIGHT:
+            return f"the answer of broker {batch.sent_to and batch.sent_to.node_id} is still due"
+        if batch.last_error is not None:
+            return f"attempt {batch.attempt_count} ended with: {batch.last_error}"
+        cluster = self._metadata.cluster
+        if batch.partition.topic in cluster.topic_errors:
+            return str(cluster.topic_errors[batch.partition.topic])
+        if cluster.leader_of(batch.partition) is None:
+            return "the partition has no leader that we know of"
+        return self._nodes.describe_failures() or "the broker took no more; it may be overloaded"
+
+
+class _Answered:
+    """The batches that a request carries, taken out as they are answered."""
+
+    def __init__(
+        self, carried: dict[TopicPartition, ProducerBatch], names_by_id: Mapping[bytes, str]
+    ) -> None:
+        self.names_by_id = names_by_id
+        self._carried = carried
+
+    def take(self, partition: TopicPartition) -> ProducerBatch | None:
+        return self._carried.pop(partition, None)
+
+    def take_rest(self) -> list[ProducerBatch]:
+        rest = list(self._carried.values())
+        self._carried.clear()
+        return rest
+
+
+def _record_errors(
+    batch: ProducerBatch, answer: PartitionProduceResponse
+) -> dict[int, KafkaError] | None:
+    """Tell the records that a broker refused from those that were refused with them (KIP-467)."""
+    if not answer.record_errors:
+        return None
+    errors: dict[int, KafkaError] = {
+        index: InvalidRecordError(
+            f"{batch.partition}: not written, since other records of its batch were refused: "
+            f"{answer.error_message or 'no reason given'}"
+        )
+        for index in range(batch.record_count)
+    }
+    for refused in answer.record_errors:
+        reason = refused.batch_index_error_message or answer.error_message
+        errors[refused.batch_index] = error_for_code(
+            answer.error_code, f"{batch.partition}: the record was refused: {reason}"
+        )
+    return errors
+
+
+def _closed_in_time() -> ClosedError:
+    return ClosedError("the producer was closed before the record was delivered")
