@@ -251,12 +251,14 @@ class Metadata:
             self._rebootstrap(now_ms)
             return
         if response.error_code != 0:
-            self._on_failure(error_for_code(response.error_code), now_ms)
+            self._note_failure(error_for_code(response.error_code), now_ms)
+            self._retry_later(now_ms)
             return
         try:
             cluster, is_complete = self._merge(response)
         except DecodeError as error:
-            self._on_failure(error, now_ms)
+            self._note_failure(error, now_ms)
+            self._retry_later(now_ms)
             return
         self.last_error = self._failing_since_ms = None
         self._expires_ms = now_ms + self._max_age_ms
@@ -269,18 +271,22 @@ class Metadata:
         self._swap(cluster)
 
     def _on_failure(self, error: KafkaError, now_ms: int) -> None:
-        # One warning tells it; that it goes on is told by the connections that fail.
-        level = logging.WARNING if self.last_error is None else logging.DEBUG
-        log.log(level, "metadata update failed: %s", error)
-        self.last_error = error
-        if self._failing_since_ms is None:
-            self._failing_since_ms = now_ms
+        self._note_failure(error, now_ms)
+        # Fatal is what we found out about every broker, never what one of them answered.
         if error.fatal:
             self.fatal_error = error
             self._to(MetadataState.FAILED)
             self._swap(self.cluster)
         else:
             self._retry_later(now_ms)
+
+    def _note_failure(self, error: KafkaError, now_ms: int) -> None:
+        # One warning tells it; that it goes on is told by the connections that fail.
+        level = logging.WARNING if self.last_error is None else logging.DEBUG
+        log.log(level, "metadata update failed: %s", error)
+        self.last_error = error
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
 
     def _retry_later(self, now_ms: int) -> None:
         self._earliest_ms = now_ms + self._refresh_backoff.delay_ms(self._attempt_count)

@@ -1,0 +1,144 @@
+"""ScriptedNetwork: a network client over a scripted port, and a clock that moves when told.
+
+The cluster is what the test says by `know`; `Metadata` itself is not asked, unless the test does.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykclient.network.backoff import Backoff
+from pykclient.network.client import NetworkClient, NetworkSettings
+from pykclient.network.cluster import Cluster
+from pykclient.network.manager import Request
+from pykclient.network.metadata import Metadata
+from pykclient.protocol.messages.metadata import MetadataRequest
+from pykclient.types import Node
+from tests.network.scripted_port import ScriptedPort
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient.errors import KafkaError
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.message import Request as RequestMessage
+    from tests.network.scripted_port import ScriptedPeer
+
+__all__ = ["BOOTSTRAP", "BROKERS", "Outcome", "ScriptedNetwork"]
+
+BOOTSTRAP = (Node(-1, "boot-a", 9092), Node(-2, "boot-b", 9092), Node(-3, "boot-c", 9092))
+BROKERS = (Node(1, "broker-1", 9092), Node(2, "broker-2", 9092), Node(3, "broker-3", 9092))
+
+
+class Outcome:
+    """What became of a request. A second call back is an error of its own."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.response: Message | None = None
+        self.error: KafkaError | None = None
+        self.done_ms = 0
+
+    def on_response(self, response: Message | None, now_ms: int) -> None:
+        """Note the answer."""
+        self._end(now_ms)
+        self.response = response
+
+    def on_failure(self, error: KafkaError, now_ms: int) -> None:
+        """Note the failure."""
+        self._end(now_ms)
+        self.error = error
+
+    def _end(self, now_ms: int) -> None:
+        assert not self.is_done, "called back twice"
+        self.is_done = True
+        self.done_ms = now_ms
+
+
+class ScriptedNetwork:
+    """A client with everything that it needs. Times are absolute milliseconds."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap: Sequence[Node] = BOOTSTRAP[:1],
+        request_timeout_ms: int = 30_000,
+        in_flight_max: int = 5,
+        idle_max_ms: int = 540_000,
+        receive_max_bytes: int = 1_000_000,
+        falls_back_to_bootstrap: bool = True,
+    ) -> None:
+        self.now_ms = 1_000_000
+        self.port = ScriptedPort()
+        self.random = Random(1)
+        self.metadata = Metadata(
+            bootstrap=bootstrap,
+            refresh_backoff=Backoff(100, 1_000, random=self.random),
+            max_age_ms=300_000,
+            allow_auto_topic_creation=True,
+        )
+        settings = NetworkSettings(
+            client_id="test",
+            request_timeout_ms=request_timeout_ms,
+            max_in_flight_requests_per_connection=in_flight_max,
+            connections_max_idle_ms=idle_max_ms,
+            receive_max_bytes=receive_max_bytes,
+            reconnect_backoff=Backoff(50, 1_000, random=self.random),
+            setup_backoff=Backoff(10_000, 30_000, random=self.random),
+            falls_back_to_bootstrap=falls_back_to_bootstrap,
+        )
+        self.client = NetworkClient(self.port, self.metadata, settings)
+
+    @property
+    def peer(self) -> ScriptedPeer:
+        """The peer that was connected to last."""
+        return self.port.peers[-1]
+
+    def know(self, *nodes: Node) -> None:
+        """Let the cluster consist of these brokers from now on."""
+        self.metadata.cluster = Cluster(version=self.metadata.cluster.version + 1, nodes=nodes)
+
+    def turn(self, elapsed_ms: int = 0) -> int:
+        """Let time pass, then prepare, wait and complete; return the deadline told."""
+        self.now_ms += elapsed_ms
+        deadline_ms = self.client.prepare(self.now_ms)
+        self.port.wait(max(0, deadline_ms - self.now_ms))
+        self.client.complete(self.now_ms)
+        return deadline_ms
+
+    def send(
+        self,
+        node_id: int | None = None,
+        *,
+        message: RequestMessage | None = None,
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+        expects_response: bool = True,
+    ) -> Outcome:
+        """Send a request, by default a Metadata request; return where its outcome will stand."""
+        outcome = Outcome()
+        request = Request(
+            MetadataRequest() if message is None else message,
+            node_id,
+            outcome.on_response,
+            outcome.on_failure,
+            timeout_ms=timeout_ms,
+            max_version=max_version,
+            expects_response=expects_response,
+        )
+        self.client.send(request, self.now_ms)
+        return outcome
+
+    def make_ready(self, node_id: int) -> ScriptedPeer:
+        """Connect to a node and answer the handshake."""
+        self.client.connect(node_id, self.now_ms)
+        peer = self.peer
+        peer.accept()
+        self.turn()
+        peer.answer_versions()
+        self.turn()
+        assert self.client.is_ready(node_id, self.now_ms)
+        return peer

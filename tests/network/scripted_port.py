@@ -1,0 +1,193 @@
+"""ScriptedPort: a port without sockets, whose peers do what a test tells them.
+
+A peer reads what the client writes with the protocol layer, and answers when it is told to. As with
+every port, streams hear of events only from inside `wait`, which never waits here.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.errors import ConnectionFailedError, DisconnectedError
+from pykclient.protocol.api_keys import APIS
+from pykclient.protocol.framing import FrameBuffer
+from pykclient.protocol.message import RequestHeader, decode_request, encode_response
+from pykclient.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pykclient.errors import KafkaError
+    from pykclient.network.port import Stream
+    from pykclient.protocol.message import Message, Request
+
+__all__ = ["ALL_RANGES", "Received", "ScriptedPeer", "ScriptedPort"]
+
+ALL_RANGES = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
+"""What a broker tells that speaks all that this client speaks."""
+
+
+class Received(NamedTuple):
+    """A request as it came over the wire."""
+
+    header: RequestHeader
+    message: Request
+
+
+class ScriptedPeer:
+    """The other end of one stream. `requests` are those that were not answered yet."""
+
+    def __init__(self, stream: Stream, host: str, port: int, attempt: int) -> None:
+        self.host = host
+        self.port = port
+        self.attempt = attempt
+        self.requests: deque[Received] = deque()
+        self.received_count = 0
+        self.is_closed = False
+        """Whether the client closed the stream."""
+        self.is_ended = False
+        """Whether the peer ended it, as the client was told."""
+        self.takes_bytes = True
+        """Whether the operating system takes what is written, or lets it wait."""
+        self.unsent_bytes = 0
+        self._stream = stream
+        self._frames = FrameBuffer()
+        self._events: deque[Callable[[], None]] = deque()
+
+    # Told by the test.
+
+    def accept(self) -> None:
+        """Let the connection stand."""
+        self._events.append(self._stream.on_opened)
+
+    def refuse(self) -> None:
+        """Refuse the connection."""
+        self.end(ConnectionFailedError(f"cannot connect to {self.host}:{self.port}: refused"))
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        self.end(DisconnectedError(f"{self.host}:{self.port} closed the connection"))
+
+    def end(self, error: KafkaError) -> None:
+        """End the stream with an error."""
+        self._events.append(partial(self._end, error))
+
+    def feed(self, data: bytes, *, piece_bytes: int | None = None) -> None:
+        """Send bytes in pieces of at most `piece_bytes`; None for all at once."""
+        step = piece_bytes or max(1, len(data))
+        for start in range(0, len(data), step):
+            self._events.append(partial(self._feed, data[start : start + step]))
+
+    def answer(self, message: Message, *, piece_bytes: int | None = None) -> None:
+        """Answer the oldest request."""
+        header = self.requests.popleft().header
+        frame = encode_response(message, header.api_version, header.correlation_id)
+        self.feed(bytes(frame), piece_bytes=piece_bytes)
+
+    def answer_versions(
+        self,
+        ranges: dict[int, tuple[int, int]] | None = None,
+        *,
+        error_code: int = 0,
+        answer_version: int | None = None,
+    ) -> None:
+        """Answer the oldest request, an ApiVersions request, by default in its own version."""
+        received = self.requests.popleft()
+        assert isinstance(received.message, ApiVersionsRequest)
+        told = ALL_RANGES if ranges is None else ranges
+        message = ApiVersionsResponse(
+            error_code=error_code,
+            api_keys=[ApiVersion(key, low, high) for key, (low, high) in told.items()],
+        )
+        version = received.header.api_version if answer_version is None else answer_version
+        self.feed(bytes(encode_response(message, version, received.header.correlation_id)))
+
+    # Told by the port.
+
+    def write(self, data: bytes) -> None:
+        """Take what the client wrote."""
+        self.unsent_bytes += 0 if self.takes_bytes else len(data)
+        while data:
+            buffer = self._frames.get_buffer()
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            data = data[count:]
+            for frame in self._frames.buffer_updated(count):
+                self.requests.append(Received(*decode_request(frame)))
+                self.received_count += 1
+
+    def deliver(self) -> None:
+        """Tell the stream what has happened up to now."""
+        for _ in range(len(self._events)):
+            if self.is_closed or self.is_ended:
+                self._events.clear()
+                return
+            self._events.popleft()()
+
+    def _feed(self, data: bytes) -> None:
+        while data:
+            buffer = self._stream.get_buffer()
+            count = min(len(buffer), len(data))
+            assert count > 0, "a stream must have room"
+            buffer[:count] = data[:count]
+            self._stream.buffer_updated(count)
+            data = data[count:]
+
+    def _end(self, error: KafkaError) -> None:
+        self.is_ended = True
+        self._stream.on_closed(error)
+
+
+class ScriptedPort:
+    """`Port` whose peers are scripted. `peers` are all that were ever connected to, in order."""
+
+    def __init__(self) -> None:
+        self.peers: list[ScriptedPeer] = []
+        self.waits_ms: list[int] = []
+        self.wakeup_count = 0
+        self.is_shut_down = False
+        self._by_stream: dict[Stream, ScriptedPeer] = {}
+
+    def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
+        """Make a peer that has not accepted yet."""
+        peer = ScriptedPeer(stream, host, port, attempt)
+        self.peers.append(peer)
+        self._by_stream[stream] = peer
+
+    def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Hand bytes to the peer."""
+        peer = self._by_stream[stream]
+        assert not peer.is_closed, "the client wrote to what it closed"
+        peer.write(b"".join(data))
+
+    def unsent_bytes(self, stream: Stream) -> int:
+        """Return what the peer's operating system has not taken."""
+        return self._by_stream[stream].unsent_bytes
+
+    def close(self, stream: Stream) -> None:
+        """Note that the client closed the stream."""
+        self._by_stream[stream].is_closed = True
+
+    def wait(self, timeout_ms: int) -> None:
+        """Deliver what the peers have done."""
+        self.waits_ms.append(timeout_ms)
+        for peer in list(self.peers):
+            peer.deliver()
+
+    def wakeup(self) -> None:
+        """Count it."""
+        self.wakeup_count += 1
+
+    def shutdown(self) -> None:
+        """Close every stream."""
+        self.is_shut_down = True
+        for peer in self.peers:
+            peer.is_closed = True

@@ -1,0 +1,400 @@
+"""A connection matches answers to requests, and gives up a peer that does not keep the protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import (
+    DecodeError,
+    DisconnectedError,
+    FrameTooLargeError,
+    UnsupportedVersionError,
+)
+from pykclient.network.connection import NEXT, Connection, ConnectionState
+from pykclient.network.manager import NEVER_MS, Request
+from pykclient.protocol.message import encode_response
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from pykclient.types import Node
+from tests.network.scripted_network import Outcome
+from tests.network.scripted_port import ScriptedPeer, ScriptedPort
+
+if TYPE_CHECKING:
+    from pykclient.protocol.message import Message
+
+NODE = Node(1, "broker", 9092)
+NOW_MS = 1_000
+RECEIVE_MAX_BYTES = 100_000
+PIECES = [None, 1, 3]
+
+
+class Line:
+    """A connection and its scripted peer."""
+
+    def __init__(self) -> None:
+        self.port = ScriptedPort()
+        self.connection = Connection(
+            NODE, self.port, client_id="me", receive_max_bytes=RECEIVE_MAX_BYTES, now_ms=NOW_MS
+        )
+        self.connection.open(0)
+        self.peer: ScriptedPeer = self.port.peers[0]
+
+    def make_ready(self) -> None:
+        self.accept()
+        self.peer.answer_versions()
+        assert self.take() == []
+        assert self.connection.state is ConnectionState.READY
+
+    def accept(self) -> None:
+        self.peer.accept()
+        self.port.wait(0)
+        self.connection.begin_handshake(deadline_ms=NOW_MS + 30_000)
+
+    def send(self, *, expects_response: bool = True, deadline_ms: int = NEVER_MS) -> Request:
+        outcome = Outcome()
+        request = Request(
+            MetadataRequest(),
+            1,
+            outcome.on_response,
+            outcome.on_failure,
+            expects_response=expects_response,
+        )
+        request.deadline_ms = deadline_ms
+        self.connection.send(request, NOW_MS)
+        return request
+
+    def take(self, now_ms: int = NOW_MS) -> list[tuple[Request, Message]]:
+        self.port.wait(0)
+        return self.connection.take_answered(now_ms)
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+@pytest.fixture
+def ready() -> Line:
+    line = Line()
+    line.make_ready()
+    return line
+
+
+# Opening.
+
+
+def test_it_connects_to_the_nodes_address_and_says_nothing_before_it_stands(line: Line) -> None:
+    assert (line.peer.host, line.peer.port) == NODE.address
+    assert line.connection.state is ConnectionState.CONNECTING
+    assert not line.connection.has_events
+    assert line.peer.received_count == 0
+
+
+def test_the_handshake_is_the_first_thing_that_is_said(line: Line) -> None:
+    line.accept()
+    assert line.connection.state is ConnectionState.HANDSHAKING
+    [received] = line.peer.requests
+    assert received.header.client_id == "me"
+    assert received.message.api_key.name == "API_VERSIONS"
+    assert line.connection.next_deadline_ms() == NOW_MS + 30_000
+
+
+def test_after_the_handshake_it_is_ready_and_has_no_deadline(ready: Line) -> None:
+    assert ready.connection.versions is not None
+    assert ready.connection.next_deadline_ms() == NEVER_MS
+
+
+def test_a_refused_version_is_asked_again_in_another(line: Line) -> None:
+    line.accept()
+    line.peer.answer_versions({}, error_code=35, answer_version=0)
+    assert line.take() == []
+    assert line.peer.requests[0].header.api_version == 0
+    assert line.connection.versions is None
+    line.peer.answer_versions()
+    line.take()
+    assert line.connection.state is ConnectionState.READY
+
+
+def test_a_broker_too_old_ends_it(line: Line) -> None:
+    line.accept()
+    line.peer.answer_versions({3: (0, 1)})
+    line.take()
+    assert isinstance(line.connection.failure, UnsupportedVersionError)
+    assert line.connection.state is ConnectionState.HANDSHAKING
+
+
+# Requests and answers.
+
+
+@pytest.mark.parametrize("piece_bytes", PIECES)
+def test_answers_come_with_their_requests_in_order_however_the_bytes_are_cut(
+    ready: Line, piece_bytes: int | None
+) -> None:
+    requests = [ready.send() for _ in range(3)]
+    for number in range(3):
+        ready.peer.answer(MetadataResponse(controller_id=number), piece_bytes=piece_bytes)
+    answered: list[tuple[Request, Message]] = []
+    while len(answered) < 3:
+        answered += ready.take()
+    assert [request for request, _ in answered] == requests
+    assert [getattr(m, "controller_id", None) for _, m in answered] == [0, 1, 2]
+    assert ready.connection.in_flight_count == 0
+
+
+def test_correlation_ids_count_up_over_handshake_and_requests(line: Line) -> None:
+    line.accept()
+    handshake_id = line.peer.requests[0].header.correlation_id
+    line.peer.answer_versions()
+    line.take()
+    line.send()
+    line.send()
+    sent = [received.header.correlation_id for received in line.peer.requests]
+    assert [handshake_id, *sent] == [0, 1, 2]
+
+
+def test_a_large_answer_is_taken_whole(ready: Line) -> None:
+    ready.send()
+    names = [letter * 30_000 for letter in "abc"]  # in all beyond the buffer for small frames
+    ready.peer.answer(MetadataResponse(topics=[MetadataResponseTopic(name=n) for n in names]))
+    [(_, answer)] = ready.take()
+    assert isinstance(answer, MetadataResponse)
+    assert [topic.name for topic in answer.topics] == names
+
+
+def test_a_request_without_an_answer_is_done_when_the_system_took_its_bytes(ready: Line) -> None:
+    request = ready.send(expects_response=False)
+    assert ready.connection.in_flight_count == 1
+    assert ready.connection.take_sent() == [request]
+    assert ready.connection.in_flight_count == 0
+
+
+def test_a_request_without_an_answer_waits_for_the_system_to_take_its_bytes(ready: Line) -> None:
+    ready.peer.takes_bytes = False
+    request = ready.send(expects_response=False)
+    assert ready.connection.take_sent() == []
+    ready.peer.unsent_bytes = 0
+    assert ready.connection.take_sent() == [request]
+
+
+def test_a_request_without_an_answer_is_not_done_on_a_stream_that_broke(ready: Line) -> None:
+    ready.peer.takes_bytes = False
+    request = ready.send(expects_response=False)
+    ready.peer.hang_up()
+    ready.port.wait(0)
+    ready.peer.unsent_bytes = 0  # a port forgets a stream that has ended
+    assert ready.connection.take_sent() == []
+    assert ready.connection.take_in_flight() == [request]
+
+
+def test_the_earliest_deadline_in_flight_is_told(ready: Line) -> None:
+    ready.send(deadline_ms=9_000)
+    ready.send(deadline_ms=7_000)
+    ready.send(deadline_ms=8_000, expects_response=False)
+    assert ready.connection.next_deadline_ms() == 7_000
+
+
+def test_what_is_in_flight_can_be_taken_once(ready: Line) -> None:
+    requests = [ready.send(), ready.send()]
+    assert ready.connection.take_in_flight() == requests
+    assert ready.connection.take_in_flight() == []
+
+
+def test_a_message_that_cannot_be_written_leaves_nothing_behind(ready: Line) -> None:
+    outcome = Outcome()
+    too_new = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    request = Request(too_new, 1, outcome.on_response, outcome.on_failure, max_version=-1)
+    with pytest.raises(UnsupportedVersionError):
+        ready.connection.send(request, NOW_MS)
+    assert ready.connection.in_flight_count == 0
+    assert ready.peer.requests == type(ready.peer.requests)()
+
+
+# Throttling (KIP-219).
+
+
+def test_a_throttled_client_is_told_until_when(ready: Line) -> None:
+    ready.send()
+    ready.peer.answer(MetadataResponse(throttle_time_ms=700))
+    ready.take(now_ms=2_000)
+    assert ready.connection.throttled_until_ms == 2_700
+
+
+def test_a_later_answer_does_not_shorten_the_throttling(ready: Line) -> None:
+    ready.send()
+    ready.send()
+    ready.peer.answer(MetadataResponse(throttle_time_ms=700))
+    ready.peer.answer(MetadataResponse(throttle_time_ms=-5))
+    ready.take(now_ms=2_000)
+    assert ready.connection.throttled_until_ms == 2_700
+
+
+# A peer that does not keep the protocol.
+
+
+def test_an_answer_that_nobody_asked_for_ends_it(ready: Line) -> None:
+    ready.peer.feed(bytes(encode_response(MetadataResponse(), 12, 5)))
+    assert ready.take() == []
+    assert isinstance(ready.connection.failure, DecodeError)
+    assert "broker:9092 (id 1)" in str(ready.connection.failure)
+    assert "correlation id 5 came while none is due" in str(ready.connection.failure)
+
+
+def test_an_answer_out_of_turn_ends_it_and_leaves_the_requests_in_flight(ready: Line) -> None:
+    requests = [ready.send(), ready.send()]
+    ready.peer.requests.popleft()
+    ready.peer.answer(MetadataResponse())
+    assert ready.take() == []
+    assert "correlation id 2 came while 1 is due" in str(ready.connection.failure)
+    assert ready.connection.take_in_flight() == requests
+
+
+def test_answers_before_the_one_that_is_wrong_are_taken(ready: Line) -> None:
+    good, bad = ready.send(), ready.send()
+    ready.peer.answer(MetadataResponse())
+    ready.peer.feed(bytes(encode_response(MetadataResponse(), 12, 99)))
+    assert [request for request, _ in ready.take()] == [good]
+    assert ready.connection.failure is not None
+    assert ready.connection.take_in_flight() == [bad]
+
+
+def test_an_answer_that_cannot_be_read_ends_it_and_leaves_its_request_in_flight(
+    ready: Line,
+) -> None:
+    request = ready.send()
+    ready.peer.feed(b"\x00\x00\x00\x06" + b"\x00\x00\x00\x01" + b"\xff\xff")
+    assert ready.take() == []
+    text = str(ready.connection.failure)
+    assert text.startswith("broker:9092 (id 1) sent what cannot be read: MetadataResponse")
+    assert "Kafka listener" not in text  # it has proved that it is one
+    assert ready.connection.take_in_flight() == [request]
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP server"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS listener"),
+        (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
+    ],
+)
+def test_a_size_that_no_answer_has_ends_it(line: Line, data: bytes, what: str) -> None:
+    line.accept()
+    line.peer.feed(data)
+    assert line.take() == []
+    assert isinstance(line.connection.failure, FrameTooLargeError)
+    assert str(line.connection.failure).startswith("broker:9092 (id 1): ")
+    assert what in str(line.connection.failure)
+
+
+def test_the_limit_of_an_answers_size_is_the_setting(ready: Line) -> None:
+    ready.peer.feed((RECEIVE_MAX_BYTES + 1).to_bytes(4))
+    ready.take()
+    assert f"receive_max_bytes is {RECEIVE_MAX_BYTES}" in str(ready.connection.failure)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x00\x00\x00",
+        b"\x00\x00\x00\x04\x00\x00\x00\x09",
+        b"\x00\x00\x00\x05\x00\x00\x00\x00Z",
+    ],
+)
+def test_nonsense_in_the_handshake_asks_whether_it_is_kafka(line: Line, data: bytes) -> None:
+    line.accept()
+    line.peer.feed(data)
+    line.take()
+    assert isinstance(line.connection.failure, DecodeError)
+    text = str(line.connection.failure)
+    assert text.startswith("broker:9092 (id 1) sent what cannot be read: ")
+    assert "is it a Kafka listener of security protocol PLAINTEXT" in text
+
+
+def test_bytes_after_a_failure_are_dropped(ready: Line) -> None:
+    ready.peer.feed(b"\xff\xff\xff\xff")
+    ready.port.wait(0)
+    failure = ready.connection.failure
+    ready.peer.feed(b"\x00" * 200_000)
+    assert ready.take() == []
+    assert ready.connection.failure is failure
+
+
+# Ends.
+
+
+def test_hanging_up_in_the_handshake_asks_whether_it_is_kafka(line: Line) -> None:
+    line.accept()
+    line.peer.hang_up()
+    line.port.wait(0)
+    failure = line.connection.failure
+    assert isinstance(failure, DisconnectedError)
+    assert "accepted the connection but hung up during the Kafka handshake" in str(failure)
+    assert "security protocol PLAINTEXT" in str(failure)
+    assert str(failure.__cause__) == "broker:9092 closed the connection"
+
+
+def test_hanging_up_at_once_is_told_alike(line: Line) -> None:
+    line.peer.accept()
+    line.peer.hang_up()
+    line.port.wait(0)
+    assert "hung up during the Kafka handshake" in str(line.connection.failure)
+
+
+def test_a_refused_connection_is_told_as_the_port_told_it(line: Line) -> None:
+    line.peer.refuse()
+    line.port.wait(0)
+    assert str(line.connection.failure) == "cannot connect to broker:9092: refused"
+
+
+def test_an_answer_that_came_before_the_end_is_taken(ready: Line) -> None:
+    request = ready.send()
+    ready.peer.answer(MetadataResponse())
+    ready.peer.hang_up()
+    assert [r for r, _ in ready.take()] == [request]
+    assert str(ready.connection.failure) == "broker:9092 closed the connection"
+
+
+def test_what_went_wrong_first_is_told(ready: Line) -> None:
+    ready.peer.feed(b"\xff\xff\xff\xff")
+    ready.peer.hang_up()
+    ready.port.wait(0)
+    assert isinstance(ready.connection.failure, FrameTooLargeError)
+
+
+def test_draining_lets_answers_come(ready: Line) -> None:
+    request = ready.send()
+    ready.connection.drain()
+    ready.peer.answer(MetadataResponse())
+    assert [r for r, _ in ready.take()] == [request]
+
+
+def test_closing_closes_the_stream(ready: Line) -> None:
+    ready.connection.close()
+    assert ready.peer.is_closed
+    assert ready.connection.state is ConnectionState.CLOSED
+
+
+def test_what_it_waits_for_is_told(line: Line) -> None:
+    assert line.connection.describe_wait() == (
+        "broker:9092 (id 1) has not accepted the connection yet"
+    )
+    line.accept()
+    assert "has not answered the Kafka handshake yet; is it a" in line.connection.describe_wait()
+    line.peer.answer_versions()
+    line.take()
+    assert line.connection.describe_wait() == ""
+    line.send()
+    line.send()
+    assert line.connection.describe_wait() == "broker:9092 (id 1) has not answered METADATA yet"
+
+
+def test_only_the_closed_state_cannot_be_left() -> None:
+    assert {state for state, after in NEXT.items() if not after} == {ConnectionState.CLOSED}
+    assert all(ConnectionState.CLOSED in after for after in NEXT.values() if after)

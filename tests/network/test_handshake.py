@@ -1,0 +1,158 @@
+"""The handshake settles on a version of ApiVersions, or tells who the broker is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient.errors import (
+    ClusterAuthorizationFailedError,
+    DecodeError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from pykclient.network.handshake import NEXT, Handshake, HandshakeState
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.message import encode_response
+from pykclient.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from pykclient.types import Node
+from pykclient.version import __version__
+from tests.network.scripted_port import ALL_RANGES
+
+NODE = Node(1, "broker", 9092)
+HIGHEST = ApiVersionsRequest.max_version
+UNSUPPORTED_VERSION = 35
+CLUSTER_AUTHORIZATION_FAILED = 31
+SIZE_BYTES = 4
+
+
+def answer(
+    version: int, ranges: dict[int, tuple[int, int]] | None = None, error_code: int = 0
+) -> memoryview:
+    told = ALL_RANGES if ranges is None else ranges
+    keys = [ApiVersion(key, low, high) for key, (low, high) in told.items()]
+    frame = encode_response(ApiVersionsResponse(error_code=error_code, api_keys=keys), version, 7)
+    return memoryview(frame)[SIZE_BYTES:]
+
+
+def refusal(ranges: dict[int, tuple[int, int]]) -> memoryview:
+    """What a broker says that does not know our version: always in version 0."""
+    return answer(0, ranges, UNSUPPORTED_VERSION)
+
+
+def own_range(lowest: int, highest: int) -> dict[int, tuple[int, int]]:
+    return {int(ApiKey.API_VERSIONS): (lowest, highest)}
+
+
+def test_it_begins_with_our_highest_version_and_says_who_we_are() -> None:
+    handshake = Handshake(NODE)
+    assert handshake.version == HIGHEST
+    assert handshake.message.client_software_name == "pykclient"
+    assert handshake.message.client_software_version == __version__
+    assert handshake.versions is None
+
+
+def test_an_answer_ends_it_with_the_brokers_ranges() -> None:
+    handshake = Handshake(NODE)
+    assert handshake.on_frame(answer(HIGHEST)) is False
+    assert handshake.state is HandshakeState.DONE
+    assert handshake.versions is not None
+    assert handshake.versions.ranges == ALL_RANGES
+
+
+@pytest.mark.parametrize(
+    ("listed", "next_version"),
+    [
+        ({}, 0),
+        (own_range(0, 0), 0),
+        (own_range(0, 2), 2),
+        (own_range(0, 3), 3),
+        # A list that contradicts the refusal does not make us ask the same again.
+        (own_range(0, HIGHEST), HIGHEST - 1),
+        (own_range(0, 30_000), HIGHEST - 1),
+    ],
+)
+def test_a_refused_version_makes_it_ask_again_in_one_that_the_broker_lists_or_in_0(
+    listed: dict[int, tuple[int, int]], next_version: int
+) -> None:
+    handshake = Handshake(NODE)
+    assert handshake.on_frame(refusal(listed)) is True
+    assert handshake.version == next_version
+    assert handshake.on_frame(answer(next_version)) is False
+    assert handshake.versions is not None
+
+
+@pytest.mark.parametrize("listed", [own_range(9, 12), own_range(0, -1)])
+def test_no_common_version_of_api_versions_is_told(listed: dict[int, tuple[int, int]]) -> None:
+    handshake = Handshake(NODE)
+    with pytest.raises(UnsupportedVersionError) as raised:
+        handshake.on_frame(refusal(listed))
+    assert "broker:9092 (id 1)" in str(raised.value)
+    assert f"0 to {HIGHEST}" in str(raised.value)
+    assert handshake.state is HandshakeState.FAILED
+
+
+def test_refusals_without_end_end() -> None:
+    handshake = Handshake(NODE)
+    asked = []
+    while handshake.version > 0:
+        asked.append(handshake.version)
+        handshake.on_frame(refusal(own_range(0, 30_000)))
+    assert asked == list(range(HIGHEST, 0, -1))
+    with pytest.raises(UnsupportedVersionError):
+        handshake.on_frame(refusal(own_range(0, 30_000)))
+
+
+def test_another_error_is_told_with_the_broker() -> None:
+    with pytest.raises(ClusterAuthorizationFailedError, match=r"broker:9092 \(id 1\) refused"):
+        Handshake(NODE).on_frame(answer(HIGHEST, {}, CLUSTER_AUTHORIZATION_FAILED))
+
+
+def test_a_broker_before_kafka_2_1_is_refused() -> None:
+    handshake = Handshake(NODE)
+    with pytest.raises(UnsupportedVersionError) as raised:
+        handshake.on_frame(answer(HIGHEST, {int(ApiKey.METADATA): (0, 6)}))
+    text = str(raised.value)
+    assert text.startswith("broker broker:9092 (id 1) is older than Kafka 2.1")
+    assert "Metadata up to version 6" in text
+    assert "use Kafka 2.1 or newer" in text
+    assert handshake.versions is None
+
+
+def test_a_broker_of_kafka_2_1_is_taken() -> None:
+    handshake = Handshake(NODE)
+    handshake.on_frame(answer(HIGHEST, {int(ApiKey.METADATA): (0, 7)}))
+    assert handshake.versions is not None
+
+
+def test_a_listener_that_is_not_for_clients_is_told_as_such() -> None:
+    with pytest.raises(UnsupportedVersionError, match="if this is a controller's address"):
+        Handshake(NODE).on_frame(answer(HIGHEST, own_range(0, 4)))
+
+
+def test_an_answer_cut_anywhere_is_a_decode_error() -> None:
+    whole = answer(HIGHEST)
+    for size in range(len(whole)):
+        with pytest.raises(DecodeError):
+            Handshake(NODE).on_frame(whole[:size])
+
+
+@given(st.binary(max_size=200))
+def test_whatever_a_peer_answers_only_our_errors_come_of_it(data: bytes) -> None:
+    handshake = Handshake(NODE)
+    try:
+        handshake.on_frame(memoryview(data))
+    except KafkaError:
+        assert handshake.versions is None
+
+
+def test_every_state_but_the_last_two_can_be_left() -> None:
+    assert {state for state, after in NEXT.items() if not after} == {
+        HandshakeState.DONE,
+        HandshakeState.FAILED,
+    }
