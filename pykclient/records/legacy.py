@@ -79,8 +79,9 @@ class LegacyBatch(RecordBatch):
         self.payload = data
         try:
             message, end = _read_message(data, 0, check_crcs=check_crcs)
-            if end != len(data) or message.offset < 0:
-                raise DecodeError(f"its message of {len(data)} bytes ends at {end}")
+            if message.offset < 0:
+                raise DecodeError(f"its offset is {message.offset}")
+            assert end == len(data)
         except DecodeError as error:
             raise corrupt_batch(topic, partition, data, str(error)) from error
         self._message = message

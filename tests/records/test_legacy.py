@@ -1,0 +1,200 @@
+"""Messages of magic 0 and 1: Java's bytes, hand-made ones, and damage."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient.errors.base import CorruptRecordError
+from pykclient.records.compression import Codec, compress
+from pykclient.records.legacy import LegacyBatch
+from pykclient.types import TimestampType
+from tests.records.batches import build, read
+
+
+def message(
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    *,
+    magic: int = 1,
+    attributes: int = 0,
+    timestamp_ms: int = 1000,
+) -> bytes:
+    """One message, as the protocol guide lays it out."""
+    body = struct.pack(">bb", magic, attributes)
+    if magic:
+        body += struct.pack(">q", timestamp_ms)
+    for field in (key, value):
+        body += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
+    body = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", offset, len(body)) + body
+
+
+def wrapped(offset: int, inner: bytes, codec: Codec, **header: int) -> bytes:
+    """A message that holds others, compressed."""
+    header["attributes"] = header.get("attributes", 0) | codec
+    return message(offset, None, compress(codec, inner), **header)
+
+
+def rows(data: bytes, start_offset: int = 0) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """Offset, timestamp, key and value of every record."""
+    result: list[tuple[int, int, bytes | None, bytes | None]] = []
+    for batch in read(data, start_offset):
+        columns = batch.records(start_offset)
+        assert set(columns.headers) <= {()}
+        result += zip(
+            columns.offsets, columns.timestamps_ms, columns.keys, columns.values, strict=True
+        )
+    return result
+
+
+@pytest.mark.parametrize(("magic", "timestamp_ms"), [(0, -1), (1, 1000)])
+def test_a_message_is_a_batch_of_one(magic: int, timestamp_ms: int) -> None:
+    data = message(5, b"k", None, magic=magic) + message(9, None, b"", magic=magic)
+    assert rows(data) == [(5, timestamp_ms, b"k", None), (9, timestamp_ms, None, b"")]
+    first, second = read(data)
+    assert isinstance(first, LegacyBatch)
+    assert (first.base_offset, first.last_offset, second.last_offset) == (5, 5, 9)
+    assert (first.magic, first.record_count) == (magic, 1)
+    assert first.size_bytes + second.size_bytes == len(data)
+    assert (first.producer_id, first.producer_epoch, first.base_sequence) == (-1, -1, -1)
+    assert (first.is_transactional, first.is_control, first.has_delete_horizon) == (False,) * 3
+    assert first.partition_leader_epoch == -1
+
+
+def test_before_magic_1_there_were_no_timestamps() -> None:
+    (batch,) = read(message(0, None, b"v", magic=0))
+    assert batch.timestamp_type is TimestampType.NO_TIMESTAMP_TYPE
+    (batch,) = read(message(0, None, b"v", magic=1))
+    assert batch.timestamp_type is TimestampType.CREATE_TIME
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_offsets_inside_a_compressed_message_of_magic_1_are_relative(codec: Codec) -> None:
+    inner = message(0, None, b"a", timestamp_ms=1) + message(2, b"k", b"b", timestamp_ms=2)
+    data = wrapped(52, inner, codec)
+    assert rows(data) == [(50, 1, None, b"a"), (52, 2, b"k", b"b")]
+    (batch,) = read(data)
+    assert (batch.last_offset, batch.codec) == (52, codec)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY])
+def test_offsets_inside_a_compressed_message_of_magic_0_are_absolute(codec: Codec) -> None:
+    inner = message(50, None, b"a", magic=0) + message(52, None, b"b", magic=0)
+    assert rows(wrapped(52, inner, codec, magic=0)) == [(50, -1, None, b"a"), (52, -1, None, b"b")]
+
+
+def test_with_log_append_time_the_wrapper_has_the_time_of_all() -> None:
+    inner = message(0, None, b"a", timestamp_ms=1) + message(1, None, b"b", timestamp_ms=2)
+    data = wrapped(1, inner, Codec.GZIP, attributes=8, timestamp_ms=9)
+    assert [row[1] for row in rows(data)] == [9, 9]
+    assert read(data)[0].timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+def test_messages_before_the_start_offset_are_dropped() -> None:
+    inner = b"".join(message(n, None, b"%d" % n) for n in range(4))
+    data = message(6, None, b"first") + wrapped(10, inner, Codec.GZIP)
+    assert [row[0] for row in rows(data, start_offset=9)] == [9, 10]
+
+
+def test_old_and_new_formats_may_follow_one_another() -> None:
+    data = (
+        message(0, None, b"0", magic=0)
+        + message(1, None, b"1")
+        + build([(1000, None, b"2", ())], base_offset=2)
+    )
+    assert [row[3] for row in rows(data)] == [b"0", b"1", b"2"]
+
+
+def test_a_cut_off_last_message_is_left_for_the_next_fetch() -> None:
+    whole = message(0, None, b"a")
+    data = whole + message(1, None, b"b")
+    for end in range(len(whole), len(data)):
+        assert [row[0] for row in rows(data[:end])] == [0]
+
+
+def assert_corrupt(data: bytes, reason: str, offset: int = 0) -> None:
+    with pytest.raises(CorruptRecordError, match=reason) as caught:
+        rows(data)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (
+        "flights",
+        3,
+        offset,
+    )
+
+
+def changed(data: bytes, position: int, new: bytes) -> bytes:
+    """The message with some bytes replaced and its checksum made right."""
+    body = bytearray(data)
+    body[position : position + len(new)] = new
+    body[12:16] = struct.pack(">I", zlib.crc32(body[16:]))
+    return bytes(body)
+
+
+def test_a_wrong_checksum_is_corrupt_also_inside() -> None:
+    data = bytearray(message(7, None, b"v"))
+    data[-1] ^= 1
+    assert_corrupt(bytes(data), "its checksum is 0x.*, its header says 0x", 7)
+    inner = bytearray(message(0, None, b"v"))
+    inner[-1] ^= 1
+    assert_corrupt(wrapped(7, bytes(inner), Codec.GZIP), "its checksum is", 7)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (changed(message(0, None, b"v"), 17, b"\x04"), "magic 1 and attributes 4"),
+        (changed(message(0, None, b"v"), 26, b"\xff\xff\xff\xfe"), "claims -2 of"),
+        (changed(message(0, None, b"v"), 30, b"\x7f\xff\xff\xff"), "claims 2147483647 of 1 bytes"),
+        (changed(message(0, None, b"vv"), 30, b"\x00\x00\x00\x01"), "its fields take others"),
+        (wrapped(0, b"", Codec.GZIP), "there is no message inside it"),
+        (wrapped(0, message(0, None, b"v", magic=0), Codec.GZIP), "has another magic"),
+        (wrapped(0, wrapped(0, b"", Codec.GZIP), Codec.GZIP), "compressed again"),
+        (
+            wrapped(0, message(0, None, b"v")[:-1], Codec.GZIP),
+            "a field of its message claims 1 of 0 bytes",
+        ),
+        (wrapped(0, message(0, None, b"v") + b"x", Codec.GZIP), "cut off"),
+        (wrapped(0, message(0, None, b"") * 2, Codec.GZIP), "do not ascend"),
+        (wrapped(0, message(3, None, b"") + message(9, None, b""), Codec.GZIP), "do not ascend"),
+        (message(0, None, b"not gzip", attributes=1), "gzip records are malformed"),
+        (message(0, None, None, attributes=1), "gzip records are malformed"),
+        (
+            wrapped(0, message(0, None, b"v", magic=0), Codec.LZ4, magic=0),
+            "lz4 in messages of magic 0",
+        ),
+    ],
+)
+def test_malformed_messages_are_corrupt(data: bytes, reason: str) -> None:
+    assert_corrupt(data, reason)
+
+
+def test_a_negative_offset_is_corrupt() -> None:
+    assert_corrupt(message(-1, None, b"v"), "its offset is -1", -1)
+
+
+def test_a_bomb_is_corrupt() -> None:
+    (batch,) = read(wrapped(0, message(0, None, bytes(10**6)), Codec.GZIP))
+    with pytest.raises(CorruptRecordError, match="more than the limit of 1000 bytes"):
+        batch.records(decompressed_size_bytes_max=1000)
+
+
+@given(st.data())
+def test_damage_gives_records_or_a_corrupt_record_error(data: st.DataObject) -> None:
+    inner = message(0, b"key", b"value") + message(1, None, b"v" * 50)
+    damaged = message(3, b"k", b"v") + wrapped(9, inner, Codec.SNAPPY)
+    position = data.draw(st.integers(0, len(damaged) - 1))
+    byte = bytes([data.draw(st.integers(0, 255))])
+    is_sealed = data.draw(st.booleans())
+    damaged = damaged[:position] + byte + damaged[position + 1 :]
+    if is_sealed:
+        second = len(message(3, b"k", b"v"))
+        damaged = changed(damaged[:second], 12, b"") + changed(damaged[second:], 12, b"")
+    with suppress(CorruptRecordError):
+        rows(damaged)
