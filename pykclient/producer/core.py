@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.accel import SendCore
@@ -100,7 +99,7 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
             waiting=waiting,
             clock_ms=clock_ms,
             wakeup=port.wakeup,
-            random=Random(),
+            random=backoff.random,
             fast_topics=self.topics if is_plain else None,
         )
         managers: list[Manager] = [self._metadata]
@@ -110,7 +109,7 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
                 in_flight_max=config.max_in_flight_requests_per_connection,
                 backoff=backoff,
                 on_assigned=self._accumulator.look_at_all,
-                on_failed=self._on_failed,
+                on_failed=lambda error, now_ms: self._sender.fail(error, now_ms),
             )
             managers.append(idempotence)
         user_calls: deque[UserCall] = deque()
@@ -122,6 +121,7 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
             idempotence=idempotence,
             backoff=backoff,
             user_calls=user_calls,
+            on_failed=self._on_failed,
         )
         managers.append(self._sender)
         self._engine = Engine(self._client, managers, user_calls)
@@ -191,7 +191,7 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
                 f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}, also after "
                 f"waiting {waited_ms} ms (max_block_ms) for one to be added"
             )
-        cause = self._metadata.cluster.topic_errors.get(topic)
+        cause: KafkaError | None = self._metadata.cluster.topic_errors.get(topic)
         reason = f"no broker could be reached: {self._client.describe_failures()}"
         if cause is not None:
             reason = f"{cause}; create the topic, or have brokers do so (auto.create.topics.enable)"
@@ -214,7 +214,7 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
 
     def _begin_close(self, deadline_ms: int) -> None:
         """Have what there is sent until the deadline, and then let the sender thread end."""
-        self._refuse(ClosedError("the producer is closed; make a new one"))
+        self._refuse(_closed())
         self._pool.close()
 
         def close(now_ms: int) -> None:
@@ -242,16 +242,25 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
         self._engine.user_calls.clear()
         self._on_news()
 
-    def _on_failed(self, error: KafkaError, now_ms: int) -> None:
-        self._sender.fail(error, now_ms)
+    def _on_end(self) -> None:
+        """Send those away who came too late for the sender thread to hear of them. Its last act."""
+        self._accumulator.fail_flushes(self._refusal or _closed())
+        self._on_news()
+
+    def _on_failed(self) -> None:
+        self._pool.close()
         self._on_news()
 
     def _on_cluster(self, cluster: Cluster) -> None:
         self._accumulator.on_cluster(cluster)
         fatal_error = self._metadata.fatal_error
         if fatal_error is not None:
-            self._engine.post(lambda now_ms: self._on_failed(fatal_error, now_ms))
+            self._engine.post(lambda now_ms: self._sender.fail(fatal_error, now_ms))
         self._on_news()
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the producer is closed; make a new one")
 
 
 def _compression(config: ProducerConfig) -> Compression:

@@ -32,10 +32,13 @@ class Flushes:
     def __init__(self) -> None:
         self._wanted: deque[Operation[None]] = deque()
         self._under_way: list[_Flush] = []
+        self._failed_by: KafkaError | None = None
 
     def want(self, operation: Operation[None]) -> None:
-        """Ask for a flush. Any thread."""
+        """Ask for a flush; after `fail` it fails at once. Any thread."""
         self._wanted.append(operation)
+        if self._failed_by is not None:
+            self._fail_wanted(self._failed_by)
 
     @property
     def are_wanted(self) -> bool:
@@ -63,12 +66,20 @@ class Flushes:
                 flush.batches.update(parts)
 
     def fail(self, error: KafkaError) -> None:
-        """End every flush with an error."""
-        while self._wanted:
-            self._wanted.popleft().fail(error)
+        """End every flush with an error, those to come as well."""
+        self._failed_by = error
+        self._fail_wanted(error)
         for flush in self._under_way:
             flush.operation.fail(error)
         self._under_way.clear()
+
+    def _fail_wanted(self, error: KafkaError) -> None:
+        while True:
+            try:
+                operation = self._wanted.popleft()
+            except IndexError:
+                return
+            operation.fail(error)
 
     def _end(self) -> None:
         if not self._under_way:

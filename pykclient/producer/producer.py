@@ -10,11 +10,9 @@ Source: Java class ``KafkaProducer``.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, overload
-from weakref import WeakSet
 
 from pykclient.errors import (
     BufferExhaustedError,
@@ -94,7 +92,9 @@ class Producer(ProducerCore):
         config = ProducerConfig.from_settings(settings, **keywords)
         self._news = threading.Condition()
         self._is_forked = self._is_closed = False
-        self._thread = SenderThread(f"pykclient-producer {config.client_id}".rstrip())
+        self._thread = SenderThread(
+            f"pykclient-producer {config.client_id}".rstrip(), on_fork=self._on_fork
+        )
         port = SelectorPort.from_config(config)
         try:
             super().__init__(
@@ -107,8 +107,13 @@ class Producer(ProducerCore):
         except BaseException:
             port.shutdown()
             raise
-        _producers.add(self)
-        self._thread.start(self._engine, port, until=self._is_finished, on_death=self._on_death)
+        self._thread.start(
+            self._engine,
+            port,
+            until=self._is_finished,
+            on_death=self._on_death,
+            on_end=self._on_end,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -162,9 +167,9 @@ class Producer(ProducerCore):
             self._await_topic(topic, None, deadline_ms)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything that was sent before, and wait until all of it is delivered or has failed.
+        """Wait until everything that was sent before is delivered or has failed.
 
-        Delivery callbacks have run by then. `timeout` is in seconds; None waits as long as it
+        What lingers is sent at once. Delivery callbacks have run by then. `timeout` is in seconds; None waits as long as it
         takes, which `delivery_timeout_ms` limits. How each record ended, its delivery tells.
 
         Raises:
@@ -339,17 +344,14 @@ class Producer(ProducerCore):
     def _block_deadline_ms(self) -> int:
         return min(now_ms() + self._config.max_block_ms, NEVER_MS)
 
-    # Told by the sender thread, and by a fork.
+    # Told by the sender thread, and at a fork.
 
     def _on_news(self) -> None:
         with self._news:
             self._news.notify_all()
 
-    def on_fork(self) -> None:
-        """Note that this is a child process: the threads and the connections are the parent's."""
-        # No lock is taken: another thread may have held any of them at the moment of the fork.
+    def _on_fork(self) -> None:
         self._is_forked = True
-        self._thread.on_fork()
         self._refusal = ForkedClientError(
             "the producer was made in another process; make a new one after a fork"
         )
@@ -378,14 +380,3 @@ def _record_of(
             "send(ProducerRecord) takes everything from the record; only on_delivery comes beside"
         )
     return topic
-
-
-_producers: WeakSet[Producer] = WeakSet()
-
-
-def _on_fork() -> None:
-    for producer in _producers:
-        producer.on_fork()
-
-
-os.register_at_fork(after_in_child=_on_fork)

@@ -53,7 +53,7 @@ from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pykclient.network.backoff import Backoff
     from pykclient.network.cluster import Cluster
@@ -140,7 +140,11 @@ class MetadataSource(Protocol):
 
 
 class Sender:
-    """The manager that sends batches. `idempotence` None: they go without sequence numbers."""
+    """The manager that sends batches.
+
+    `idempotence` None: they go without sequence numbers. `on_failed` is called when nothing can be
+    sent any more; `failure` then tells why.
+    """
 
     def __init__(
         self,
@@ -152,6 +156,7 @@ class Sender:
         idempotence: Idempotence | None,
         backoff: Backoff,
         user_calls: deque[UserCall],
+        on_failed: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._accumulator = accumulator
@@ -160,6 +165,7 @@ class Sender:
         self._idempotence = idempotence
         self._backoff = backoff
         self._user_calls = user_calls
+        self._on_failed = on_failed
         self._close_deadline_ms = NEVER_MS
         self._failure: KafkaError | None = None
         self._refused_since_ms: dict[int, int] = {}
@@ -219,6 +225,7 @@ class Sender:
             log.error("the producer has failed and can send no more: %s", error)
             self._failure = error
         self.abort(self._failure, now_ms)
+        self._on_failed()
 
     def abort(self, error: KafkaError, now_ms: int) -> None:
         """Take no more records, and fail all that are not delivered."""

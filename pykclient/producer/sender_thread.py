@@ -9,9 +9,11 @@ Source: Java class ``KafkaThread`` around ``Sender``.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pykclient.errors import ForkedClientError, UsageError
 from pykclient.network.drive import drive
@@ -30,12 +32,18 @@ log = logging.getLogger("pykclient.producer")
 
 
 class SenderThread:
-    """One thread, *made*, *running*, then *over*. Also the `Waiting` of all deliveries."""
+    """One thread, *made*, *running*, then *over*. Also the `Waiting` of all deliveries.
 
-    def __init__(self, name: str) -> None:
+    `on_fork` is called in each child process, where no lock may be taken: another thread may have
+    held any of them at the moment of the fork.
+    """
+
+    def __init__(self, name: str, *, on_fork: Callable[[], None]) -> None:
         self._thread: threading.Thread | None = None
         self._name = name
+        self._on_fork = on_fork
         self._is_forked = False
+        _threads.add(self)
 
     def start(
         self,
@@ -44,10 +52,11 @@ class SenderThread:
         *,
         until: Callable[[], bool],
         on_death: Callable[[BaseException], None],
+        on_end: Callable[[], None],
     ) -> None:
         """Drive the engine until `until()` holds, then close port and connections.
 
-        `on_death` hears of whatever ended it before.
+        `on_death` hears of whatever ended it before; `on_end` is called last, in any case.
         """
 
         def run() -> None:
@@ -59,6 +68,7 @@ class SenderThread:
             finally:
                 engine.client.close()
                 port.shutdown()
+                on_end()
 
         # A daemon: a producer that nobody closed must not keep the interpreter from ending.
         self._thread = threading.Thread(target=run, name=self._name, daemon=True)
@@ -77,6 +87,7 @@ class SenderThread:
     def on_fork(self) -> None:
         """Note that this is a child process, in which the thread does not run."""
         self._is_forked = True
+        self._on_fork()
 
     def wait(self, outcome: BatchOutcome, index: int, timeout: float | None) -> bool:
         """Wait until the record's fate is known, at most `timeout` seconds; return whether it is.
@@ -113,3 +124,14 @@ def _wait_once(outcome: BatchOutcome, index: int, timeout_s: float) -> bool:
         return gate.acquire(timeout=timeout_s)
     finally:
         outcome.remove_waker(index, waker)
+
+
+_threads: WeakSet[SenderThread] = WeakSet()
+
+
+def _tell_of_fork() -> None:
+    for thread in _threads:
+        thread.on_fork()
+
+
+os.register_at_fork(after_in_child=_tell_of_fork)
