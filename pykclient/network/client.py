@@ -483,12 +483,13 @@ class NetworkClient:
 
     def _unsent(self, request: Request) -> KafkaTimeoutError:
         if request.node_id is None:
-            taker, troubles = "no broker", self.describe_failures()
+            what, troubles = "no broker took", self.describe_failures()
         else:
-            taker, troubles = f"broker {request.node_id}", self._describe(request.node_id)
+            what = f"broker {request.node_id} did not take"
+            troubles = self._describe(request.node_id)
         return KafkaTimeoutError(
-            f"{taker} took the {request.message.api_key.name} request within "
-            f"{self._timeout_ms(request)} ms: {troubles or 'the connections are busy or throttled'}"
+            f"{what} the {request.message.api_key.name} request within "
+            f"{self._timeout_ms(request)} ms: {troubles or 'the connection is busy or throttled'}"
         )
 
     def _timeout_ms(self, request: Request) -> int:

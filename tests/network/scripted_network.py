@@ -37,10 +37,13 @@ class Outcome:
     """What became of a request. A second call back is an error of its own."""
 
     def __init__(self) -> None:
-        self.is_done = False
         self.response: Message | None = None
         self.error: KafkaError | None = None
-        self.done_ms = 0
+        self.done_ms: int | None = None
+
+    def is_done(self) -> bool:
+        """Return whether it ended, either way."""
+        return self.done_ms is not None
 
     def on_response(self, response: Message | None, now_ms: int) -> None:
         """Note the answer."""
@@ -53,8 +56,7 @@ class Outcome:
         self.error = error
 
     def _end(self, now_ms: int) -> None:
-        assert not self.is_done, "called back twice"
-        self.is_done = True
+        assert not self.is_done(), "called back twice"
         self.done_ms = now_ms
 
 
@@ -108,6 +110,14 @@ class ScriptedNetwork:
         self.port.wait(max(0, deadline_ms - self.now_ms))
         self.client.complete(self.now_ms)
         return deadline_ms
+
+    def serve(self) -> None:
+        """Let every peer do what it ought to, and the client take note, until all is done."""
+        for _ in range(10):
+            for peer in self.port.peers:
+                if not peer.is_closed():
+                    peer.serve()
+            self.turn()
 
     def send(
         self,

@@ -51,8 +51,9 @@ class ScriptedPeer:
         self.attempt = attempt
         self.requests: deque[Received] = deque()
         self.received_count = 0
-        self.is_closed = False
-        """Whether the client closed the stream."""
+        self.is_accepted = False
+        self.closed_count = 0
+        """How often the client closed the stream."""
         self.is_ended = False
         """Whether the peer ended it, as the client was told."""
         self.takes_bytes = True
@@ -62,11 +63,27 @@ class ScriptedPeer:
         self._frames = FrameBuffer()
         self._events: deque[Callable[[], None]] = deque()
 
+    def is_closed(self) -> bool:
+        """Return whether the client closed the stream."""
+        return self.closed_count > 0
+
     # Told by the test.
 
     def accept(self) -> None:
         """Let the connection stand."""
+        self.is_accepted = True
         self._events.append(self._stream.on_opened)
+
+    def serve(self) -> None:
+        """Do what a healthy broker does: accept, and answer everything that came."""
+        if not self.is_accepted:
+            self.accept()
+        while self.requests:
+            message = self.requests[0].message
+            if isinstance(message, ApiVersionsRequest):
+                self.answer_versions()
+            else:
+                self.answer(message.response_type())
 
     def refuse(self) -> None:
         """Refuse the connection."""
@@ -127,7 +144,7 @@ class ScriptedPeer:
     def deliver(self) -> None:
         """Tell the stream what has happened up to now."""
         for _ in range(len(self._events)):
-            if self.is_closed or self.is_ended:
+            if self.is_closed() or self.is_ended:
                 self._events.clear()
                 return
             self._events.popleft()()
@@ -165,7 +182,7 @@ class ScriptedPort:
     def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
         """Hand bytes to the peer."""
         peer = self._by_stream[stream]
-        assert not peer.is_closed, "the client wrote to what it closed"
+        assert not peer.is_closed(), "the client wrote to what it closed"
         peer.write(b"".join(data))
 
     def unsent_bytes(self, stream: Stream) -> int:
@@ -174,7 +191,7 @@ class ScriptedPort:
 
     def close(self, stream: Stream) -> None:
         """Note that the client closed the stream."""
-        self._by_stream[stream].is_closed = True
+        self._by_stream[stream].closed_count += 1
 
     def wait(self, timeout_ms: int) -> None:
         """Deliver what the peers have done."""
@@ -190,4 +207,4 @@ class ScriptedPort:
         """Close every stream."""
         self.is_shut_down = True
         for peer in self.peers:
-            peer.is_closed = True
+            peer.closed_count += 1

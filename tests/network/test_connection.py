@@ -377,7 +377,7 @@ def test_draining_lets_answers_come(ready: Line) -> None:
 
 def test_closing_closes_the_stream(ready: Line) -> None:
     ready.connection.close()
-    assert ready.peer.is_closed
+    assert ready.peer.is_closed()
     assert ready.connection.state is ConnectionState.CLOSED
 
 

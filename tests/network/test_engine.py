@@ -1,0 +1,169 @@
+"""The engine asks managers in order, takes mail first, and never waits past what is due."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+import pytest
+
+from pykclient.network.engine import Engine
+from pykclient.network.manager import IDLE, PollResult, Request
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.network.scripted_network import BROKERS, Outcome, ScriptedNetwork
+
+
+class ScriptedManager:
+    """Says what it is told to say, and notes when it was asked."""
+
+    def __init__(self, name: str, diary: list[str]) -> None:
+        self.name = name
+        self.diary = diary
+        self.result = IDLE
+
+    def poll(self, now_ms: int) -> PollResult:
+        self.diary.append(f"{self.name} at {now_ms}")
+        result, self.result = self.result, IDLE
+        return result
+
+
+class Bench:
+    """An engine with two managers over a network whose metadata is fresh."""
+
+    def __init__(self) -> None:
+        self.network = ScriptedNetwork()
+        self.diary: list[str] = []
+        self.first = ScriptedManager("first", self.diary)
+        self.second = ScriptedManager("second", self.diary)
+        self.metadata = self.network.metadata
+        self.engine = Engine(self.network.client, [self.metadata, self.first, self.second])
+        [request] = self.metadata.poll(0).requests
+        request.on_response(MetadataResponse(), self.network.now_ms)
+        self.fresh_until_ms = self.metadata.next_poll_ms()
+
+    @property
+    def now_ms(self) -> int:
+        return self.network.now_ms
+
+    def step(self) -> int:
+        return self.engine.step(self.now_ms)
+
+    def request(self, node_id: int | None = None) -> tuple[Request, Outcome]:
+        outcome = Outcome()
+        return (
+            Request(MetadataRequest(), node_id, outcome.on_response, outcome.on_failure),
+            outcome,
+        )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_managers_are_asked_in_order_with_the_same_time(bench: Bench) -> None:
+    bench.step()
+    assert bench.diary == [f"first at {bench.now_ms}", f"second at {bench.now_ms}"]
+
+
+def test_the_earliest_deadline_is_returned(bench: Bench) -> None:
+    bench.first.result = PollResult(next_poll_ms=bench.now_ms + 700)
+    bench.second.result = PollResult(next_poll_ms=bench.now_ms + 300)
+    assert bench.step() == bench.now_ms + 300
+    assert bench.step() == bench.fresh_until_ms
+
+
+def test_what_managers_want_is_sent_in_the_same_step(bench: Bench) -> None:
+    bench.network.know(BROKERS[0])
+    peer = bench.network.make_ready(1)
+    request, outcome = bench.request(node_id=1)
+    bench.first.result = PollResult(requests=[request])
+    bench.step()
+    assert [received.message for received in peer.requests] == [request.message]
+    assert not outcome.is_done()
+
+
+def test_answers_are_handed_out_in_complete_and_nowhere_else(bench: Bench) -> None:
+    bench.network.know(BROKERS[0])
+    peer = bench.network.make_ready(1)
+    request, outcome = bench.request(node_id=1)
+    bench.first.result = PollResult(requests=[request])
+    bench.step()
+    peer.answer(MetadataResponse())
+    bench.network.port.wait(0)
+    bench.step()
+    assert not outcome.is_done()
+    bench.engine.complete(bench.now_ms)
+    assert outcome.is_done()
+
+
+def test_a_request_that_fails_at_once_asks_for_no_wait(bench: Bench) -> None:
+    request, outcome = bench.request(node_id=77)
+    bench.first.result = PollResult(requests=[request])
+    assert bench.step() == bench.now_ms
+    assert not outcome.is_done()
+    bench.engine.complete(bench.now_ms)
+    assert "broker 77 is not in the metadata" in str(outcome.error)
+
+
+def test_mail_is_read_before_managers_are_asked(bench: Bench) -> None:
+    bench.engine.post(lambda now_ms: bench.diary.append(f"mail at {now_ms}"))
+    bench.step()
+    assert bench.diary[0] == f"mail at {bench.now_ms}"
+
+
+def test_mail_wakes_the_driver(bench: Bench) -> None:
+    bench.engine.post(lambda _: None)
+    assert bench.network.port.wakeup_count == 1
+
+
+def test_mail_that_comes_during_a_step_asks_for_another_one_and_holds_up_none(
+    bench: Bench,
+) -> None:
+    read: list[int] = []
+
+    def post_again(now_ms: int) -> None:
+        read.append(now_ms)
+        bench.engine.post(post_again)
+
+    bench.engine.post(post_again)
+    assert bench.step() == bench.now_ms
+    assert len(read) == 1
+    bench.step()
+    assert len(read) == 2
+
+
+def test_mail_of_many_threads_is_read_whole_and_in_each_ones_order(bench: Bench) -> None:
+    read: list[tuple[int, int]] = []
+
+    def write_letters(thread: int) -> None:
+        for number in range(500):
+            bench.engine.post(partial(write_letter, (thread, number)))
+
+    def write_letter(letter: tuple[int, int], now_ms: int) -> None:
+        read.append(letter)
+
+    threads = [threading.Thread(target=write_letters, args=[index]) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(read) < 2_000:
+        bench.step()
+    for thread in threads:
+        thread.join()
+    for index in range(4):
+        assert [number for thread, number in read if thread == index] == list(range(500))
+
+
+def test_a_later_managers_wish_for_metadata_is_not_slept_over(bench: Bench) -> None:
+    class Asker(ScriptedManager):
+        def poll(self, now_ms: int) -> PollResult:
+            bench.metadata.request_update()
+            return IDLE
+
+    engine = Engine(bench.network.client, [bench.metadata, Asker("asker", [])])
+    assert engine.step(bench.now_ms) <= bench.now_ms + 1_000
+
+
+def test_user_calls_are_the_deque_that_managers_share(bench: Bench) -> None:
+    shared = Engine(bench.network.client, [], bench.engine.user_calls)
+    assert shared.user_calls is bench.engine.user_calls
