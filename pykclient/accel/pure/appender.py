@@ -186,17 +186,26 @@ def _as_bytes(value: object, what: str) -> bytes:
 
 
 def _encode_headers(headers: HeadersInput) -> bytes:
-    pairs = list(headers)
-    parts = [varint(len(pairs))]
-    for pair in pairs:
-        try:
-            name, value = pair
+    parts = [b""]
+    count = 0
+    try:
+        for name, value in headers:
             encoded = name.encode()
-            data = None if value is None else bytes(memoryview(value))
-        except (AttributeError, TypeError, ValueError) as error:
-            raise SerializationError(
-                f"a header is {pair!r:.100}; pass pairs of a str and bytes or None"
-            ) from error
-        parts += (varint(len(encoded)), encoded)
-        parts += (b"\x01",) if data is None else (varint(len(data)), data)
+            size = len(encoded)
+            parts.append(SMALL[size] if size < SMALL_COUNT else encode_varint(size))
+            parts.append(encoded)
+            if value is None:
+                parts.append(b"\x01")
+            else:
+                data = value if value.__class__ is bytes else bytes(memoryview(value))
+                size = len(data)
+                parts.append(SMALL[size] if size < SMALL_COUNT else encode_varint(size))
+                parts.append(data)
+            count += 1
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SerializationError(
+            f"header {count} of {headers!r:.100} is wrong ({error}); "
+            f"pass pairs of a str and bytes or None"
+        ) from error
+    parts[0] = varint(count)
     return b"".join(parts)

@@ -142,15 +142,32 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
             f"a record claims {count} headers, with {len(data) - position} bytes left"
         )
     headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        name, position = _read_field(data, position)
-        value, position = _read_field(data, position)
-        if name is None:
-            raise DecodeError("the name of a header is null")
-        try:
+    name: bytes | None
+    value: bytes | None
+    try:
+        for _ in range(count):
+            number = data[position]
+            # One byte, and not negative: what nearly every length is.
+            if number & 0x81 == 0:
+                end = position + 1 + (number >> 1)
+                name = data[position + 1 : end]
+                position = end
+            else:
+                name, position = _read_field(data, position)
+                if name is None:
+                    raise DecodeError("the name of a header is null")
+            number = data[position]
+            if number & 0x81 == 0:
+                end = position + 1 + (number >> 1)
+                value = data[position + 1 : end]
+                position = end
+            else:
+                value, position = _read_field(data, position)
             headers.append((name.decode(), value))
-        except UnicodeDecodeError as error:
-            raise DecodeError(f"the name of a header is not UTF-8: {error}") from error
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"the name of a header is not UTF-8: {error}") from error
+    if position > len(data):
+        raise DecodeError(f"the headers of a record pass the end at {len(data)} bytes")
     return tuple(headers), position
 
 
