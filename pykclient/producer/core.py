@@ -238,7 +238,10 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
         self._pool.close()
         calls = self._accumulator.abandon(error)
         for call in [*(user_call.function for user_call in self._engine.user_calls), *calls]:
-            call()
+            try:
+                call()
+            except BaseException:  # the next ones must be made all the same
+                log.exception("a delivery callback failed: %r", call)
         self._engine.user_calls.clear()
         self._on_news()
 

@@ -169,8 +169,9 @@ class Producer(ProducerCore):
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was sent before is delivered or has failed.
 
-        What lingers is sent at once. Delivery callbacks have run by then. `timeout` is in seconds; None waits as long as it
-        takes, which `delivery_timeout_ms` limits. How each record ended, its delivery tells.
+        What lingers is sent at once. Delivery callbacks have run by then. `timeout` is in seconds;
+        None waits as long as it takes, which `delivery_timeout_ms` limits. How each record ended,
+        its delivery tells.
 
         Raises:
             KafkaTimeoutError: the time was not enough; the records are still under way.
