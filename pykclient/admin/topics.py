@@ -17,6 +17,7 @@ from pykclient.errors import (
     LeaderNotAvailableError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
+    UsageError,
     error_for_code,
 )
 from pykclient.network.topic_answer import topic_info
@@ -71,6 +72,9 @@ class NewTopic:
     `config` has topic settings by Kafka's name, such as ``{"cleanup.policy": "compact"}``; values
     are written as text, True as ``true``. `replica_assignments` names the brokers of each partition
     instead of the two numbers: ``{0: [1, 2], 1: [2, 3]}``, the first one leads.
+
+    Raises:
+        UsageError: a number is below 1, or given beside `replica_assignments`.
     """
 
     name: str
@@ -78,6 +82,22 @@ class NewTopic:
     replication_factor: int | None = None
     config: Mapping[str, object] = field(default_factory=dict)
     replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, number in (
+            ("num_partitions", self.num_partitions),
+            ("replication_factor", self.replication_factor),
+        ):
+            if number is not None and self.replica_assignments:
+                raise UsageError(
+                    f"NewTopic {self.name!r} has both {what} and replica_assignments, which says "
+                    f"the same; give one of them"
+                )
+            if number is not None and number < 1:
+                raise UsageError(
+                    f"NewTopic {self.name!r}: {what}={number}; give a number from 1, or None for "
+                    f"the broker's default"
+                )
 
 
 class CreatedTopic(NamedTuple):

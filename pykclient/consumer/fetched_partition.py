@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["DecodeSettings", "FetchedPartition", "FetchedRows"]
 
 NO_LEADER_EPOCH: Final = -1
+MAGIC_WITH_BASE_OFFSET: Final = 2
 
 
 class DecodeSettings(NamedTuple):
@@ -217,7 +218,8 @@ class FetchedPartition:
             check_crcs=check_crcs,
         )
         for batch in batches:
-            has_hole = batch.base_offset > self.end_offset
+            # Of a compressed batch of the old formats only the last offset is known from outside.
+            has_hole = batch.magic >= MAGIC_WITH_BASE_OFFSET and batch.base_offset > self.end_offset
             # No checksum covers the offset at which a batch claims to stand. Compaction leaves
             # holes, so a hole alone proves nothing; but none reaches beyond the high watermark,
             # where only records stand that were appended since the broker noted it.

@@ -138,7 +138,9 @@ class OffsetLookups:
     def _requests(self, node_id: int, lookups: list[OffsetLookup]) -> Iterator[Request]:
         # A request may name a partition once only, and two lookups may ask about the same one.
         while lookups:
-            batch = {lookup.partition: lookup for lookup in reversed(lookups)}
+            batch: dict[TopicPartition, OffsetLookup] = {}
+            for lookup in lookups:
+                batch.setdefault(lookup.partition, lookup)
             yield self._request(node_id, batch)
             lookups = [lookup for lookup in lookups if batch[lookup.partition] is not lookup]
 

@@ -1,0 +1,86 @@
+"""A cluster that a manager under test knows, and a retry back-off without jitter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.network.backoff import Backoff
+from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.metadata import Metadata
+from pykclient.protocol.messages.metadata import MetadataResponse
+from pykclient.types import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pykclient.errors import BrokerError
+
+__all__ = [
+    "RETRY_BACKOFF",
+    "RETRY_MS",
+    "START_MS",
+    "TOPIC_ID",
+    "is_outdated",
+    "know",
+    "make_metadata",
+    "refresh",
+    "topic",
+]
+
+START_MS = 1_000_000
+RETRY_MS = 100
+MAX_AGE_MS = 300_000
+RETRY_BACKOFF = Backoff(RETRY_MS, 1_000, jitter=0)
+TOPIC_ID = bytes(range(16))
+
+
+def make_metadata() -> Metadata:
+    """Metadata that no broker has answered yet."""
+    return Metadata(
+        bootstrap=[Node(-1, "boot", 9092)],
+        refresh_backoff=RETRY_BACKOFF,
+        max_age_ms=MAX_AGE_MS,
+        allow_auto_topic_creation=False,
+    )
+
+
+def refresh(metadata: Metadata) -> None:
+    """Let a broker answer a metadata request, so that none is due for now."""
+    (request,) = metadata.poll(START_MS).requests
+    request.on_response(MetadataResponse(), START_MS)
+    assert not is_outdated(metadata)
+
+
+def is_outdated(metadata: Metadata) -> bool:
+    """Whether metadata will be asked for before its age makes it due."""
+    return metadata.next_poll_ms() < START_MS + MAX_AGE_MS
+
+
+def topic(
+    name: str, leaders: Sequence[int | None], *, topic_id: bytes = TOPIC_ID, leader_epoch: int = 4
+) -> TopicInfo:
+    """A topic with one partition for each leader."""
+    return TopicInfo(
+        name,
+        topic_id,
+        False,
+        tuple(
+            PartitionInfo(name, index, leader, leader_epoch) for index, leader in enumerate(leaders)
+        ),
+    )
+
+
+def know(
+    metadata: Metadata,
+    *topics: TopicInfo,
+    errors: Mapping[str, BrokerError] | None = None,
+    nodes: Sequence[int] = (1, 2, 3),
+) -> None:
+    """Let the cluster have these topics, as after an answer."""
+    metadata.cluster = Cluster(
+        version=metadata.cluster.version + 1,
+        controller_id=nodes[0],
+        nodes=[Node(node_id, f"broker-{node_id}", 9092) for node_id in nodes],
+        topics=topics,
+        topic_errors=errors,
+    )

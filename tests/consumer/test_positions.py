@@ -1,0 +1,228 @@
+"""PositionManager by numbers: who gets a position from where, and what is told when it is lost."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.consumer.offset_lookups import EARLIEST, LATEST, OffsetLookups
+from pykclient.consumer.positions import PositionManager
+from pykclient.consumer.subscription import (
+    AssignedPartition,
+    OffsetReset,
+    PositionState,
+    SubscriptionState,
+)
+from pykclient.errors import (
+    DisconnectedError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
+from pykclient.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pykclient.types import IsolationLevel, TopicPartition
+from tests.consumer.known_cluster import (
+    RETRY_BACKOFF,
+    RETRY_MS,
+    START_MS,
+    know,
+    make_metadata,
+    topic,
+)
+
+if TYPE_CHECKING:
+    from pykclient.network.manager import Request
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Scene:
+    """A subscription whose positions are looked after, and a broker that answers by hand."""
+
+    def __init__(self, reset: OffsetReset) -> None:
+        metadata = make_metadata()
+        know(metadata, topic("t", [1, 1]))
+        self.subscription = SubscriptionState()
+        self._lookups = OffsetLookups(
+            metadata, isolation_level=IsolationLevel.READ_UNCOMMITTED, retry_backoff=RETRY_BACKOFF
+        )
+        self.positions = PositionManager(
+            self.subscription, self._lookups, auto_offset_reset=reset, retry_backoff=RETRY_BACKOFF
+        )
+
+    def assign(self, partition: TopicPartition = A) -> AssignedPartition:
+        self.subscription.assign([*self.subscription.partitions, partition])
+        return self.subscription.require(partition)
+
+    def step(self, now_ms: int = START_MS) -> list[Request]:
+        assert not self.positions.poll(now_ms).requests, "look-ups have their own manager"
+        return list(self._lookups.poll(now_ms).requests)
+
+
+def questions(request: Request) -> list[tuple[int, int]]:
+    assert isinstance(request.message, ListOffsetsRequest)
+    (asked,) = request.message.topics
+    return [(partition.partition_index, partition.timestamp) for partition in asked.partitions]
+
+
+def reply(request: Request, offsets: dict[int, int], *, code: int = 0) -> None:
+    answers = [
+        ListOffsetsPartitionResponse(
+            partition_index=index, error_code=code, offset=offset, leader_epoch=6
+        )
+        for index, offset in offsets.items()
+    ]
+    request.on_response(
+        ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=answers)]),
+        START_MS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reset", "timestamp"), [(OffsetReset.EARLIEST, EARLIEST), (OffsetReset.LATEST, LATEST)]
+)
+def test_a_new_partition_begins_where_the_setting_says(reset: OffsetReset, timestamp: int) -> None:
+    scene = Scene(reset)
+    assigned = scene.assign()
+    (request,) = scene.step()
+    assert questions(request) == [(0, timestamp)]
+    reply(request, {0: 17})
+    assert (assigned.state, assigned.offset) == (PositionState.FETCHING, 17)
+    assert assigned.leader_epoch == 6
+    assert scene.step() == []
+
+
+def test_partitions_are_looked_up_together_and_each_goes_on_by_itself() -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    a, b = scene.assign(A), scene.assign(B)
+    (request,) = scene.step()
+    reply(request, {0: 3})
+    assert a.has_position
+    assert not b.has_position
+
+
+def test_none_tells_the_user_at_each_poll_and_asks_no_broker() -> None:
+    scene = Scene(OffsetReset.NONE)
+    scene.assign()
+    for _ in range(2):
+        assert scene.step() == []
+        error = scene.subscription.take_error()
+        assert isinstance(error, NoOffsetForPartitionError)
+        assert "t-0" in str(error)
+        assert "seek()" in str(error)
+
+
+def test_a_seek_goes_before_the_setting() -> None:
+    scene = Scene(OffsetReset.NONE)
+    scene.subscription.seek(scene.assign(), 5)
+    assert scene.step() == []
+    assert scene.subscription.take_error() is None
+
+
+def test_an_answer_from_before_a_seek_is_void() -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    assigned = scene.assign()
+    (request,) = scene.step()
+    scene.subscription.seek(assigned, 99)
+    reply(request, {0: 3})
+    assert assigned.offset == 99
+
+
+def test_an_answer_from_before_another_reset_is_void() -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    assigned = scene.assign()
+    (first,) = scene.step()
+    scene.subscription.await_reset(assigned, OffsetReset.LATEST)
+    (second,) = scene.step()
+    reply(first, {0: 3})
+    assert not assigned.has_position
+    reply(second, {0: 50})
+    assert assigned.offset == 50
+
+
+def test_an_answer_after_an_unassign_is_void() -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    assigned = scene.assign()
+    (request,) = scene.step()
+    scene.subscription.assign([])
+    reply(request, {0: 3})
+    assert not assigned.has_position
+    assert scene.step() == []
+
+
+def test_a_failure_that_passes_is_tried_again() -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    assigned = scene.assign()
+    (request,) = scene.step()
+    lost = DisconnectedError("gone")
+    request.on_failure(lost, START_MS)
+    assert scene.step() == []
+    assert scene.positions.last_error(assigned) is lost
+    (again,) = scene.step(START_MS + RETRY_MS)
+    reply(again, {0: 3})
+    assert assigned.offset == 3
+
+
+def test_a_refusal_is_told_and_asked_again_by_the_next_poll() -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    assigned = scene.assign()
+    for _ in range(2):
+        (request,) = scene.step()
+        reply(request, {0: -1}, code=TopicAuthorizationFailedError.code)
+        assert isinstance(scene.subscription.take_error(), TopicAuthorizationFailedError)
+        assert not assigned.has_position
+
+
+def test_a_retention_cut_is_logged_with_what_it_skips(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    assigned = scene.assign()
+    scene.subscription.seek(assigned, 100)
+    scene.subscription.lose_position(assigned, OffsetReset.EARLIEST)
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        reply(scene.step()[0], {0: 130})
+    assert assigned.offset == 130
+    (record,) = caplog.records
+    assert all(part in record.getMessage() for part in ("t-0", "100", "130", "30 offsets"))
+
+
+def test_a_log_cut_at_its_end_is_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(OffsetReset.LATEST)
+    assigned = scene.assign()
+    scene.subscription.seek(assigned, 100)
+    scene.subscription.lose_position(assigned, OffsetReset.LATEST)
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        reply(scene.step()[0], {0: 40})
+    assert assigned.offset == 40
+    assert "beyond the end" in caplog.text
+
+
+def test_an_ordinary_start_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(OffsetReset.EARLIEST)
+    scene.assign()
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        reply(scene.step()[0], {0: 40})
+    assert caplog.records == []
+
+
+def test_without_a_reset_a_lost_position_is_told_with_the_range_of_the_log() -> None:
+    scene = Scene(OffsetReset.NONE)
+    assigned = scene.assign()
+    scene.subscription.seek(assigned, 100)
+    scene.subscription.lose_position(assigned, OffsetReset.NONE)
+    first, second = scene.step()
+    assert [questions(first), questions(second)] == [[(0, EARLIEST)], [(0, LATEST)]]
+    reply(first, {0: 130})
+    assert not scene.subscription.has_error
+    reply(second, {0: 180})
+    error = scene.subscription.take_error()
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert all(part in str(error) for part in ("t-0", "100", "130", "180", "seek()"))
+    assert (assigned.has_position, assigned.offset) == (True, 100)
+    assert assigned.retry_at_ms == START_MS + RETRY_MS

@@ -1,0 +1,184 @@
+"""SubscriptionState: which partitions there are, and what moves their positions."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.consumer.subscription import (
+    NEXT,
+    AssignedPartition,
+    OffsetReset,
+    PositionState,
+    SubscriptionState,
+)
+from pykclient.errors import NoOffsetForPartitionError, UsageError
+from pykclient.types import TopicPartition
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+ERROR = NoOffsetForPartitionError("nowhere")
+
+
+@pytest.fixture
+def subscription() -> SubscriptionState:
+    subscription = SubscriptionState()
+    subscription.assign([A, B])
+    return subscription
+
+
+def state_of(subscription: SubscriptionState, partition: TopicPartition) -> PositionState:
+    return subscription.require(partition).state
+
+
+def test_a_new_partition_has_no_position(subscription: SubscriptionState) -> None:
+    assert [assigned.state for assigned in subscription] == [PositionState.INITIALIZING] * 2
+    assert [assigned.partition for assigned in subscription.without_position] == [A, B]
+
+
+def test_a_partition_that_stays_keeps_its_position(subscription: SubscriptionState) -> None:
+    kept, dropped = subscription.require(A), subscription.require(B)
+    subscription.seek(kept, 7)
+    assert subscription.assign([C, A]) == [dropped]
+    assert subscription.require(A) is kept
+    assert kept.offset == 7
+    assert not dropped.is_assigned
+    assert [assigned.partition for assigned in subscription] == [C, A]
+    assert [assigned.partition for assigned in subscription.without_position] == [C]
+
+
+def test_a_partition_given_twice_is_assigned_once(subscription: SubscriptionState) -> None:
+    subscription.assign([A, A])
+    assert len(subscription) == 1
+
+
+def test_what_is_not_assigned_cannot_be_named(subscription: SubscriptionState) -> None:
+    with pytest.raises(UsageError, match=r"t-2 is not assigned.*assign\(\)"):
+        subscription.require(C)
+    with pytest.raises(UsageError, match="t-2"):
+        subscription.require_all([A, C])
+    with pytest.raises(UsageError, match="t-2"):
+        subscription.set_limits({C: 1})
+
+
+def test_no_names_mean_all_partitions(subscription: SubscriptionState) -> None:
+    assert [assigned.partition for assigned in subscription.require_all(None)] == [A, B]
+
+
+def test_a_seek_voids_what_was_asked_before(subscription: SubscriptionState) -> None:
+    assigned = subscription.require(A)
+    subscription.await_reset(assigned, OffsetReset.LATEST)
+    asked_epoch = assigned.epoch
+    subscription.seek(assigned, 5, leader_epoch=3)
+    assert assigned.epoch != asked_epoch
+    assert (assigned.offset, assigned.leader_epoch) == (5, 3)
+    assert assigned.is_fetching
+    assert assigned not in subscription.without_position
+
+
+def test_a_skip_ahead_voids_nothing(subscription: SubscriptionState) -> None:
+    assigned = subscription.require(A)
+    subscription.seek(assigned, 5)
+    subscription.fail(assigned, ERROR)
+    epoch = assigned.epoch
+    subscription.skip_to(assigned, 9)
+    assert (assigned.offset, assigned.epoch) == (9, epoch)
+    assert not subscription.has_error
+
+
+def test_a_reset_takes_its_position_from_the_broker(subscription: SubscriptionState) -> None:
+    assigned = subscription.require(A)
+    subscription.await_reset(assigned, OffsetReset.EARLIEST)
+    assert assigned.state is PositionState.AWAITING_RESET
+    assert assigned.reset_to is OffsetReset.EARLIEST
+    subscription.complete_reset(assigned, 12, 2)
+    assert (assigned.state, assigned.offset) == (PositionState.FETCHING, 12)
+    assert assigned.reset_to is None
+
+
+def test_a_lost_position_is_remembered_until_it_is_replaced(
+    subscription: SubscriptionState,
+) -> None:
+    assigned = subscription.require(A)
+    subscription.seek(assigned, 100)
+    subscription.lose_position(assigned, OffsetReset.EARLIEST)
+    assert assigned.lost_offset == 100
+    subscription.complete_reset(assigned, 500, None)
+    assert assigned.lost_offset is None
+
+
+def test_a_paused_partition_has_a_position_and_is_not_fetched(
+    subscription: SubscriptionState,
+) -> None:
+    assigned = subscription.require(A)
+    subscription.seek(assigned, 5)
+    subscription.pause(assigned)
+    assert assigned.has_position
+    assert not assigned.is_fetching
+    subscription.resume(assigned)
+    assert assigned.is_fetching
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s, a: s.assign([A]),
+        lambda s, a: s.seek(a, 5),
+        lambda s, a: s.pause(a),
+        lambda s, a: s.resume(a),
+        lambda s, a: s.await_reset(a, OffsetReset.LATEST),
+    ],
+)
+def test_the_version_tells_when_other_partitions_may_be_fetched(change: object) -> None:
+    subscription = SubscriptionState()
+    subscription.assign([A, B])
+    before = subscription.version
+    assert callable(change)
+    change(subscription, subscription.require(A))
+    assert subscription.version > before
+
+
+def test_limits_replace_one_another(subscription: SubscriptionState) -> None:
+    a, b = subscription
+    assert subscription.set_limits({A: 3}) == [a]
+    assert subscription.set_limits({A: 3, B: 4}) == [b]
+    assert subscription.set_limits({B: 4}) == [a]
+    assert (a.limit, b.limit) == (None, 4)
+
+
+def test_a_limit_is_reached_by_a_known_position_only(subscription: SubscriptionState) -> None:
+    a, _ = subscription
+    subscription.set_limits({A: 3})
+    assert not a.has_reached_limit
+    subscription.seek(a, 2)
+    assert not a.has_reached_limit
+    a.offset = 3
+    assert a.has_reached_limit
+
+
+def test_errors_are_told_once_the_oldest_first(subscription: SubscriptionState) -> None:
+    a, b = subscription
+    newer = NoOffsetForPartitionError("newer")
+    subscription.fail(a, ERROR)
+    subscription.fail(b, newer)
+    assert [subscription.take_error(), subscription.take_error()] == [ERROR, newer]
+    assert subscription.take_error() is None
+
+
+def test_a_seek_and_an_unassign_make_an_error_void(subscription: SubscriptionState) -> None:
+    a, b = subscription
+    subscription.fail(a, ERROR)
+    subscription.fail(b, ERROR)
+    subscription.seek(a, 1)
+    subscription.assign([A])
+    subscription.fail(b, ERROR)
+    assert not subscription.has_error
+
+
+def test_every_state_can_be_left_and_reached() -> None:
+    assert set(NEXT) == set(PositionState)
+    assert {to for targets in NEXT.values() for to in targets} == set(PositionState) - {
+        PositionState.INITIALIZING
+    }
+
+
+def test_partitions_are_told_apart_by_identity() -> None:
+    assert AssignedPartition(A) != AssignedPartition(A)

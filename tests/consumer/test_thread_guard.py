@@ -1,0 +1,105 @@
+"""ThreadGuard: a second thread is refused at once, the same thread comes in again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pykclient.consumer.thread_guard import ThreadGuard
+from pykclient.errors import ClosedError, ConcurrentModificationError
+
+
+def enter(guard: ThreadGuard) -> None:
+    with guard:
+        pass
+
+
+def test_a_second_thread_is_refused_at_once_and_the_first_goes_on() -> None:
+    guard = ThreadGuard("consumer")
+    with ThreadPoolExecutor(1) as other, guard:
+        with pytest.raises(ConcurrentModificationError, match=rf"{threading.get_ident()}.*wakeup"):
+            other.submit(enter, guard).result()
+        enter(guard)
+
+
+def test_the_same_thread_may_come_in_again_and_holds_on_until_it_is_out() -> None:
+    guard = ThreadGuard("consumer")
+    with ThreadPoolExecutor(1) as other:
+        with guard:
+            with guard:
+                pass
+            with pytest.raises(ConcurrentModificationError):
+                other.submit(enter, guard).result()
+        other.submit(enter, guard).result()
+
+
+def test_an_error_inside_lets_go() -> None:
+    guard = ThreadGuard("consumer")
+    with pytest.raises(ZeroDivisionError), guard:
+        raise ZeroDivisionError
+    with ThreadPoolExecutor(1) as other:
+        other.submit(enter, guard).result()
+
+
+def test_nobody_enters_after_close_not_even_from_inside() -> None:
+    guard = ThreadGuard("consumer")
+    with guard:
+        guard.close()
+        with pytest.raises(ClosedError):
+            enter(guard)
+    with pytest.raises(ClosedError, match="consumer is closed"):
+        enter(guard)
+    with ThreadPoolExecutor(1) as other, pytest.raises(ClosedError):
+        other.submit(enter, guard).result()
+
+
+def test_of_many_threads_one_is_inside() -> None:
+    guard = ThreadGuard("consumer")
+    inside = 0
+    most = 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(300):
+            try:
+                with guard:
+                    inside += 1
+                    most = max(most, inside)
+                    inside -= 1
+            except ConcurrentModificationError:
+                pass
+
+    with ThreadPoolExecutor(4) as threads:
+        for future in [threads.submit(work) for _ in range(4)]:
+            future.result()
+    assert most == 1
+    enter(guard)
+
+
+FORK = """
+import os
+from pykclient.consumer.thread_guard import ThreadGuard
+from pykclient.errors import ForkedClientError
+guard = ThreadGuard("consumer")
+with guard:
+    pass
+if os.fork() == 0:
+    try:
+        with guard:
+            pass
+    except ForkedClientError as error:
+        assert str(os.getpid()) in str(error) and str(os.getppid()) in str(error)
+        os._exit(7)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_a_child_process_is_refused() -> None:
+    # In an interpreter of its own: to fork beside other threads is not safe.
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "7"
