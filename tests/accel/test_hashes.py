@@ -31,6 +31,28 @@ def test_murmur2_has_the_values_of_java(core: ModuleType, key: bytes, hashed: in
     assert core.murmur2(key) == hashed
 
 
+def _murmur2_by_definition(data: bytes) -> int:
+    """Austin Appleby's MurmurHash2 with Kafka's seed, step by step."""
+    mask, factor = 0xFFFFFFFF, 0x5BD1E995
+    hashed = 0x9747B28C ^ len(data)
+    for start in range(0, len(data) - 3, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * factor & mask
+        word = (word ^ word >> 24) * factor & mask
+        hashed = hashed * factor & mask ^ word
+    if len(data) % 4:
+        hashed ^= int.from_bytes(data[len(data) // 4 * 4 :], "little")
+        hashed = hashed * factor & mask
+    hashed = (hashed ^ hashed >> 13) * factor & mask
+    hashed ^= hashed >> 15
+    return hashed - 2**32 if hashed >= 2**31 else hashed
+
+
+@same_core
+@given(st.binary(max_size=200))
+def test_murmur2_is_the_same_each_time_and_by_its_definition(core: ModuleType, key: bytes) -> None:
+    assert core.murmur2(key) == core.murmur2(key) == _murmur2_by_definition(key)
+
+
 @same_core
 @given(st.binary(max_size=50))
 def test_murmur2_is_a_signed_number_of_32_bits(core: ModuleType, key: bytes) -> None:
