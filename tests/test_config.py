@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pykclient
 from pykclient.admin.config import AdminConfig
 from pykclient.config import ClientConfig, from_properties
 from pykclient.consumer.config import ConsumerConfig
@@ -20,6 +21,7 @@ from pykclient.refusals import HELD_BY, UNBUILT
 from pykclient.setting import REQUIRED
 
 CONFIGS: list[type[ClientConfig]] = [ProducerConfig, ConsumerConfig, AdminConfig]
+PACKAGE = Path(pykclient.__file__).parent
 GOLDEN = Path(__file__).parent / "golden" / "config"
 REQUIRED_IN_KAFKA = {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}
 
@@ -95,6 +97,16 @@ def test_keys_that_not_every_client_has_are_listed_with_their_clients() -> None:
             holders[name] = (*holders.get(name, ()), config.client)
     partial = {name: clients for name, clients in holders.items() if len(clients) < len(CONFIGS)}
     assert partial == {name: clients for clients, names in HELD_BY.items() for name in names}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_setting_is_read_by_the_client_that_has_it(config: type[ClientConfig]) -> None:
+    """A setting that nothing reads would be ignored; until it is built it belongs in UNBUILT."""
+    folders = [PACKAGE / config.client, PACKAGE / "network"]
+    files = [file for folder in folders for file in folder.rglob("*.py") if file.stem != "config"]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    names = [setting.name for setting in config.settings()]
+    assert [name for name in names if not re.search(rf"\b_?config\.{name}\b", source)] == []
 
 
 @pytest.mark.parametrize("config", CONFIGS)
