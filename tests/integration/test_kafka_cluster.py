@@ -5,6 +5,7 @@ Topics are made with librdkafka, so that the harness is not tested with the clie
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -12,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from pykclient.errors.base import (
     ClosedError,
@@ -24,6 +23,7 @@ from pykclient.errors.base import (
 from pykclient.testing import BrokerFailedError, KafkaCluster
 from pykclient.testing.broker_probe import Address, ask_metadata
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
 from tests.testing.test_process_group import await_true, is_alive
 
@@ -57,12 +57,6 @@ def known_brokers(address: Address) -> set[int]:
     return {broker.node_id for broker in ask_metadata(address, timeout=TIMEOUT_S).brokers}
 
 
-def create_topic(cluster: KafkaCluster, topic: str, replication_factor: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    futures = admin.create_topics([NewTopic(topic, 1, replication_factor)])
-    futures[topic].result(TIMEOUT_S)
-
-
 def kafka_processes(folder: Path) -> list[int]:
     """The processes whose command line names the folder."""
     found = []
@@ -77,13 +71,23 @@ def kafka_processes(folder: Path) -> list[int]:
 
 
 @pytest.fixture(scope="module", params=KAFKA_VERSIONS)
-def three(
+def three_brokers(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
-    """Three brokers of one version, quick to miss one; each test leaves all of them running."""
+    """Three brokers of one version, quick to miss one."""
     config = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}
     with kafka_cluster_factory(3, request.param, config) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def three(three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
+    """The same, with all brokers running after each test, also one that failed halfway."""
+    yield three_brokers
+    for broker in (1, 2, 3):
+        for repair in (three_brokers.resume, three_brokers.start):
+            with contextlib.suppress(UsageError):  # It runs already.
+                repair(broker)
 
 
 def test_one_broker_of_each_version_is_ready_when_made(each_kafka_cluster: KafkaCluster) -> None:
@@ -93,10 +97,10 @@ def test_one_broker_of_each_version_is_ready_when_made(each_kafka_cluster: Kafka
 def test_several_clusters_run_at_once_and_share_nothing(
     kafka_cluster: KafkaCluster, old_kafka_cluster: KafkaCluster
 ) -> None:
-    create_topic(kafka_cluster, "only-in-one")
-    assert kafka_cluster.leader("only-in-one", 0) == 1
+    topic = confluent_create_topic(kafka_cluster, "only-in-one")
+    assert kafka_cluster.leader(topic, 0) == 1
     with pytest.raises(KafkaTimeoutError, match="error code 3"):
-        old_kafka_cluster.leader("only-in-one", 0, timeout=0.5)
+        old_kafka_cluster.leader(topic, 0, timeout=0.5)
 
 
 def test_every_broker_lists_all_when_the_cluster_is_made(three: KafkaCluster) -> None:
@@ -106,25 +110,25 @@ def test_every_broker_lists_all_when_the_cluster_is_made(three: KafkaCluster) ->
 
 
 def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCluster) -> None:
-    create_topic(three, "killed", 3)
-    leader = three.leader("killed", 0)
+    topic = confluent_create_topic(three, "killed", replication_factor=3)
+    leader = three.leader(topic, 0)
     three.kill(leader)
     with pytest.raises(ConnectionFailedError):
         known_brokers(addresses(three)[leader - 1])
-    assert three.leader("killed", 0) != leader
+    assert three.leader(topic, 0) != leader
     three.start(leader)
     assert known_brokers(addresses(three)[leader - 1]) == {1, 2, 3}
-    assert (three.data_folder(leader) / "killed-0").is_dir()
+    assert (three.data_folder(leader) / f"{topic}-0").is_dir()
 
 
 def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -> None:
-    create_topic(three, "stopped", 3)
-    leader = three.leader("stopped", 0)
+    topic = confluent_create_topic(three, "stopped", replication_factor=3)
+    leader = three.leader(topic, 0)
     three.stop(leader)
     others = [a for index, a in enumerate(addresses(three), 1) if index != leader]
     for address in others:
-        (topic,) = ask_metadata(address, ["stopped"], timeout=TIMEOUT_S).topics
-        assert topic.partitions[0].leader_id not in {leader, -1}
+        (answer,) = ask_metadata(address, [topic], timeout=TIMEOUT_S).topics
+        assert answer.partitions[0].leader_id not in {leader, -1}
     three.start(leader)
 
 
@@ -140,14 +144,14 @@ def test_a_paused_broker_accepts_and_does_not_answer_until_it_is_resumed(
 
 
 def test_all_brokers_can_be_down_at_once(three: KafkaCluster) -> None:
-    create_topic(three, "all-down", 3)
+    topic = confluent_create_topic(three, "all-down", replication_factor=3)
     for broker in (1, 2, 3):
         three.kill(broker)
     with pytest.raises(KafkaTimeoutError, match="no broker is running"):
-        three.leader("all-down", 0, timeout=0.2)
+        three.leader(topic, 0, timeout=0.2)
     for broker in (3, 2, 1):
         three.start(broker)
-    assert three.leader("all-down", 0) in {1, 2, 3}
+    assert three.leader(topic, 0) in {1, 2, 3}
 
 
 def test_calls_that_do_not_fit_are_refused(three: KafkaCluster) -> None:
@@ -160,10 +164,10 @@ def test_calls_that_do_not_fit_are_refused(three: KafkaCluster) -> None:
 
 
 def test_the_users_config_reaches_the_brokers(kafka_cluster_factory: KafkaClusterFactory) -> None:
+    # -1 partitions stands for the broker's own number.
     with kafka_cluster_factory(config={"num.partitions": 7}) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic("seven")])["seven"].result(TIMEOUT_S)
-        assert cluster.leader("seven", 6) == 1
+        topic = confluent_create_topic(cluster, "seven", partition_count=-1)
+        assert cluster.leader(topic, 6) == 1
 
 
 def test_close_leaves_no_process_and_no_file(
@@ -233,10 +237,10 @@ def test_an_existing_cluster_is_used_and_never_touched(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", kafka_cluster.bootstrap_servers)
-    create_topic(kafka_cluster, "existing")
+    topic = confluent_create_topic(kafka_cluster, "existing")
     with KafkaCluster() as existing:
         assert existing.bootstrap_servers == kafka_cluster.bootstrap_servers
-        assert existing.leader("existing", 0) == 1
+        assert existing.leader(topic, 0) == 1
         for touch in (existing.kill, existing.pause, existing.resume, existing.stop):
             with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
                 touch(1)

@@ -1,0 +1,139 @@
+"""librdkafka, through `confluent-kafka`, as a second witness beside Java.
+
+Owner: the calling thread, for the length of one call.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, cast
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.integration.java_tools import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pykclient.testing import KafkaCluster
+
+__all__ = ["confluent_consume", "confluent_create_topic", "confluent_produce"]
+
+TIMEOUT_S = 60.0
+LINGER_MS = 200
+MESSAGE_BYTES_MAX = 2**21
+
+
+def confluent_create_topic(
+    cluster: KafkaCluster, stem: str, *, partition_count: int = 1, replication_factor: int = 1
+) -> str:
+    """Create a topic whose name nobody else has, also on a cluster that outlives us; its name."""
+    topic = f"{stem}-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    created = admin.create_topics([NewTopic(topic, partition_count, replication_factor)])
+    created[topic].result(TIMEOUT_S)
+    return topic
+
+
+def confluent_produce(
+    cluster: KafkaCluster,
+    topic: str,
+    records: Iterable[Record],
+    codec: str = "none",
+    *,
+    settings: Mapping[str, str] | None = None,
+) -> list[Record]:
+    """Write records, and give them as they were acknowledged, in the order given.
+
+    Keys choose partitions as Java's do; librdkafka's own default differs.
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "compression.codec": codec,
+            "linger.ms": LINGER_MS,
+            "message.max.bytes": MESSAGE_BYTES_MAX,
+            "partitioner": "murmur2_random",
+            "enable.idempotence": True,
+            **(settings or {}),
+        }
+    )
+    acknowledged: dict[int, Message] = {}
+    failures: list[KafkaError] = []
+    given = list(records)
+    for index, record in enumerate(given):
+
+        def note(error: KafkaError | None, message: Message, index: int = index) -> None:
+            if error is None:
+                acknowledged[index] = message
+            else:
+                failures.append(error)
+
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            # The defaults of librdkafka for "you choose".
+            partition=-1 if record.partition is None else record.partition,
+            timestamp=record.timestamp_ms or 0,
+            headers=list(record.headers),
+            on_delivery=note,
+        )
+    unsent_count = producer.flush(TIMEOUT_S)
+    if failures or unsent_count:
+        raise RuntimeError(f"{unsent_count} records were not sent, and these failed: {failures}")
+    return [_placed(record, acknowledged[index]) for index, record in enumerate(given)]
+
+
+def confluent_consume(
+    cluster: KafkaCluster, topic: str, count: int, *, settings: Mapping[str, str] | None = None
+) -> list[Record]:
+    """Read `count` records of a topic from its beginning, in the order in which they came.
+
+    Fewer are returned when time runs out. Checksums are checked, which is not its default.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            **(settings or {}),
+        }
+    )
+    records: list[Record] = []
+    try:
+        partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(records) < count and time.monotonic() < deadline_s:
+            records.extend(map(_record, consumer.consume(count - len(records), timeout=1.0)))
+    finally:
+        consumer.close()
+    return records
+
+
+def _record(message: Message) -> Record:
+    error = message.error()
+    if error is not None:
+        raise RuntimeError(f"librdkafka cannot read {message.topic()}: {error}")
+    # What it reads is bytes; only what one writes may be text.
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return _placed(Record(message.value(), message.key(), tuple(headers)), message)
+
+
+def _placed(record: Record, message: Message) -> Record:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return record.placed(partition, offset, message.timestamp()[1])

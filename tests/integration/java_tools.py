@@ -1,0 +1,233 @@
+"""Kafka's own tools and its Java client, as witnesses of what this package writes and reads.
+
+What Java reads comes through its console consumer, which is binary safe with separators that no
+record holds. What Java writes comes from its producer itself, driven over py4j: the console
+producer reads lines of text, so it could not write most of what has to be tested. Each call starts
+a JVM of its own, about a second, of the version that the cluster has.
+
+Owner: the calling thread, for the length of one call.
+Source: Java classes ``ConsoleConsumer``, ``DefaultMessageFormatter``, ``DumpLogSegments``,
+``KafkaProducer`` and ``BuiltInPartitioner``.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from pykclient.testing.jvm import find_java
+from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.properties import dump_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pykclient.testing import KafkaCluster
+
+__all__ = ["CODECS", "Record", "dump_log", "java_consume", "java_partitions", "java_produce"]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SILENCE_TIMEOUT_MS = 20_000
+TOOL_TIMEOUT_S = 120.0
+
+_QUIET = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+_LINGER_MS = 200
+"""Long enough that records sent in a row share a batch, so that a codec has something to do."""
+
+
+class Record(NamedTuple):
+    """A record to write, or one that was read or acknowledged; None = null, or not known yet."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    offset: int | None = None
+
+    def placed(self, partition: int, offset: int, timestamp_ms: int) -> Record:
+        """The same record where the broker has put it."""
+        return self._replace(partition=partition, offset=offset, timestamp_ms=timestamp_ms)
+
+
+def java_consume(
+    cluster: KafkaCluster, topic: str, count: int, *, settings: Mapping[str, str] | None = None
+) -> list[Record]:
+    """Read `count` records of a topic from its beginning with the console consumer.
+
+    They come in the order in which it printed them, fewer when no more came for 20 s. `settings`
+    are the consumer's, with dotted names.
+    """
+    formatter = _Formatter()
+    with tempfile.TemporaryDirectory() as name:
+        formatter_file, consumer_file = Path(name, "formatter"), Path(name, "consumer")
+        formatter_file.write_text(dump_properties(formatter.properties()))
+        consumer_file.write_text(dump_properties({"enable.auto.commit": False, **(settings or {})}))
+        config = "--consumer.config" if cluster.version < "4" else "--command-config"
+        output = _run(
+            cluster.version,
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
+            *("--from-beginning", "--max-messages", str(count)),
+            *("--timeout-ms", str(SILENCE_TIMEOUT_MS), config, str(consumer_file)),
+            *("--formatter-config", str(formatter_file)),
+        )
+    return formatter.parse(output)
+
+
+def java_produce(
+    cluster: KafkaCluster,
+    topic: str,
+    records: Iterable[Record],
+    codec: str = "none",
+    *,
+    settings: Mapping[str, str] | None = None,
+) -> list[Record]:
+    """Write records with Java's producer, and give them as they were acknowledged, in order.
+
+    A record without a partition goes where Java's partitioner sends it. `settings` are the
+    producer's, with dotted names.
+    """
+    with _java(cluster.version) as java:
+        properties = java.java.util.Properties()
+        for name, value in {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "compression.type": codec,
+            "linger.ms": str(_LINGER_MS),
+            "max.request.size": str(2**21),
+            **(settings or {}),
+        }.items():
+            properties.setProperty(name, value)
+        clients = java.org.apache.kafka.clients
+        serializer = java.org.apache.kafka.common.serialization.ByteArraySerializer
+        producer = clients.producer.KafkaProducer(properties, serializer(), serializer())
+        sent = [(record, producer.send(_java_record(java, topic, record))) for record in records]
+        producer.close()  # Waits until all are sent.
+        return [_placed(record, future.get()) for record, future in sent]
+
+
+def java_partitions(version: str, keys: Sequence[bytes], partition_count: int) -> list[int]:
+    """Where Java's producer of a Kafka version puts records with these keys."""
+    with _java(version) as java:
+        partitioner = java.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
+        return [partitioner.partitionForKey(key, partition_count) for key in keys]
+
+
+def dump_log(
+    cluster: KafkaCluster, topic: str, partition: int = 0, *, broker: int = 1
+) -> list[dict[str, str]]:
+    """The batches in a broker's files, each as the fields that ``DumpLogSegments`` names.
+
+    Among them ``baseOffset, lastOffset, count, producerId, producerEpoch, baseSequence, magic,
+    compresscodec, crc, isvalid``.
+    """
+    package = "kafka.tools" if cluster.version < "4" else "org.apache.kafka.tools"
+    segments = sorted((cluster.data_folder(broker) / f"{topic}-{partition}").glob("*.log"))
+    files = ",".join(map(str, segments))
+    output = _run(cluster.version, f"{package}.DumpLogSegments", "--files", files)
+    lines = output.decode().splitlines()
+    return [dict(re.findall(r"(\w+): (\S+)", line)) for line in lines if "baseOffset: " in line]
+
+
+class _Formatter:
+    """How the console consumer is to print a record, and how to read that again.
+
+    The separators are random, so that no record holds one, and a null differs from any value.
+    """
+
+    def __init__(self) -> None:
+        self._field, self._line, self._header, self._null = (
+            f"<{uuid.uuid4().hex}>" for _ in range(4)
+        )
+
+    def properties(self) -> dict[str, str]:
+        shown = ("timestamp", "partition", "offset", "headers", "key", "value")
+        return {
+            **{f"print.{name}": "true" for name in shown},
+            "key.separator": self._field,
+            "line.separator": self._line,
+            "headers.separator": self._header,
+            "null.literal": self._null,
+        }
+
+    def parse(self, output: bytes) -> list[Record]:
+        *lines, rest = output.split(self._line.encode())
+        assert rest == b"", f"after the last record: {rest!r}"
+        return [self._record(line) for line in lines]
+
+    def _record(self, line: bytes) -> Record:
+        timestamp, partition, offset, headers, key, value = line.split(self._field.encode())
+        return Record(
+            self._nullable(value),
+            self._nullable(key),
+            tuple(self._headers(headers)),
+            *(int(number.partition(b":")[2]) for number in (partition, timestamp, offset)),
+        )
+
+    def _headers(self, text: bytes) -> Iterator[tuple[str, bytes | None]]:
+        if text != b"NO_HEADERS":
+            for header in text.split(self._header.encode()):
+                name, _, value = header.partition(b":")
+                yield name.decode(), self._nullable(value)
+
+    def _nullable(self, text: bytes) -> bytes | None:
+        return None if text == self._null.encode() else text
+
+
+def _placed(record: Record, metadata: Any) -> Record:
+    return record.placed(metadata.partition(), metadata.offset(), metadata.timestamp())
+
+
+def _java_record(java: Any, topic: str, record: Record) -> Any:
+    header = java.org.apache.kafka.common.header.internals.RecordHeader
+    headers = java.java.util.ArrayList()
+    for name, value in record.headers:
+        headers.add(header(name, value))
+    timestamp = None
+    if record.timestamp_ms is not None:
+        timestamp = java.java.lang.Long.valueOf(str(record.timestamp_ms))
+    return java.org.apache.kafka.clients.producer.ProducerRecord(
+        topic, record.partition, timestamp, record.key, record.value, headers
+    )
+
+
+def _run(version: str, tool: str, *arguments: str) -> bytes:
+    """What a tool writes to its standard output."""
+    classpath = kafka_jars(version).classpath
+    answer = subprocess.run(
+        [find_java().executable, *_QUIET, "-cp", classpath, tool, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
+    if answer.returncode != 0:
+        raise RuntimeError(f"{tool} failed:\n{answer.stderr.decode(errors='replace')[-4000:]}")
+    return answer.stdout
+
+
+@contextmanager
+def _java(version: str) -> Iterator[Any]:
+    """A JVM with the classes of a Kafka version, seen through py4j; it ends with us."""
+    port, token, process = launch_gateway(
+        classpath=kafka_jars(version).classpath,
+        javaopts=list(_QUIET),
+        java_path=str(find_java().executable),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    parameters = GatewayParameters(port=port, auth_token=token, auto_field=True)
+    gateway = JavaGateway(gateway_parameters=parameters)
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        process.communicate(timeout=TOOL_TIMEOUT_S)

