@@ -45,7 +45,6 @@ VARINT_SIZE_BYTES_MAX: Final = 5
 
 T = TypeVar("T")
 
-
 _ONE_THREAD: Final = nullcontext()
 """The lock of a batch that only one thread ever sees."""
 
@@ -58,7 +57,7 @@ class RecordBatchBuilder(Generic[T]):
     `batch_size_bytes`.
     """
 
-    __slots__ = ("_records", "appender", "codec", "level")
+    __slots__ = ("_compressed", "appender", "codec", "level")
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class RecordBatchBuilder(Generic[T]):
             batch_size_bytes - HEADER_SIZE_BYTES, batch, lock or _ONE_THREAD
         )
         """What `TopicAppenders` holds, so that `send` appends without a layer in between."""
-        self._records: bytes | None = None
+        self._compressed: bytes | None = None
 
     @property
     def record_count(self) -> int:
@@ -90,9 +89,9 @@ class RecordBatchBuilder(Generic[T]):
     @property
     def compression_ratio(self) -> float:
         """Compressed size of the records by their size before; 1.0 until the batch is closed."""
-        if self._records is None or not self.appender.size_bytes:
+        if self._compressed is None:
             return 1.0
-        return len(self._records) / self.appender.size_bytes
+        return len(self._compressed) / self.appender.size_bytes
 
     def try_append(
         self,
@@ -133,10 +132,8 @@ class RecordBatchBuilder(Generic[T]):
             ConfigError: the codec's library is not installed.
         """
         appender = self.appender
-        if self._records is None:
-            appender.seal()
-            with appender.view() as view:
-                self._records = compress(self.codec, view, self.level)
+        assert appender.count
+        appender.seal()
         attributes = int(self.codec)
         if is_transactional:
             attributes |= ATTRIBUTE_TRANSACTIONAL
@@ -146,28 +143,39 @@ class RecordBatchBuilder(Generic[T]):
         if log_append_time_ms is not None:
             attributes |= ATTRIBUTE_LOG_APPEND_TIME
             max_timestamp_ms = log_append_time_ms
-        batch = bytearray(
-            HEADER.pack(
-                base_offset,
-                HEADER_SIZE_BYTES - LENGTH_END + len(self._records),
-                partition_leader_epoch,
-                MAGIC,
-                0,
-                attributes,
-                appender.count - 1,
-                appender.base_timestamp_ms,
-                max_timestamp_ms,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                appender.count,
-            )
+        batch = bytearray(HEADER_SIZE_BYTES)
+        with self._encoded() as records:
+            batch += records
+        HEADER.pack_into(
+            batch,
+            0,
+            base_offset,
+            len(batch) - LENGTH_END,
+            partition_leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            appender.count - 1,
+            appender.base_timestamp_ms,
+            max_timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            appender.count,
         )
-        batch += self._records
         with memoryview(batch) as view, view[CRC_START:] as covered:
             crc = accel.crc32c(covered)
         batch[CRC_AT:CRC_START] = crc.to_bytes(CRC_START - CRC_AT, "big")
         return batch
+
+    def _encoded(self) -> memoryview:
+        """The records as they stand in the batch; without compression there is no second copy."""
+        if self.codec is Codec.NONE:
+            return self.appender.view()
+        if self._compressed is None:
+            with self.appender.view() as view:
+                self._compressed = compress(self.codec, view, self.level)
+        return memoryview(self._compressed)
 
     def records(self) -> RecordColumns:
         """Return the records again, with offsets from 0: what a split needs (KIP-126)."""
