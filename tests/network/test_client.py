@@ -16,6 +16,7 @@ from pykclient.network.manager import NEVER_MS
 from pykclient.network.metadata import Metadata
 from pykclient.producer.config import ProducerConfig
 from pykclient.protocol.message import encode_response
+from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.protocol.messages.produce import ProduceRequest
 from pykclient.types import Node
@@ -405,6 +406,19 @@ def test_answers_before_the_end_are_delivered(network: ScriptedNetwork) -> None:
     network.turn()
     assert answered.response is not None
     assert isinstance(lost.error, DisconnectedError)
+
+
+def test_a_peer_that_answers_before_it_is_asked_and_hangs_up_is_no_broker(
+    network: ScriptedNetwork,
+) -> None:
+    network.client.connect(1, network.now_ms)
+    versions = ApiVersionsResponse(api_keys=[ApiVersion(3, 0, 12)])
+    network.peer.accept()
+    network.peer.feed(bytes(encode_response(versions, 4, 0)))
+    network.peer.hang_up()
+    network.turn()
+    assert not network.client.is_ready(1, network.now_ms)
+    assert "closed the connection" in network.client.describe_failures()
 
 
 # Reconnecting.

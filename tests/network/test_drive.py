@@ -1,0 +1,148 @@
+"""The loop steps, waits, completes and runs the user's calls until it is done or too late."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.network import drive as module
+from pykclient.network.drive import drive, run_user_calls
+from pykclient.network.manager import NEVER_MS, UserCall
+from tests.network.scripted_port import ScriptedPort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ScriptedEngine:
+    """An engine whose steps tell the deadlines that a test gave it."""
+
+    def __init__(self, diary: list[str], deadlines_ms: list[int]) -> None:
+        self.user_calls: deque[UserCall] = deque()
+        self._diary = diary
+        self._deadlines_ms = deque(deadlines_ms)
+
+    def step(self, now_ms: int) -> int:
+        self._diary.append(f"step {now_ms}")
+        return self._deadlines_ms.popleft() if self._deadlines_ms else NEVER_MS
+
+    def complete(self, now_ms: int) -> None:
+        self._diary.append(f"complete {now_ms}")
+
+
+class Clock:
+    """Moves by what the port waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, diary: list[str]) -> None:
+        self.now_ms = 1_000
+        self.port = ScriptedPort()
+        self._diary = diary
+        monkeypatch.setattr(module, "now_ms", lambda: self.now_ms)
+        monkeypatch.setattr(self.port, "wait", self._wait)
+
+    def _wait(self, timeout_ms: int) -> None:
+        self._diary.append(f"wait {timeout_ms}")
+        self.now_ms += timeout_ms
+
+
+@pytest.fixture
+def diary() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, diary: list[str]) -> Clock:
+    return Clock(monkeypatch, diary)
+
+
+def run(clock: Clock, engine: ScriptedEngine, until: Callable[[], bool], deadline_ms: int) -> bool:
+    return drive(engine, clock.port, until=until, deadline_ms=deadline_ms)  # type: ignore[arg-type]
+
+
+def test_it_waits_until_the_engines_deadline_and_goes_on_until_its_own(
+    clock: Clock, diary: list[str]
+) -> None:
+    engine = ScriptedEngine(diary, [1_300])
+    assert run(clock, engine, lambda: False, 1_500) is False
+    assert diary == [
+        "step 1000",
+        "wait 300",
+        "complete 1300",
+        "step 1300",
+        "wait 200",
+        "complete 1500",
+    ]
+
+
+def test_what_is_done_after_a_step_is_not_waited_for(clock: Clock, diary: list[str]) -> None:
+    assert run(clock, ScriptedEngine(diary, []), lambda: True, 9_000) is True
+    assert diary == ["step 1000"]
+
+
+def test_what_is_done_by_an_answer_ends_it(clock: Clock, diary: list[str]) -> None:
+    engine = ScriptedEngine(diary, [1_100])
+    assert run(clock, engine, lambda: "complete 1100" in diary, 9_000) is True
+    assert diary[-1] == "complete 1100"
+
+
+@pytest.mark.parametrize("deadline_ms", [1_000, 0])
+def test_a_deadline_that_has_passed_still_takes_what_has_arrived(
+    clock: Clock, diary: list[str], deadline_ms: int
+) -> None:
+    assert run(clock, ScriptedEngine(diary, []), lambda: False, deadline_ms) is False
+    assert diary == ["step 1000", "wait 0", "complete 1000"]
+
+
+def test_an_engine_that_is_late_is_not_waited_for(clock: Clock, diary: list[str]) -> None:
+    run(clock, ScriptedEngine(diary, [400]), lambda: "wait 0" in diary, 9_000)
+    assert diary == ["step 1000", "wait 0", "complete 1000"]
+
+
+def test_the_users_calls_are_made_before_it_looks_whether_it_is_done(
+    clock: Clock, diary: list[str]
+) -> None:
+    engine = ScriptedEngine(diary, [1_000])
+    engine.user_calls.append(UserCall(diary.append, ("called",), lambda _: None))
+    assert run(clock, engine, lambda: "called" in diary, 9_000) is True
+    assert diary == ["step 1000", "wait 0", "complete 1000", "called"]
+
+
+def test_the_core_hears_how_each_call_ended(diary: list[str]) -> None:
+    engine = ScriptedEngine(diary, [])
+    ends: list[BaseException | None] = []
+    error = ValueError("the user's own")
+
+    def fail() -> None:
+        raise error
+
+    engine.user_calls += [UserCall(fail, (), ends.append), UserCall(len, ("ab",), ends.append)]
+    run_user_calls(engine)  # type: ignore[arg-type]
+    assert ends == [error, None]
+
+
+def test_an_interrupt_is_told_to_the_core_and_to_the_application(diary: list[str]) -> None:
+    engine = ScriptedEngine(diary, [])
+    ends: list[BaseException | None] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    engine.user_calls.append(UserCall(interrupt, (), ends.append))
+    with pytest.raises(KeyboardInterrupt):
+        run_user_calls(engine)  # type: ignore[arg-type]
+    assert [type(end) for end in ends] == [KeyboardInterrupt]
+
+
+def test_calls_that_a_call_leads_to_wait_for_the_next_turn(diary: list[str]) -> None:
+    engine = ScriptedEngine(diary, [])
+
+    def call_again() -> None:
+        diary.append("called")
+        engine.user_calls.append(UserCall(call_again, (), lambda _: None))
+
+    engine.user_calls.append(UserCall(call_again, (), lambda _: None))
+    run_user_calls(engine)  # type: ignore[arg-type]
+    assert diary == ["called"]
+    assert len(engine.user_calls) == 1
