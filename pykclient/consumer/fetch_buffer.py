@@ -176,6 +176,9 @@ class FetchBuffer:
             except (CorruptRecordError, RecordDeserializationError) as error:
                 self._stop(assigned, error, now_ms)
                 raise
+            except BaseException:
+                self.give_back({assigned: assigned.offset})
+                raise
             if run is not None:
                 return assigned, run
         if self._failed:

@@ -1,0 +1,75 @@
+"""Record batches as a broker would send them, with values that name their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.consumer.fetched_partition import DecodeSettings
+from pykclient.records.batch import HEADER_SIZE_BYTES
+from pykclient.records.builder import RecordBatchBuilder
+from pykclient.records.compression import Codec
+from tests.records.batches import build, header_changed, resealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "ABORT_KEY",
+    "COMMIT_KEY",
+    "SETTINGS",
+    "aborted_batch",
+    "batch",
+    "compacted",
+    "empty_batch",
+    "marker",
+    "value_at",
+]
+
+SETTINGS = DecodeSettings(check_crcs=True, decompressed_max_bytes=1_000_000)
+TIMESTAMP_MS = 1_700_000_000_000
+LAST_OFFSET_DELTA_AT = 23
+ATTRIBUTES_AT = 21
+PRODUCER_ID_AT = 43
+RECORD_COUNT_AT = 57
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+ABORT_KEY, COMMIT_KEY = b"\0\0\0\0", b"\0\0\0\1"
+
+
+def value_at(offset: int) -> bytes:
+    """The value of the record at an offset."""
+    return b"value %d" % offset
+
+
+def batch(offsets: Iterable[int], *, codec: Codec = Codec.NONE) -> bytes:
+    """A batch with records at consecutive offsets."""
+    wanted = list(offsets)
+    assert wanted == list(range(wanted[0], wanted[0] + len(wanted)))
+    rows = [(TIMESTAMP_MS + offset, b"key", value_at(offset), ()) for offset in wanted]
+    return build(rows, codec, base_offset=wanted[0])
+
+
+def compacted(data: bytes, *, last_offset_delta: int) -> bytes:
+    """The batch as if records after its last had been taken away by compaction."""
+    return header_changed(data, LAST_OFFSET_DELTA_AT, last_offset_delta, 4)
+
+
+def empty_batch(base_offset: int, last_offset: int) -> bytes:
+    """A batch of which compaction has left only the header."""
+    header = batch([base_offset])[:HEADER_SIZE_BYTES]
+    header = header_changed(header, RECORD_COUNT_AT, 0, 4)
+    return compacted(resealed(header), last_offset_delta=last_offset - base_offset)
+
+
+def aborted_batch(offsets: Iterable[int], producer_id: int) -> bytes:
+    """A batch of a transaction; whether it was aborted, a fetch answer tells."""
+    data = header_changed(batch(offsets), ATTRIBUTES_AT, TRANSACTIONAL, 2)
+    return header_changed(data, PRODUCER_ID_AT, producer_id, 8)
+
+
+def marker(offset: int, producer_id: int, *, key: bytes = ABORT_KEY) -> bytes:
+    """A control batch, which ends a transaction."""
+    builder = RecordBatchBuilder[None](batch_size_bytes=1_000, codec=Codec.NONE)
+    builder.try_append(TIMESTAMP_MS, key, b"\0\0\0\0\0\0")
+    data = bytes(builder.close(base_offset=offset))
+    data = header_changed(data, ATTRIBUTES_AT, TRANSACTIONAL | CONTROL, 2)
+    return header_changed(data, PRODUCER_ID_AT, producer_id, 8)

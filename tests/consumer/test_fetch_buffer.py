@@ -1,0 +1,381 @@
+"""FetchBuffer: records are taken in fair turns, positions move with them, errors stay in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pykclient.consumer.deserialization import RecordDeserializer
+from pykclient.consumer.fetch_buffer import FetchBuffer, FetchedResponse
+from pykclient.consumer.fetched_partition import FetchedPartition
+from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+from pykclient.errors import CorruptRecordError, RecordDeserializationError
+from pykclient.types import TopicPartition
+from tests.consumer.fetched_records import SETTINGS, batch, marker, value_at
+from tests.consumer.known_cluster import RETRY_BACKOFF, RETRY_MS, START_MS
+
+if TYPE_CHECKING:
+    from pykclient.consumer.record import RecordRun
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+NODE = 1
+
+
+def refuse_threes(_: str, value: bytes) -> str:
+    if value.endswith(b"3"):
+        raise ValueError("no threes")
+    return value.decode()
+
+
+class Scene:
+    """A buffer and the subscription whose positions it moves."""
+
+    def __init__(self, *partitions: TopicPartition, deserializer: bool = False) -> None:
+        self.subscription = SubscriptionState()
+        self.subscription.assign(partitions)
+        for assigned in self.subscription:
+            self.subscription.seek(assigned, 0)
+        self.buffer = FetchBuffer(
+            RecordDeserializer(None, refuse_threes) if deserializer else None, RETRY_BACKOFF
+        )
+
+    def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
+        return self.subscription.require(partition)
+
+    def add(self, *parts: tuple[TopicPartition, bytes], node_id: int = NODE) -> None:
+        """Bring one answer with these parts."""
+        response = FetchedResponse(node_id)
+        for partition, data in parts:
+            offset = self.buffer.fetch_offset(self[partition])
+            assert offset is not None
+            fetched = FetchedPartition(partition, offset, data, SETTINGS)
+            self.buffer.add(self[partition], fetched, response)
+
+    def take(self, count_max: int = 100, *, is_raw: bool = False) -> list[RecordRun]:
+        return self.buffer.take(count_max, START_MS, is_raw=is_raw)
+
+
+def told(runs: list[RecordRun]) -> list[tuple[int, list[int]]]:
+    return [(run.partition.partition, list(run.columns.offsets)) for run in runs]
+
+
+def test_positions_move_past_what_is_taken_and_no_further() -> None:
+    scene = Scene(A)
+    scene.add((A, batch(range(5)) + marker(5, 1)))
+    assert told(scene.take(3)) == [(0, [0, 1, 2])]
+    assert scene[A].offset == 3
+    assert told(scene.take()) == [(0, [3, 4])]
+    assert scene[A].offset == 6
+    assert scene.take() == []
+
+
+def test_one_take_goes_over_batches_answers_and_partitions() -> None:
+    scene = Scene(A, B)
+    scene.add((A, batch(range(2)) + batch(range(2, 4))), (B, batch([0])))
+    scene.add((A, batch([4])))
+    assert told(scene.take(100)) == [(0, [0, 1]), (0, [2, 3]), (1, [0]), (0, [4])]
+
+
+def test_after_each_answer_of_a_partition_the_others_have_their_turn() -> None:
+    scene = Scene(A, B)
+    scene.add((A, batch(range(3))))
+    scene.add((A, batch(range(3, 6))), (B, batch([0])))
+    assert [partition for partition, _ in told(scene.take(4))] == [0, 1]
+
+
+def test_the_next_fetch_begins_where_the_buffered_ends() -> None:
+    scene = Scene(A)
+    assert scene.buffer.fetch_offset(scene[A]) == 0
+    scene.add((A, batch(range(5))))
+    assert scene.buffer.fetch_offset(scene[A]) == 5
+    scene.take(2)
+    assert scene.buffer.fetch_offset(scene[A]) == 5
+    scene.take()
+    assert scene.buffer.fetch_offset(scene[A]) == 5
+
+
+def test_an_answer_is_in_use_until_all_its_parts_are_taken() -> None:
+    scene = Scene(A, B)
+    scene.add((A, batch([0])), (B, batch([0])))
+    scene.add((B, batch([1])), node_id=2)
+    assert [scene.buffer.response_count(node) for node in (1, 2, 3)] == [1, 1, 0]
+    scene.take(1)
+    assert scene.buffer.response_count(1) == 1
+    scene.take(1)
+    assert [scene.buffer.response_count(node) for node in (1, 2)] == [0, 1]
+
+
+def test_a_paused_partition_keeps_what_is_buffered_and_does_not_hold_up_its_node() -> None:
+    scene = Scene(A, B)
+    scene.add((A, batch(range(2))), (B, batch([0])))
+    scene.subscription.pause(scene[A])
+    scene.buffer.refresh(scene[A])
+    assert told(scene.take()) == [(1, [0])]
+    assert scene.buffer.response_count(NODE) == 0
+    scene.add((A, batch([2])))
+    assert scene.take() == []
+    scene.subscription.resume(scene[A])
+    scene.buffer.refresh(scene[A])
+    assert scene.buffer.response_count(NODE) == 2
+    assert told(scene.take()) == [(0, [0, 1]), (0, [2])]
+    assert scene.buffer.response_count(NODE) == 0
+
+
+def test_a_limit_is_where_taking_ends_and_fetching_too() -> None:
+    scene = Scene(A)
+    scene.subscription.set_limits({A: 3})
+    scene.add((A, batch(range(5))))
+    assert told(scene.take()) == [(0, [0, 1, 2])]
+    assert scene[A].has_reached_limit
+    assert scene.buffer.response_count(NODE) == 0
+    assert scene.buffer.fetch_offset(scene[A]) is None
+    scene.subscription.set_limits({})
+    scene.buffer.refresh(scene[A])
+    assert told(scene.take()) == [(0, [3, 4])]
+
+
+def test_a_limit_inside_a_hole_is_reached_without_a_record() -> None:
+    scene = Scene(A)
+    scene.subscription.set_limits({A: 5})
+    scene.add((A, batch(range(2)) + batch(range(8, 10))))
+    assert told(scene.take()) == [(0, [0, 1])]
+    assert scene[A].offset == 5
+    assert scene[A].has_reached_limit
+    scene.subscription.set_limits({})
+    scene.buffer.refresh(scene[A])
+    assert told(scene.take()) == [(0, [8, 9])]
+
+
+def test_what_is_dropped_is_gone_and_frees_its_answer() -> None:
+    scene = Scene(A)
+    scene.add((A, batch(range(2))))
+    scene.buffer.drop(scene[A])
+    assert scene.take() == []
+    assert scene.buffer.response_count(NODE) == 0
+    assert scene.buffer.fetch_offset(scene[A]) == 0
+    scene.buffer.drop(scene[A])
+
+
+def test_what_is_given_back_is_read_again() -> None:
+    scene = Scene(A)
+    scene.add((A, batch(range(4))))
+    scene.take(2)
+    scene.buffer.give_back({scene[A]: 0})
+    assert scene[A].offset == 0
+    scene.add((A, batch(range(4))))
+    assert told(scene.take()) == [(0, [0, 1, 2, 3])]
+
+
+# Errors.
+
+
+def damaged(offsets: range) -> bytes:
+    data = bytearray(batch(offsets))
+    data[-1] ^= 1
+    return bytes(data)
+
+
+def test_a_corrupt_batch_is_raised_when_nothing_stands_before_it_and_fetched_anew() -> None:
+    scene = Scene(A)
+    scene.add((A, batch(range(3)) + damaged(range(3, 6))))
+    assert scene.buffer.fetch_offset(scene[A]) is None
+    assert told(scene.take()) == [(0, [0, 1, 2])]
+    with pytest.raises(CorruptRecordError) as raised:
+        scene.take()
+    assert raised.value.offset == 3
+    assert scene[A].offset == 3
+    assert scene[A].retry_at_ms == START_MS + RETRY_MS
+    assert scene.buffer.fetch_offset(scene[A]) == 3
+    assert scene.take() == []
+    scene.add((A, batch(range(3, 6))))
+    assert told(scene.take()) == [(0, [3, 4, 5])]
+
+
+def test_a_corrupt_partition_does_not_stop_the_others() -> None:
+    scene = Scene(A, B)
+    scene.add((A, damaged(range(3))), (B, batch(range(2))))
+    with pytest.raises(CorruptRecordError):
+        scene.take()
+    assert told(scene.take()) == [(1, [0, 1])]
+
+
+def test_a_record_that_cannot_be_deserialized_ends_the_run_before_it() -> None:
+    scene = Scene(A, deserializer=True)
+    scene.add((A, batch(range(6))))
+    (run,) = scene.take()
+    assert list(run.columns.offsets) == [0, 1, 2]
+    assert run.values == ["value 0", "value 1", "value 2"]
+    assert scene[A].offset == 3
+    for _ in range(2):
+        with pytest.raises(RecordDeserializationError) as raised:
+            scene.take()
+        assert (raised.value.offset, raised.value.value) == (3, value_at(3))
+        assert scene[A].offset == 3
+
+
+def test_behind_a_bad_record_reading_goes_on_without_a_fetch() -> None:
+    scene = Scene(A, deserializer=True)
+    scene.add((A, batch(range(6))))
+    scene.take()
+    with pytest.raises(RecordDeserializationError):
+        scene.take()
+    assert scene.buffer.fetch_offset(scene[A]) is None
+    assert scene.buffer.can_skip_to(scene[A], 4)
+    scene.subscription.skip_to(scene[A], 4)
+    scene.buffer.forgive(scene[A])
+    assert told(scene.take()) == [(0, [4, 5])]
+
+
+def test_a_bad_record_stops_its_partition_only_and_does_not_hold_up_the_node() -> None:
+    scene = Scene(A, B, deserializer=True)
+    scene.add((A, batch(range(3, 4))), (B, batch(range(2))))
+    scene[A].offset = 3
+    with pytest.raises(RecordDeserializationError):
+        scene.take()
+    assert told(scene.take()) == [(1, [0, 1])]
+    assert scene.buffer.response_count(NODE) == 0
+    with pytest.raises(RecordDeserializationError):
+        scene.take()
+
+
+def test_raw_records_are_not_deserialized() -> None:
+    scene = Scene(A, deserializer=True)
+    scene.add((A, batch(range(6))))
+    (run,) = scene.take(is_raw=True)
+    assert run.values is None
+    assert run.record_count == 6
+
+
+def test_an_interrupt_while_records_are_taken_loses_none() -> None:
+    calls = 0
+
+    def interrupt_once(_: str, value: bytes) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return value
+
+    scene = Scene(A, B)
+    scene.buffer = FetchBuffer(RecordDeserializer(None, interrupt_once), RETRY_BACKOFF)
+    scene.add((A, batch(range(2))), (B, batch(range(4))))
+    with pytest.raises(KeyboardInterrupt):
+        scene.take()
+    assert (scene[A].offset, scene[B].offset) == (0, 0)
+    assert scene.buffer.response_count(NODE) == 0
+    scene.add((A, batch(range(2))), (B, batch(range(4))))
+    assert told(scene.take()) == [(0, [0, 1]), (1, [0, 1, 2, 3])]
+
+
+# One run at a time.
+
+
+def test_the_next_run_does_not_move_the_position() -> None:
+    scene = Scene(A)
+    scene.add((A, batch(range(5))))
+    for _ in range(2):
+        found = scene.buffer.next_run(3, START_MS)
+        assert found is not None
+        assert told([found[1]]) == [(0, [0, 1, 2])]
+    assert scene[A].offset == 0
+
+
+def test_what_was_not_handed_out_of_a_run_comes_again() -> None:
+    scene = Scene(A)
+    scene.add((A, batch(range(5))))
+    found = scene.buffer.next_run(3, START_MS)
+    assert found is not None
+    scene[A].offset = 1
+    assert told(scene.take()) == [(0, [1, 2, 3, 4])]
+
+
+def test_a_run_handed_out_to_its_end_is_followed_by_the_next() -> None:
+    scene = Scene(A)
+    scene.add((A, batch(range(2)) + marker(2, 1) + batch([3])))
+    seen = []
+    while (found := scene.buffer.next_run(3, START_MS)) is not None:
+        seen.append(told([found[1]]))
+        scene[A].offset = found[1].columns.offsets[-1] + 1
+    assert seen == [[(0, [0, 1])], [(0, [3])]]
+    assert scene.buffer.response_count(NODE) == 0
+
+
+def test_an_interrupt_while_a_run_is_made_loses_nothing() -> None:
+    def interrupt(_: str, value: bytes) -> bytes:
+        raise KeyboardInterrupt
+
+    scene = Scene(A)
+    scene.buffer = FetchBuffer(RecordDeserializer(None, interrupt), RETRY_BACKOFF)
+    scene.add((A, batch(range(2))))
+    with pytest.raises(KeyboardInterrupt):
+        scene.buffer.next_run(3, START_MS)
+    assert scene[A].offset == 0
+    assert scene.buffer.fetch_offset(scene[A]) == 0
+
+
+class Reading(RuleBasedStateMachine):
+    """Whatever happens, no record is skipped, doubled or out of order."""
+
+    partitions = st.sampled_from([A, B, C])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scene = Scene(A, B, C)
+        self.taken: dict[TopicPartition, list[int]] = {A: [], B: [], C: []}
+
+    @rule(wanted=st.sets(partitions, min_size=1), node_id=st.integers(1, 2))
+    def fetch(self, wanted: set[TopicPartition], node_id: int) -> None:
+        starts = {p: self.scene.buffer.fetch_offset(self.scene[p]) for p in sorted(wanted)}
+        parts = [
+            (partition, batch(range(start, start + 2)) + batch(range(start + 2, start + 5)))
+            for partition, start in starts.items()
+            if start is not None
+        ]
+        self.scene.add(*parts, node_id=node_id)
+
+    @rule(count_max=st.integers(1, 6))
+    def take(self, count_max: int) -> None:
+        runs = self.scene.take(count_max)
+        assert sum(run.record_count for run in runs) <= count_max
+        for run in runs:
+            self.taken[run.partition] += run.columns.offsets
+
+    @rule(partition=partitions)
+    def pause(self, partition: TopicPartition) -> None:
+        self.scene.subscription.pause(self.scene[partition])
+        self.scene.buffer.refresh(self.scene[partition])
+
+    @rule(partition=partitions)
+    def resume(self, partition: TopicPartition) -> None:
+        self.scene.subscription.resume(self.scene[partition])
+        self.scene.buffer.refresh(self.scene[partition])
+
+    @rule(partition=partitions)
+    def seek_to_where_it_is(self, partition: TopicPartition) -> None:
+        assigned = self.scene[partition]
+        self.scene.buffer.drop(assigned)
+        self.scene.subscription.seek(assigned, assigned.offset)
+
+    @rule(limits=st.dictionaries(partitions, st.integers(0, 30)))
+    def limit(self, limits: dict[TopicPartition, int]) -> None:
+        for assigned in self.scene.subscription.set_limits(limits):
+            self.scene.buffer.refresh(assigned)
+
+    @invariant()
+    def nothing_is_missing_or_doubled(self) -> None:
+        for partition, offsets in self.taken.items():
+            assert offsets == list(range(len(offsets)))
+            assert self.scene[partition].offset == len(offsets)
+
+    def teardown(self) -> None:
+        for assigned in self.scene.subscription:
+            self.scene.buffer.drop(assigned)
+        assert [self.scene.buffer.response_count(node) for node in (1, 2)] == [0, 0]
+
+
+Reading.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestReading = Reading.TestCase

@@ -1,0 +1,291 @@
+"""FetchedPartition: which records of an answer are handed out, passed over, or refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykclient.consumer.fetched_partition import DecodeSettings, FetchedPartition
+from pykclient.errors import CorruptRecordError
+from pykclient.records.compression import Codec
+from pykclient.records.control import AbortedTransactions
+from pykclient.types import TimestampType, TopicPartition
+from tests.consumer.fetched_records import (
+    COMMIT_KEY,
+    SETTINGS,
+    aborted_batch,
+    batch,
+    compacted,
+    empty_batch,
+    marker,
+    value_at,
+)
+from tests.records.batches import build
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PARTITION = TopicPartition("t", 3)
+ALL = 10_000
+
+
+def fetched(
+    data: bytes,
+    fetch_offset: int = 0,
+    *,
+    high_watermark: int | None = None,
+    aborted: Sequence[tuple[int, int]] | None = None,
+    settings: DecodeSettings = SETTINGS,
+) -> FetchedPartition:
+    return FetchedPartition(
+        PARTITION,
+        fetch_offset,
+        data,
+        settings,
+        high_watermark=high_watermark,
+        aborted=None if aborted is None else AbortedTransactions(aborted),
+    )
+
+
+def read_all(
+    partition: FetchedPartition, position: int = 0, count_max: int = ALL
+) -> tuple[list[int], int]:
+    """Take everything as the buffer does; return the offsets, and where reading ends."""
+    offsets: list[int] = []
+    while not partition.is_exhausted:
+        rows = partition.peek(position, count_max)
+        if rows is not None:
+            offsets += rows.columns.offsets
+            assert list(rows.columns.values) == [value_at(o) for o in rows.columns.offsets]
+            position = rows.columns.offsets[-1] + 1
+        position = partition.settle(position)
+    return offsets, position
+
+
+def test_records_come_in_order_with_what_belongs_to_them() -> None:
+    partition = fetched(batch(range(5, 8)), 5)
+    rows = partition.peek(5, ALL)
+    assert rows is not None
+    assert list(rows.columns.offsets) == [5, 6, 7]
+    assert rows.timestamp_type is TimestampType.CREATE_TIME
+    assert rows.leader_epoch is None
+    assert (partition.fetch_offset, partition.end_offset) == (5, 8)
+
+
+def test_one_take_stays_in_one_batch_and_goes_no_further_than_asked() -> None:
+    partition = fetched(batch(range(4)) + batch(range(4, 9)))
+    taken = []
+    position = 0
+    while (rows := partition.peek(position, 3)) is not None:
+        taken.append(list(rows.columns.offsets))
+        position = partition.settle(rows.columns.offsets[-1] + 1)
+    assert taken == [[0, 1, 2], [3], [4, 5, 6], [7, 8]]
+    assert partition.is_exhausted
+
+
+def test_asking_twice_gives_the_same() -> None:
+    partition = fetched(batch(range(4)))
+    first, second = partition.peek(1, 2), partition.peek(1, 2)
+    assert first == second
+
+
+def test_what_is_before_the_position_is_left_out() -> None:
+    assert read_all(fetched(batch(range(10)), 6), 6) == ([6, 7, 8, 9], 10)
+
+
+def test_a_position_may_go_ahead_over_batches() -> None:
+    partition = fetched(batch(range(3)) + batch(range(3, 6)) + batch(range(6, 9)))
+    assert partition.peek(0, 1) is not None
+    assert read_all(partition, 7) == ([7, 8], 9)
+
+
+def test_a_limit_is_not_passed() -> None:
+    partition = fetched(batch(range(6)))
+    rows = partition.peek(0, ALL, 4)
+    assert rows is not None
+    assert list(rows.columns.offsets) == [0, 1, 2, 3]
+    assert partition.peek(4, ALL, 4) is None
+    assert not partition.is_exhausted
+    assert read_all(partition, 4) == ([4, 5], 6)
+
+
+def test_a_hole_between_batches_is_passed_when_the_next_record_is_taken() -> None:
+    partition = fetched(batch(range(2)) + batch(range(7, 9)), high_watermark=20)
+    assert read_all(partition) == ([0, 1, 7, 8], 9)
+
+
+def test_a_batch_thinned_by_compaction_counts_to_its_last_offset() -> None:
+    thinned = compacted(batch(range(3)), last_offset_delta=9)
+    assert read_all(fetched(thinned)) == ([0, 1, 2], 10)
+
+
+def test_an_empty_batch_moves_the_position() -> None:
+    assert read_all(fetched(empty_batch(0, 4) + batch([5]))) == ([5], 6)
+    assert read_all(fetched(empty_batch(0, 4))) == ([], 5)
+
+
+def test_markers_are_never_handed_out_and_move_the_position() -> None:
+    data = batch(range(2)) + marker(2, 7, key=COMMIT_KEY) + batch([3]) + marker(4, 8)
+    assert read_all(fetched(data)) == ([0, 1, 3], 5)
+
+
+def test_the_position_goes_past_markers_right_after_the_last_record() -> None:
+    partition = fetched(batch(range(2)) + marker(2, 7))
+    partition.peek(0, ALL)
+    assert partition.settle(2) == 3
+    assert partition.is_exhausted
+
+
+def test_settling_decodes_nothing_ahead() -> None:
+    damaged = batch(range(2, 4), codec=Codec.GZIP)
+    damaged = damaged[:61] + bytes(len(damaged) - 61)
+    unchecked = DecodeSettings(check_crcs=False, decompressed_max_bytes=1_000)
+    partition = fetched(batch(range(2)) + damaged, settings=unchecked)
+    partition.peek(0, ALL)
+    assert partition.settle(2) == 2
+    assert not partition.is_damaged
+    with pytest.raises(CorruptRecordError):
+        partition.peek(2, ALL)
+
+
+def test_aborted_records_are_left_out_for_a_reader_of_committed_ones() -> None:
+    data = (
+        aborted_batch([0], 7)
+        + batch([1])
+        + aborted_batch([2], 8)
+        + marker(3, 7)
+        + aborted_batch([4], 7)
+        + marker(5, 8, key=COMMIT_KEY)
+    )
+    assert read_all(fetched(data, aborted=[(7, 0)])) == ([1, 2, 4], 6)
+    assert read_all(fetched(data)) == ([0, 1, 2, 4], 6)
+
+
+def test_a_batch_cut_off_at_the_end_waits_for_the_next_fetch() -> None:
+    whole = batch(range(3))
+    for length in range(len(batch(range(3, 6)))):
+        partition = fetched(whole + batch(range(3, 6))[:length])
+        assert partition.end_offset == 3
+        assert read_all(partition) == ([0, 1, 2], 3)
+
+
+def test_a_first_batch_that_is_cut_off_is_an_error_that_names_its_size() -> None:
+    data = batch(range(3))
+    for length in range(1, len(data)):
+        partition = fetched(data[:length])
+        with pytest.raises(CorruptRecordError) as raised:
+            partition.peek(0, ALL)
+        error = raised.value
+        assert (error.topic, error.partition, error.offset) == ("t", 3, 0)
+        assert str(length) in str(error)
+        if length >= 12:
+            assert str(len(data)) in str(error)
+
+
+def test_a_wrong_checksum_is_an_error_after_what_is_good() -> None:
+    data = bytearray(batch(range(3)) + batch(range(3, 6)))
+    data[-1] ^= 1
+    partition = fetched(bytes(data))
+    assert partition.is_damaged
+    assert partition.end_offset == 3
+    assert list(partition.peek(0, ALL).columns.offsets) == [0, 1, 2]  # type: ignore[union-attr]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="checksum") as raised:
+            partition.peek(partition.settle(3), ALL)
+        assert raised.value.offset == 3
+
+
+def test_checksums_are_checked_only_when_asked_for() -> None:
+    data = bytearray(batch([0]))
+    data[17] ^= 1
+    unchecked = DecodeSettings(check_crcs=False, decompressed_max_bytes=1_000)
+    assert read_all(fetched(bytes(data), settings=unchecked)) == ([0], 1)
+
+
+def test_a_batch_that_unfolds_to_too_much_is_an_error() -> None:
+    bomb = build([(1, None, bytes(100_000), ())], Codec.GZIP)
+    small = DecodeSettings(check_crcs=True, decompressed_max_bytes=10_000)
+    with pytest.raises(CorruptRecordError, match="10000"):
+        fetched(bomb, settings=small).peek(0, ALL)
+
+
+def test_only_records_before_the_fetch_offset_are_an_error_not_an_endless_loop() -> None:
+    with pytest.raises(CorruptRecordError):
+        fetched(batch(range(3)), 10).peek(10, ALL)
+
+
+def test_a_batch_moved_beyond_the_readable_log_is_an_error() -> None:
+    moved = batch(range(2**40, 2**40 + 3))
+    partition = fetched(batch([0]) + moved, high_watermark=4)
+    assert list(partition.peek(0, ALL).columns.offsets) == [0]  # type: ignore[union-attr]
+    with pytest.raises(CorruptRecordError, match="offset 1 is due"):
+        partition.peek(1, ALL)
+
+
+def test_records_appended_since_the_high_watermark_was_noted_are_good() -> None:
+    assert read_all(fetched(batch(range(3)) + batch(range(3, 6)), high_watermark=1))[1] == 6
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[bytes, list[int], int]:
+    """A piece of log with holes, markers and empty batches; its offsets, and its end."""
+    data, end = b"", 0
+    offsets: list[int] = []
+    for kind in draw(st.lists(st.sampled_from("bbbmeh"), min_size=1, max_size=8)):
+        size = draw(st.integers(1, 5))
+        if kind == "b":
+            data += batch(range(end, end + size), codec=draw(st.sampled_from(list(Codec))))
+            offsets += range(end, end + size)
+        elif kind == "m":
+            size = 1
+            data += marker(end, 7)
+        elif kind == "e":
+            data += empty_batch(end, end + size - 1)
+        else:
+            data += compacted(batch([end]), last_offset_delta=size)
+            offsets.append(end)
+            size += 1
+        end += size
+    return data, offsets, end
+
+
+@settings(max_examples=50)
+@given(logs(), st.integers(1, 7), st.data())
+def test_every_record_comes_once_in_order_whatever_the_steps(
+    log: tuple[bytes, list[int], int], count_max: int, data: st.DataObject
+) -> None:
+    raw, offsets, end = log
+    start = data.draw(st.integers(0, end - 1))
+    read, position = read_all(fetched(raw, start), start, count_max)
+    assert read == [offset for offset in offsets if offset >= start]
+    assert position == end
+
+
+@settings(max_examples=100)
+@given(logs(), st.data())
+def test_whatever_is_damaged_gives_records_or_our_error_and_ends(
+    log: tuple[bytes, list[int], int], data: st.DataObject
+) -> None:
+    raw = bytearray(log[0])
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.integers(1, len(raw)))]
+    partition = fetched(bytes(raw), high_watermark=log[2])
+    position = 0
+    while not partition.is_exhausted:
+        try:
+            rows = partition.peek(position, 3)
+        except CorruptRecordError as error:
+            told = (error.topic, error.partition)
+            assert told == PARTITION
+            return
+        if rows is not None:
+            # A flipped bit may go undetected in an offset, never in what a checksum covers.
+            assert all(value.startswith(b"value ") for value in rows.columns.values if value)
+            position = rows.columns.offsets[-1] + 1
+        moved = partition.settle(position)
+        assert moved >= position
+        position = moved
