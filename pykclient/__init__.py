@@ -1,1 +1,91 @@
-"""A Kafka client in Python, from the sockets up."""
+"""A Kafka client in Python, from the sockets up.
+
+Everything that users import stands here, in `pykclient.errors` or in `pykclient.testing`; other
+modules are internal. A name is loaded at its first use: a program that only produces never loads
+the consumer.
+
+Owner: none; it holds no state.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from pykclient import errors
+from pykclient.version import __version__
+
+if TYPE_CHECKING:
+    from pykclient.accel import ConsumerRecord, Delivery
+    from pykclient.admin.admin import Admin
+    from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
+    from pykclient.consumer.consumer import Consumer
+    from pykclient.consumer.record import ConsumerRecords
+    from pykclient.network.cluster import PartitionInfo
+    from pykclient.producer.producer import Producer
+    from pykclient.producer.record import ProducerRecord, RecordMetadata
+    from pykclient.types import (
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TimestampType,
+        TopicPartition,
+    )
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "ConsumerRecords",
+    "CreatedTopic",
+    "Delivery",
+    "NewTopic",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionInfo",
+    "Producer",
+    "ProducerRecord",
+    "RecordMetadata",
+    "TimestampType",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPartition",
+    "__version__",
+    "errors",
+]
+
+_HOME = {
+    "Admin": "pykclient.admin.admin",
+    "Consumer": "pykclient.consumer.consumer",
+    "ConsumerRecord": "pykclient.accel",
+    "ConsumerRecords": "pykclient.consumer.record",
+    "CreatedTopic": "pykclient.admin.topics",
+    "Delivery": "pykclient.accel",
+    "NewTopic": "pykclient.admin.topics",
+    "Node": "pykclient.types",
+    "OffsetAndMetadata": "pykclient.types",
+    "OffsetAndTimestamp": "pykclient.types",
+    "PartitionInfo": "pykclient.network.cluster",
+    "Producer": "pykclient.producer.producer",
+    "ProducerRecord": "pykclient.producer.record",
+    "RecordMetadata": "pykclient.producer.record",
+    "TimestampType": "pykclient.types",
+    "TopicDescription": "pykclient.admin.topics",
+    "TopicListing": "pykclient.admin.topics",
+    "TopicPartition": "pykclient.types",
+}
+
+
+if not TYPE_CHECKING:  # a type checker would take it for a promise of any name
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value  # later uses find it without coming here
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -22,18 +22,11 @@ if TYPE_CHECKING:
 
 PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.testing")
 CLIENT_NAMES = {
-    "Admin",
-    "Consumer",
-    "ConsumerRecord",
-    "ConsumerRecords",
-    "NewTopic",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "Producer",
-    "ProducerRecord",
-    "RecordMetadata",
-    "TopicPartition",
-    "errors",
+    *("Admin", "Consumer", "Producer", "errors", "__version__"),
+    *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord", "RecordMetadata"),
+    *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
+    *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
+    "TimestampType",
 }
 # What a user may not have, or what would make the import slow.
 OPTIONAL_MODULES = {
@@ -63,7 +56,7 @@ def public_functions() -> Iterator[tuple[str, object]]:
             if not inspect.isclass(exported):
                 continue
             for member_name, member in inspect.getmembers(exported):
-                is_ours = getattr(member, "__module__", "").startswith("pykclient")
+                is_ours = str(getattr(member, "__module__", "")).startswith("pykclient")
                 is_callable = inspect.isroutine(member) and is_ours
                 if not member_name.startswith("_") and (
                     is_callable or isinstance(member, property)
@@ -78,6 +71,12 @@ def annotations_of(function: object) -> dict[str, object]:
 
 def test_the_clients_and_what_they_take_are_exported() -> None:
     assert set(pykclient.__all__) == CLIENT_NAMES
+
+
+def test_what_the_package_offers_is_listed_and_nothing_else_is_found() -> None:
+    assert set(pykclient.__all__) <= set(dir(pykclient))
+    with pytest.raises(AttributeError, match="no attribute 'Producers'"):
+        pykclient.Producers  # type: ignore[attr-defined] # noqa: B018
 
 
 @pytest.mark.parametrize("name", PUBLIC_MODULES)
