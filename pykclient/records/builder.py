@@ -86,13 +86,6 @@ class RecordBatchBuilder(Generic[T]):
         """The size that the batch has without compression, its header included."""
         return HEADER_SIZE_BYTES + self.appender.size_bytes
 
-    @property
-    def compression_ratio(self) -> float:
-        """Compressed size of the records by their size before; 1.0 until the batch is closed."""
-        if self._compressed is None:
-            return 1.0
-        return len(self._compressed) / self.appender.size_bytes
-
     def try_append(
         self,
         timestamp_ms: int,

@@ -59,13 +59,6 @@ def test_murmur2_is_a_signed_number_of_32_bits(core: ModuleType, key: bytes) -> 
     assert -(2**31) <= core.murmur2(key) < 2**31
 
 
-@pytest.mark.parametrize(
-    ("number", "positive"), [(0, 0), (5, 5), (-1, 2**31 - 1), (-(2**31), 0), (2**31 - 1, 2**31 - 1)]
-)
-def test_to_positive_clears_the_sign_bit(core: ModuleType, number: int, positive: int) -> None:
-    assert core.to_positive(number) == positive
-
-
 def test_crc32c_has_the_check_value_of_its_definition(core: ModuleType) -> None:
     assert core.crc32c(b"123456789") == 0xE3069283
 

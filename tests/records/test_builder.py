@@ -106,24 +106,6 @@ def test_the_upper_bound_holds_for_the_largest_deltas() -> None:
     assert builder.size_bytes - before <= bound <= builder.size_bytes - before + 30
 
 
-def test_the_compression_ratio_is_known_once_closed() -> None:
-    builder = RecordBatchBuilder[None](batch_size_bytes=100_000, codec=Codec.ZSTD)
-    builder.try_append(0, None, b"a" * 10_000)
-    assert builder.compression_ratio == 1.0
-    closed = builder.close()
-    records_bytes = len(closed) - HEADER_SIZE_BYTES
-    assert builder.compression_ratio == records_bytes / (builder.size_bytes - HEADER_SIZE_BYTES)
-    assert builder.compression_ratio < 0.1
-
-
-def test_an_uncompressed_batch_has_a_ratio_of_one() -> None:
-    builder = RecordBatchBuilder[None](batch_size_bytes=1000)
-    assert builder.compression_ratio == 1.0
-    builder.try_append(0, None, b"abc")
-    builder.close()
-    assert builder.compression_ratio == 1.0
-
-
 @given(st.lists(st.integers(0, 2**60), min_size=1, max_size=10))
 def test_the_header_has_the_first_and_the_latest_timestamp(timestamps_ms: list[int]) -> None:
     builder = RecordBatchBuilder[None](batch_size_bytes=10**6)

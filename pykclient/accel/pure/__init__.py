@@ -9,7 +9,7 @@ Owner: see each module.
 from pykclient.accel.pure.appender import RecordAppender
 from pykclient.accel.pure.decoder import decode_records
 from pykclient.accel.pure.delivery import Delivery
-from pykclient.accel.pure.hashes import crc32c, murmur2, to_positive
+from pykclient.accel.pure.hashes import crc32c, murmur2
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
 from pykclient.accel.pure.send import SendCore, TopicAppenders
 
@@ -23,5 +23,4 @@ __all__ = [
     "decode_records",
     "iterate_records",
     "murmur2",
-    "to_positive",
 ]

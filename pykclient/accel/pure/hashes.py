@@ -10,7 +10,7 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["crc32c", "murmur2", "to_positive"]
+__all__ = ["crc32c", "murmur2"]
 
 REMEMBERED_COUNT_MAX: Final = 4096
 REMEMBERED_SIZE_BYTES_MAX: Final = 64
@@ -50,8 +50,3 @@ def _murmur2(data: bytes) -> int:
 
 
 _remembered_murmur2 = lru_cache(REMEMBERED_COUNT_MAX)(_murmur2)
-
-
-def to_positive(number: int) -> int:
-    """Clear the sign bit, as Java's ``Utils.toPositive`` does before it takes the remainder."""
-    return number & 0x7FFFFFFF
