@@ -6,11 +6,13 @@ codecs, null and empty keys and values, headers, one byte and 900 kB, any bytes 
 
 from __future__ import annotations
 
+import os
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
 from tests.integration.confluent_tools import (
     confluent_consume,
     confluent_create_topic,
@@ -30,7 +32,13 @@ if TYPE_CHECKING:
 
     from pykclient.testing import KafkaCluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
+        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
+    ),
+]
 
 SEED = 20_130_101
 TIMESTAMP_MS = 1_600_000_000_123

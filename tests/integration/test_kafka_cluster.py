@@ -6,6 +6,7 @@ Topics are made with librdkafka, so that the harness is not tested with the clie
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from pykclient.errors.base import (
 )
 from pykclient.testing import BrokerFailedError, KafkaCluster
 from pykclient.testing.broker_probe import Address, ask_metadata
+from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
@@ -32,7 +34,13 @@ if TYPE_CHECKING:
 
     from pykclient.testing.fixtures import KafkaClusterFactory
 
-pytestmark = pytest.mark.kafka
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
+        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
+    ),
+]
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0

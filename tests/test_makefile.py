@@ -1,0 +1,116 @@
+"""The two commands do their own set-up once, and say what cannot be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAKE_VENV = ROOT / "tools" / "make_venv.sh"
+TIMEOUT_S = 120
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the PATH")
+
+
+def planned(project: Path, target: str) -> str:
+    """The commands that make would run, none of which it runs."""
+    command = ["make", "--dry-run", "--no-print-directory", target]
+    return subprocess.run(
+        command, cwd=project, stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True, text=True
+    ).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project in which nothing was installed yet."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv").mkdir()
+    return tmp_path
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("target", "last"), [("test", "-m pytest"), ("demo", "examples/flights_demo.py")]
+)
+def test_each_command_does_all_of_its_set_up_before_its_work(
+    project: Path, target: str, last: str
+) -> None:
+    plan = planned(project, target)
+    steps = ["tools/make_venv.sh", "pip install", "testing.jvm", "testing.kafka_jars", last]
+    places = [plan.index(step) for step in steps]
+    assert places == sorted(places)
+
+
+@needs_make
+@pytest.mark.parametrize("target", ["test", "demo", "check"])
+def test_what_is_installed_is_not_installed_again_until_the_project_file_changes(
+    project: Path, target: str
+) -> None:
+    install = "pip install --quiet --editable"
+    stamp = project / ".venv" / ".installed"
+    stamp.touch()
+    assert install not in planned(project, target)
+    changed_s = stamp.stat().st_mtime + 1
+    os.utime(project / "pyproject.toml", (changed_s, changed_s))
+    assert install in planned(project, target)
+
+
+@needs_make
+def test_the_tests_come_after_all_checks(project: Path) -> None:
+    plan = planned(project, "test")
+    steps = ["ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"]
+    places = [plan.index(step) for step in [*steps, "-m pytest"]]
+    assert places == sorted(places)
+
+
+def fake_python(folder: Path, name: str, body: str) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+
+
+def make_venv(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", MAKE_VENV, folder],
+        env={"PATH": str(path)},
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        text=True,
+    )
+
+
+def test_a_python_that_is_too_old_or_only_a_name_is_passed_over(tmp_path: Path) -> None:
+    fake_python(tmp_path, "python3", "exit 1")
+    fake_python(tmp_path, "python3.14", "echo not installed >&2; exit 127")
+    fake_python(tmp_path, "python3.11", f'exec {sys.executable} "$@"')
+    answer = make_venv(tmp_path / "venv", tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "venv" / "bin" / "python").exists()
+
+
+def test_without_a_python_the_cure_is_said(tmp_path: Path) -> None:
+    answer = make_venv(tmp_path / "venv", tmp_path)
+    assert answer.returncode == 1
+    assert "Python 3.11 or newer is needed" in answer.stderr
+    assert "apt-get install python3" in answer.stderr
+
+
+def test_a_python_without_venv_is_named_with_its_cure(tmp_path: Path) -> None:
+    fake_python(tmp_path, "python3", '[ "$1" = -c ]')
+    answer = make_venv(tmp_path / "venv", tmp_path)
+    assert answer.returncode == 1
+    assert "apt-get install python3-venv" in answer.stderr
+
+
+def test_an_environment_that_will_do_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    fake_python(tmp_path / "venv" / "bin", "python", "exit 0")
+    assert make_venv(tmp_path / "venv", tmp_path).returncode == 0
+    assert [path.name for path in (tmp_path / "venv").iterdir()] == ["bin"]

@@ -1,0 +1,112 @@
+"""What users install: a wheel for every platform that holds the packages and nothing else.
+
+The build takes setuptools from this environment, so that it needs no network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pykclient.version import __version__
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {"pykclient", "spark_connector", "pyspark_pykafka"}
+TIMEOUT_S = 240
+
+# What builds, tools and tests leave behind; git does not see it, and a build must not either.
+LEFT_BEHIND = shutil.ignore_patterns(
+    *(".git", ".venv", "build", "dist", "demo-output", "*.egg-info", "*.so", "__pycache__"),
+    *(".*cache", ".hypothesis", ".coverage*", "spark-warehouse", "metastore_db"),
+)
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    """What the command prints; its failure shows all of it."""
+    answer = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT_S,
+        check=False,
+        text=True,
+    )
+    assert answer.returncode == 0, answer.stdout
+    return answer.stdout
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist and the pure wheel, which is built from the sdist."""
+    source, target = tmp_path_factory.mktemp("build") / "source", tmp_path_factory.mktemp("dist")
+    shutil.copytree(ROOT, source, ignore=LEFT_BEHIND)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target)]
+    run(*command, cwd=source, PYKCLIENT_BUILD="pure")
+    return target
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (found,) = dist.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a fresh environment that has the wheel and none of its dependencies."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", folder, cwd=folder)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-index", "--no-deps", wheel, cwd=folder)
+    return python
+
+
+def test_the_pure_build_fits_every_platform(wheel: Path) -> None:
+    assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
+
+
+def test_the_wheel_holds_the_packages_their_types_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert tops == PACKAGES | {f"pykclient-{__version__}.dist-info"}
+    assert {"pykclient/py.typed", "spark_connector/py.typed"} <= set(names)
+    in_tree = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert {name for name in names if name.endswith(".py")} == in_tree
+
+
+def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "pykclient/py.typed"} <= names
+
+
+def test_the_installed_package_imports_without_its_dependencies(installed: Path) -> None:
+    program = "import pykclient.testing, pykclient.errors, sys; print(pykclient.__file__)"
+    location = Path(run(installed, "-I", "-c", program, cwd=installed.parent).strip())
+    assert location.is_relative_to(installed.parents[1])
+
+
+def test_the_installed_package_has_its_pytest_plugin(installed: Path) -> None:
+    program = (
+        "from importlib.metadata import entry_points\n"
+        "(plugin,) = entry_points(group='pytest11', name='pykclient')\n"
+        "print(plugin.value)\n"
+    )
+    assert run(installed, "-I", "-c", program, cwd=installed.parent) == (
+        "pykclient.testing.fixtures\n"
+    )
