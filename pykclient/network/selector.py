@@ -177,8 +177,8 @@ class SelectorPort:
         if isinstance(answer, ConnectionFailedError):
             self._end(channel, answer)
             return
-        first = channel.attempt % len(answer)
-        channel.addresses = deque(answer[first:] + answer[:first])
+        channel.addresses = deque(answer)
+        channel.addresses.rotate(-channel.attempt)
         self._connect_next(channel, None)
 
     def _connect_next(self, channel: _Channel, error: OSError | None) -> None:

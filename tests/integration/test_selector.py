@@ -1,0 +1,531 @@
+"""The port over real sockets of the loopback interface: connect, move bytes, end, wake."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import ConnectionFailedError, DisconnectedError
+from pykclient.network import selector as module
+from pykclient.network.manager import NEVER_MS
+from pykclient.network.selector import SEND_BUFFERS_MAX, SelectorPort, SocketSettings
+from pykclient.producer.config import ProducerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.errors import KafkaError
+
+HOST = "127.0.0.1"
+PATIENCE_S = 10.0
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class RecordingStream:
+    """Notes what the port tells it."""
+
+    def __init__(self, buffer_bytes: int = 65_536) -> None:
+        self.opened_count = 0
+        self.received = bytearray()
+        self.errors: list[KafkaError] = []
+        self._buffer = bytearray(buffer_bytes)
+
+    @property
+    def error(self) -> str:
+        """The one error with which it ended."""
+        [error] = self.errors
+        return str(error)
+
+    def on_opened(self) -> None:
+        self.opened_count += 1
+
+    def get_buffer(self) -> memoryview:
+        return memoryview(self._buffer)
+
+    def buffer_updated(self, count: int) -> None:
+        assert not self.errors, "bytes after the end"
+        self.received += self._buffer[:count]
+
+    def on_closed(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+
+@pytest.fixture
+def port() -> Iterator[SelectorPort]:
+    port = SelectorPort()
+    yield port
+    port.shutdown()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server((HOST, 0)) as listener:
+        listener.settimeout(PATIENCE_S)
+        yield listener
+
+
+def wait_until(port: SelectorPort, until: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < deadline_s, "it did not happen"
+        port.wait(1_000)
+
+
+def port_of(listener: socket.socket) -> int:
+    number: int = listener.getsockname()[1]
+    return number
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as listener:
+        return port_of(listener)
+
+
+def connect(port: SelectorPort, listener: socket.socket) -> tuple[RecordingStream, socket.socket]:
+    stream = RecordingStream()
+    port.open(stream, HOST, port_of(listener), attempt=0)
+    wait_until(port, lambda: stream.opened_count == 1)
+    peer, _ = listener.accept()
+    peer.settimeout(PATIENCE_S)
+    return stream, peer
+
+
+def open_file_count() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+# Connecting.
+
+
+def test_a_connection_opens_once_and_carries_bytes_both_ways(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    stream, peer = connect(port, listener)
+    with peer:
+        port.write(stream, [b"ab", bytearray(b"cd"), memoryview(b"ef"), b""])
+        assert peer.recv(100) == b"abcdef"
+        peer.sendall(b"ghi")
+        wait_until(port, lambda: stream.received == b"ghi")
+    assert stream.opened_count == 1
+
+
+def test_nothing_is_told_from_within_open(port: SelectorPort) -> None:
+    stream = RecordingStream()
+    port.open(stream, HOST, free_port(), attempt=0)
+    assert not stream.errors
+    assert not stream.opened_count
+
+
+def test_a_refused_connection_is_told_with_address_and_reason(port: SelectorPort) -> None:
+    stream, number = RecordingStream(), free_port()
+    port.open(stream, HOST, number, attempt=0)
+    wait_until(port, lambda: bool(stream.errors))
+    assert isinstance(stream.errors[0], ConnectionFailedError)
+    assert stream.error == f"cannot connect to {HOST}:{number}: connection refused"
+    assert isinstance(stream.errors[0].__cause__, OSError)
+
+
+class Names:
+    """Stands in for the system's resolver, which knows one name with several addresses."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.addresses: list[tuple[str, int]] = []
+        self._ask_system = socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self._getaddrinfo)
+
+    def _getaddrinfo(self, host: str, port: int, **options: int) -> object:
+        if host != "broker":
+            return self._ask_system(host, port, **options)
+        if options.get("flags"):
+            raise socket.gaierror("not a number")
+        assert self.gate.wait(PATIENCE_S)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in self.addresses]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
+    names = Names(monkeypatch)
+    yield names
+    names.gate.set()
+
+
+def test_a_host_whose_first_address_refuses_is_reached_at_the_next(
+    port: SelectorPort, listener: socket.socket, names: Names
+) -> None:
+    names.addresses = [(HOST, free_port()), (HOST, port_of(listener))]
+    stream = RecordingStream()
+    port.open(stream, "broker", 9092, attempt=0)
+    wait_until(port, lambda: stream.opened_count == 1)
+    assert not stream.errors
+
+
+def test_a_host_that_refuses_at_every_address_is_told_once(
+    port: SelectorPort, names: Names
+) -> None:
+    names.addresses = [(HOST, free_port()), (HOST, free_port())]
+    stream = RecordingStream()
+    port.open(stream, "broker", 9092, attempt=0)
+    wait_until(port, lambda: bool(stream.errors))
+    assert stream.error == "cannot connect to broker:9092: connection refused"
+
+
+def test_each_attempt_begins_at_another_address(port: SelectorPort, names: Names) -> None:
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(2)]
+        names.addresses = [(HOST, port_of(listener)) for listener in listeners]
+        for attempt in range(3):
+            stream = RecordingStream()
+            port.open(stream, "broker", 9092, attempt=attempt)
+            wait_until(port, lambda stream=stream: stream.opened_count == 1)  # type: ignore[misc]
+            expected = listeners[attempt % 2]
+            expected.settimeout(PATIENCE_S)
+            expected.accept()[0].close()
+
+
+def test_a_host_without_addresses_is_told(port: SelectorPort, names: Names) -> None:
+    names.addresses = []
+    stream = RecordingStream()
+    port.open(stream, "broker", 9092, attempt=3)
+    wait_until(port, lambda: bool(stream.errors))
+    assert stream.error == "cannot connect to broker:9092: no address"
+
+
+def test_a_resolver_that_hangs_holds_no_wait_beyond_its_time(
+    port: SelectorPort, names: Names, listener: socket.socket
+) -> None:
+    names.gate.clear()
+    stream = RecordingStream()
+    port.open(stream, "broker", 9092, attempt=0)
+    start_s = time.monotonic()
+    port.wait(50)
+    assert time.monotonic() - start_s < 1
+    connect(port, listener)[1].close()  # and it holds up nobody else
+    assert not stream.errors
+
+
+def test_an_answer_for_a_stream_that_was_closed_meanwhile_is_dropped(
+    port: SelectorPort, names: Names, listener: socket.socket
+) -> None:
+    names.gate.clear()
+    names.addresses = [(HOST, port_of(listener))]
+    given_up, wanted = RecordingStream(), RecordingStream()
+    port.open(given_up, "broker", 9092, attempt=0)
+    port.open(wanted, "broker", 9092, attempt=0)
+    port.close(given_up)
+    names.gate.set()
+    wait_until(port, lambda: wanted.opened_count == 1)
+    assert not given_up.opened_count
+    assert not given_up.errors
+
+
+def test_a_resolver_that_answers_after_the_shutdown_does_no_harm(names: Names) -> None:
+    names.gate.clear()
+    port = SelectorPort()
+    port.open(RecordingStream(), "broker", 9092, attempt=0)
+    [lookup] = [t for t in threading.enumerate() if t.name == "pykclient-resolve-broker"]
+    port.shutdown()
+    names.gate.set()
+    lookup.join(PATIENCE_S)  # an error on that thread would fail the test, as a warning
+    assert not lookup.is_alive()
+
+
+def test_a_socket_that_cannot_be_made_is_told(
+    port: SelectorPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "socket", fail)
+    stream = RecordingStream()
+    port.open(stream, HOST, 9092, attempt=0)
+    wait_until(port, lambda: bool(stream.errors))
+    assert stream.error == f"cannot connect to {HOST}:9092: too many open files"
+
+
+def test_a_connection_that_met_itself_is_none(
+    port: SelectorPort, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Linux connects a socket to itself when the port it tries is the one it was given.
+    monkeypatch.setattr(module, "_is_own_peer", lambda _: True)
+    stream = RecordingStream()
+    port.open(stream, HOST, port_of(listener), attempt=0)
+    wait_until(port, lambda: bool(stream.errors))
+    assert stream.error.startswith(f"cannot connect to {HOST}:{port_of(listener)}: ")
+    assert not stream.opened_count
+
+
+def test_a_socket_that_is_its_own_peer_is_seen() -> None:
+    with socket.socket() as itself:
+        itself.bind((HOST, 0))
+        itself.connect(itself.getsockname())
+        assert module._is_own_peer(itself)
+
+
+# Socket options.
+
+
+def test_sockets_get_the_options_of_the_configuration(listener: socket.socket) -> None:
+    config = ProducerConfig.from_settings(
+        bootstrap_servers="a:1", send_buffer_bytes=50_000, receive_buffer_bytes=60_000
+    )
+    port = SelectorPort.from_config(config)
+    stream, peer = connect(port, listener)
+    sock = port._channels[stream].sock
+    assert sock is not None
+    # Linux doubles what it is told, for its own book-keeping.
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert not sock.getblocking()
+    peer.close()
+    port.shutdown()
+
+
+def test_buffer_sizes_may_be_left_to_the_system(listener: socket.socket) -> None:
+    port = SelectorPort(SocketSettings(send_buffer_bytes=-1, receive_buffer_bytes=-1))
+    stream, peer = connect(port, listener)
+    with socket.create_connection(listener.getsockname()) as plain:
+        sock = port._channels[stream].sock
+        assert sock is not None
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            assert sock.getsockopt(socket.SOL_SOCKET, option) == plain.getsockopt(
+                socket.SOL_SOCKET, option
+            )
+    peer.close()
+    port.shutdown()
+
+
+# Moving bytes.
+
+
+def test_a_slow_reader_gets_everything_in_order(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    stream, peer = connect(port, listener)
+    # More parts than one system call takes, of sizes that no buffer is a multiple of.
+    parts = [index.to_bytes(4) * (7_001 + index) for index in range(5 * SEND_BUFFERS_MAX)]
+    expected = b"".join(parts)
+    port.write(stream, parts[:100])
+    port.write(stream, parts[100:])
+    assert 0 < port.unsent_bytes(stream) < len(expected)
+    received = bytearray()
+    while len(received) < len(expected):
+        received += peer.recv(30_011)
+        port.wait(0)
+    assert received == expected
+    assert port.unsent_bytes(stream) == 0
+    peer.close()
+
+
+def test_a_reader_that_never_reads_holds_up_neither_write_nor_wait(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    stream, peer = connect(port, listener)
+    start_s = time.monotonic()
+    for _ in range(20):
+        port.write(stream, [bytes(1_000_000)])
+    port.wait(10)
+    assert time.monotonic() - start_s < 5
+    assert port.unsent_bytes(stream) > 10_000_000
+    peer.close()
+
+
+def test_a_large_answer_arrives_whole_through_a_small_buffer(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    stream = RecordingStream(buffer_bytes=1_000)
+    port.open(stream, HOST, port_of(listener), attempt=0)
+    wait_until(port, lambda: stream.opened_count == 1)
+    peer, _ = listener.accept()
+    sent = bytes(range(256)) * 20_000
+    sender = threading.Thread(target=peer.sendall, args=[sent])
+    sender.start()
+    wait_until(port, lambda: len(stream.received) == len(sent))
+    sender.join()
+    assert stream.received == sent
+    peer.close()
+
+
+def test_a_stream_that_floods_lets_the_others_have_their_turn(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    flooded, flooder = connect(port, listener)
+    quiet, peer = connect(port, listener)
+    stop = threading.Event()
+
+    def flood() -> None:
+        while not stop.is_set():
+            flooder.sendall(bytes(65_536))
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        wait_until(port, lambda: bool(flooded.received))
+        peer.sendall(b"x")
+        wait_until(port, lambda: quiet.received == b"x")
+    finally:
+        stop.set()
+        wait_until(port, lambda: not thread.is_alive())
+    flooder.close()
+    peer.close()
+
+
+# Ending.
+
+
+def test_what_came_before_the_end_is_delivered_before_it(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    stream, peer = connect(port, listener)
+    peer.sendall(b"last words")
+    peer.close()
+    wait_until(port, lambda: bool(stream.errors))
+    assert stream.received == b"last words"
+    assert isinstance(stream.errors[0], DisconnectedError)
+    assert stream.error == f"{HOST}:{port_of(listener)} closed the connection"
+
+
+def test_a_reset_is_told_with_its_reason(port: SelectorPort, listener: socket.socket) -> None:
+    stream, peer = connect(port, listener)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    peer.close()
+    wait_until(port, lambda: bool(stream.errors))
+    assert stream.error == (
+        f"the connection to {HOST}:{port_of(listener)} broke: connection reset by peer"
+    )
+    assert isinstance(stream.errors[0].__cause__, ConnectionResetError)
+
+
+def test_writing_to_a_stream_that_broke_tells_its_end_in_the_next_wait_only(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    stream, peer = connect(port, listener)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    peer.close()
+    for _ in range(3):
+        port.write(stream, [b"into the void"])
+    assert not stream.errors
+    port.wait(1_000)
+    assert isinstance(stream.errors[0], DisconnectedError)
+    port.write(stream, [b"after the end"])
+    assert port.unsent_bytes(stream) == 0
+
+
+def test_closing_is_not_told_and_drops_what_was_queued(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    stream, peer = connect(port, listener)
+    port.write(stream, [bytes(20_000_000)])
+    port.close(stream)
+    port.close(stream)
+    while peer.recv(1_000_000):
+        pass
+    port.wait(0)
+    assert not stream.errors
+    peer.close()
+
+
+# Waiting and waking.
+
+
+def test_a_wake_up_from_another_thread_ends_a_wait(port: SelectorPort) -> None:
+    start_s = time.monotonic()
+    timer = threading.Timer(0.05, port.wakeup)
+    timer.start()
+    port.wait(60_000)
+    assert time.monotonic() - start_s < PATIENCE_S
+    timer.join()
+
+
+def test_a_wake_up_before_a_wait_ends_it_at_once_and_counts_once(port: SelectorPort) -> None:
+    port.wakeup()
+    port.wakeup()
+    start_s = time.monotonic()
+    port.wait(60_000)
+    assert time.monotonic() - start_s < PATIENCE_S
+    start_s = time.monotonic()
+    port.wait(30)
+    assert time.monotonic() - start_s >= 0.029
+
+
+def test_wake_ups_that_nobody_takes_never_block(port: SelectorPort) -> None:
+    def wake_often() -> None:
+        for _ in range(5_000):
+            port.wakeup()
+
+    threads = [threading.Thread(target=wake_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    port.wait(60_000)
+    start_s = time.monotonic()
+    port.wait(10)
+    assert time.monotonic() - start_s < PATIENCE_S
+
+
+def test_a_wait_without_end_can_be_woken(port: SelectorPort) -> None:
+    port.wakeup()
+    port.wait(NEVER_MS)
+
+
+def test_a_wait_without_events_takes_its_time(port: SelectorPort) -> None:
+    start_s = time.monotonic()
+    port.wait(20)
+    assert time.monotonic() - start_s >= 0.02
+
+
+# Shutting down.
+
+
+def test_a_shutdown_closes_everything_and_may_be_repeated(listener: socket.socket) -> None:
+    before = open_file_count()
+    port = SelectorPort()
+    streams = [connect(port, listener) for _ in range(3)]
+    connecting = RecordingStream()
+    port.open(connecting, HOST, port_of(listener), attempt=0)
+    port.wait(0)
+    port.shutdown()
+    port.shutdown()
+    port.wakeup()
+    for stream, peer in streams:
+        assert peer.recv(10) == b""
+        assert not stream.errors
+        peer.close()
+    assert open_file_count() == before
+
+
+def test_connections_that_come_and_go_leave_nothing_behind(
+    port: SelectorPort, listener: socket.socket
+) -> None:
+    connect(port, listener)[1].close()
+    port.wait(100)
+    before = open_file_count()
+    for attempt in range(60):
+        stream = RecordingStream()
+        refused = attempt % 3 == 0
+        port.open(stream, HOST, free_port() if refused else port_of(listener), attempt=0)
+        if refused:
+            wait_until(port, lambda stream=stream: bool(stream.errors))  # type: ignore[misc]
+            continue
+        wait_until(port, lambda stream=stream: stream.opened_count == 1)  # type: ignore[misc]
+        peer, _ = listener.accept()
+        if attempt % 3 == 1:
+            port.close(stream)
+        peer.close()
+        if attempt % 3 == 2:
+            wait_until(port, lambda stream=stream: bool(stream.errors))  # type: ignore[misc]
+    assert open_file_count() == before
+    assert port._channels == {}
