@@ -1,0 +1,99 @@
+"""arrow_batch: the columns and types that are promised, from runs of records."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from pykclient.consumer.arrow import arrow_batch
+from pykclient.errors import UsageError
+from tests.consumer.record_runs import TIMESTAMP_MS, A, B, run
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestamp_type", pa.int32()),
+    ]
+)
+HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+
+
+def test_each_record_is_a_row_in_order() -> None:
+    table = arrow_batch(
+        [run(A, range(5, 7), keys=[None, b"k"]), run(B, [9], values=[None])], include_headers=False
+    )
+    assert table.schema == SCHEMA
+    time = datetime.fromtimestamp(TIMESTAMP_MS / 1000, UTC)
+    assert table.to_pylist() == [
+        {
+            "key": None,
+            "value": b"v5",
+            "topic": "t",
+            "partition": 0,
+            "offset": 5,
+            "timestamp": time,
+            "timestamp_type": 0,
+        },
+        {
+            "key": b"k",
+            "value": b"v6",
+            "topic": "t",
+            "partition": 0,
+            "offset": 6,
+            "timestamp": time,
+            "timestamp_type": 0,
+        },
+        {
+            "key": None,
+            "value": None,
+            "topic": "u",
+            "partition": 1,
+            "offset": 9,
+            "timestamp": time,
+            "timestamp_type": 0,
+        },
+    ]
+
+
+def test_headers_are_there_when_asked_for() -> None:
+    headers = [(("a", b"1"), ("a", None)), ()]
+    table = arrow_batch([run(A, [1, 2], headers=headers)], include_headers=True)
+    assert table.schema == SCHEMA.append(HEADERS)
+    assert table.column("headers").to_pylist() == [
+        [{"key": "a", "value": b"1"}, {"key": "a", "value": None}],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("include_headers", [False, True])
+def test_no_records_make_an_empty_batch_of_the_same_schema(include_headers: bool) -> None:
+    table = arrow_batch([], include_headers=include_headers)
+    assert table.num_rows == 0
+    assert table.schema == (SCHEMA.append(HEADERS) if include_headers else SCHEMA)
+
+
+def test_a_time_is_exact_to_the_millisecond() -> None:
+    times = [-1, 0, 1, TIMESTAMP_MS + 123]
+    table = arrow_batch([run(A, [1, 2, 3, 4], timestamps_ms=times)], include_headers=False)
+    in_microseconds = table.column("timestamp").cast(pa.int64()).to_pylist()
+    assert in_microseconds == [time * 1000 for time in times]
+
+
+@pytest.mark.parametrize("time_ms", [2**63 - 1, -(2**63), (2**63 - 1) // 1000 + 1])
+def test_a_time_beyond_microseconds_is_null_and_the_others_stay(time_ms: int) -> None:
+    table = arrow_batch([run(A, [1, 2], timestamps_ms=[time_ms, 7])], include_headers=False)
+    assert table.column("timestamp").cast(pa.int64()).to_pylist() == [None, 7000]
+
+
+def test_without_pyarrow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"pip install 'pykclient\[arrow\]'"):
+        arrow_batch([], include_headers=False)

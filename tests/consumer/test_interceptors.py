@@ -1,0 +1,83 @@
+"""ConsumerInterceptors: each sees what the one before it returned; one that fails is skipped."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pykclient.consumer.interceptors import ConsumerInterceptors
+from pykclient.consumer.record import ConsumerRecords
+from pykclient.errors import ConfigError
+from tests.consumer.record_runs import A, run
+
+RECORDS = ConsumerRecords([run(A, [1, 2])])
+FEWER = ConsumerRecords([run(A, [1])])
+
+
+class Returning:
+    """Returns what it is told, and notes what it saw."""
+
+    def __init__(self, result: ConsumerRecords) -> None:
+        self.result = result
+        self.seen: list[ConsumerRecords] = []
+        self.is_closed = False
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        self.seen.append(records)
+        return self.result
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Failing:
+    """Fails, whatever it is asked."""
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        raise ZeroDivisionError
+
+    def close(self) -> None:
+        raise ZeroDivisionError
+
+
+class WithoutClose:
+    """Has what an interceptor must have and no more."""
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        return records
+
+
+def test_each_sees_what_the_one_before_returned() -> None:
+    first, second = Returning(FEWER), Returning(RECORDS)
+    assert ConsumerInterceptors([first, second]).on_consume(RECORDS) is RECORDS
+    assert first.seen == [RECORDS]
+    assert second.seen == [FEWER]
+
+
+def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    last = Returning(FEWER)
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        result = ConsumerInterceptors([Failing(), last]).on_consume(RECORDS)
+    assert result is FEWER
+    assert last.seen == [RECORDS]
+    assert "Failing" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_all_are_closed_also_after_one_failed(caplog: pytest.LogCaptureFixture) -> None:
+    last = Returning(FEWER)
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        ConsumerInterceptors([Failing(), WithoutClose(), last]).close()
+    assert last.is_closed
+    assert "Failing" in caplog.text
+
+
+def test_the_setting_takes_objects_and_classes() -> None:
+    assert ConsumerInterceptors.from_setting([WithoutClose, Returning(FEWER)])
+    assert not ConsumerInterceptors.from_setting(())
+
+
+def test_what_cannot_intercept_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"interceptor.classes.*on_consume"):
+        ConsumerInterceptors.from_setting([object()])

@@ -1,0 +1,69 @@
+"""ConsumerRecords: columns that become records while they are iterated."""
+
+from __future__ import annotations
+
+from pykclient.accel import ConsumerRecord
+from pykclient.consumer.record import ConsumerRecords
+from pykclient.types import TimestampType
+from tests.consumer.record_runs import TIMESTAMP_MS, A, B, run
+
+RECORDS = ConsumerRecords([run(A, [1, 2]), run(B, [7]), run(A, [3])])
+
+
+def test_records_come_in_order_of_their_runs() -> None:
+    assert [(r.topic, r.partition, r.offset) for r in RECORDS] == [
+        ("t", 0, 1),
+        ("t", 0, 2),
+        ("u", 1, 7),
+        ("t", 0, 3),
+    ]
+
+
+def test_a_record_has_all_its_fields() -> None:
+    (record,) = ConsumerRecords([run(B, [7], keys=[b"k"], headers=[(("h", None),)])])
+    assert record == ConsumerRecord(
+        topic="u",
+        partition=1,
+        offset=7,
+        timestamp_ms=TIMESTAMP_MS,
+        timestamp_type=TimestampType.CREATE_TIME,
+        key=b"k",
+        value=b"v7",
+        headers=(("h", None),),
+        leader_epoch=5,
+        serialized_key_size=1,
+        serialized_value_size=2,
+    )
+
+
+def test_deserialized_values_stand_for_the_raw_ones_and_sizes_stay() -> None:
+    deserialized = run(A, [1, 2])._replace(values=["one", "two"], keys=[None, None])
+    records = list(ConsumerRecords([deserialized]))
+    assert [record.value for record in records] == ["one", "two"]
+    assert [record.serialized_value_size for record in records] == [2, 2]
+    assert [record.serialized_key_size for record in records] == [-1, -1]
+
+
+def test_iterating_again_gives_the_same() -> None:
+    assert list(RECORDS) == list(RECORDS)
+
+
+def test_the_length_is_the_number_of_records() -> None:
+    assert len(RECORDS) == 4
+    assert RECORDS
+    assert not ConsumerRecords()
+    assert list(ConsumerRecords()) == []
+
+
+def test_by_partition_has_the_records_of_each_in_order() -> None:
+    by_partition = RECORDS.by_partition()
+    assert {p: [r.offset for r in records] for p, records in by_partition.items()} == {
+        A: [1, 2, 3],
+        B: [7],
+    }
+    assert RECORDS.partitions == (A, B)
+
+
+def test_it_shows_what_it_has() -> None:
+    assert repr(RECORDS) == "<ConsumerRecords: 4 of t-0, u-1>"
+    assert repr(ConsumerRecords()) == "<ConsumerRecords: 0 of no partition>"
