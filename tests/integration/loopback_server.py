@@ -1,7 +1,7 @@
 """LoopbackServer: listens where a client expects a broker, and behaves as it is told.
 
 Each connection gets a thread that runs the server's behaviour, a function of the connected socket.
-The behaviours here are what a wrong port may hold; `KafkaBefore21` is a broker too old.
+The behaviours here are what a wrong port may hold, a broker too old among them.
 
 Owner: the test that made it; `close` ends its connections and its threads.
 """
@@ -16,25 +16,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.protocol.message import decode_request, decode_request_header, encode_response
+from pykclient.protocol.message import decode_request_header, encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from pykclient.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = [
     "Behaviour",
-    "KafkaBefore21",
     "LoopbackServer",
     "expects_tls",
     "hangs_up",
+    "is_kafka_before_2_1",
     "is_silent",
     "sends_random_bytes",
     "speaks_http",
@@ -43,6 +36,13 @@ __all__ = [
 
 HOST = "127.0.0.1"
 UNSUPPORTED_VERSION = 35
+RANGES_OF_0_10 = (
+    (ApiKey.PRODUCE, 0, 2),
+    (ApiKey.FETCH, 0, 2),
+    (ApiKey.LIST_OFFSETS, 0, 0),
+    (ApiKey.METADATA, 0, 1),
+    (ApiKey.API_VERSIONS, 0, 0),
+)
 RANDOM_SEED = 20_130_101
 
 Behaviour = Callable[[socket.socket], None]
@@ -51,28 +51,18 @@ Behaviour = Callable[[socket.socket], None]
 class LoopbackServer:
     """A listener on a free port of the loopback interface; a context manager.
 
-    It accepts from when it is made.
+    It accepts from when it is made. `address` is what ``bootstrap_servers`` takes.
     """
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour = behaviour
         self._listener = socket.create_server((HOST, 0))
+        self.address = "{}:{}".format(*self._listener.getsockname())
         self._is_closed = False
         self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._acceptor = threading.Thread(target=self._accept)
         self._acceptor.start()
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        port: int = self._listener.getsockname()[1]
-        return port
-
-    @property
-    def address(self) -> str:
-        """Host and port, as ``bootstrap_servers`` takes them."""
-        return f"{HOST}:{self.port}"
 
     @property
     def connection_count(self) -> int:
@@ -82,7 +72,7 @@ class LoopbackServer:
     def close(self) -> None:
         """End every connection and wait for the threads."""
         self._is_closed = True
-        with socket.create_connection((HOST, self.port)):  # makes the accept return
+        with socket.create_connection(self._listener.getsockname()):  # makes the accept return
             self._acceptor.join()
         self._listener.close()
         for connection in self._connections:
@@ -155,66 +145,15 @@ def sends_random_bytes(connection: socket.socket) -> None:
         connection.sendall(noise.randbytes(4096))
 
 
-class KafkaBefore21:
-    """A broker of Kafka 0.10.0: it tells its versions and its topics, and has one partition each.
-
-    Use as the behaviour of the server that `listen` returns.
-    """
-
-    RANGES = (
-        (ApiKey.PRODUCE, 0, 2),
-        (ApiKey.FETCH, 0, 2),
-        (ApiKey.LIST_OFFSETS, 0, 0),
-        (ApiKey.METADATA, 0, 1),
-        (ApiKey.API_VERSIONS, 0, 0),
-    )
-
-    def __init__(self) -> None:
-        self.asked: list[ApiKey] = []
-        self._port = 0
-
-    def listen(self) -> LoopbackServer:
-        """Start it."""
-        server = LoopbackServer(self)
-        self._port = server.port
-        return server
-
-    def __call__(self, connection: socket.socket) -> None:
-        """Serve one connection."""
-        stream = connection.makefile("rb")
-        while size := stream.read(4):
-            frame = stream.read(int.from_bytes(size))
-            header = decode_request_header(frame)
-            self.asked.append(ApiKey(header.api_key))
-            if header.api_key == ApiKey.API_VERSIONS:
-                answer = encode_response(
-                    self._versions(header.api_version), 0, header.correlation_id
-                )
-            elif header.api_key == ApiKey.METADATA:
-                answer = encode_response(
-                    self._metadata(frame), header.api_version, header.correlation_id
-                )
-            else:
-                return  # it hangs up, as Kafka does on what it cannot read
-            connection.sendall(answer)
-
-    def _versions(self, asked_version: int) -> ApiVersionsResponse:
-        return ApiVersionsResponse(
-            error_code=UNSUPPORTED_VERSION if asked_version > 0 else 0,
-            api_keys=[ApiVersion(*api_range) for api_range in self.RANGES],
+def is_kafka_before_2_1(connection: socket.socket) -> None:
+    """Tell the versions that Kafka 0.10.0 speaks; hang up, as it does, on anything else."""
+    stream = connection.makefile("rb")
+    while size := stream.read(4):
+        header = decode_request_header(stream.read(int.from_bytes(size)))
+        if header.api_key != ApiKey.API_VERSIONS:
+            return
+        versions = ApiVersionsResponse(
+            error_code=UNSUPPORTED_VERSION if header.api_version > 0 else 0,
+            api_keys=[ApiVersion(*api_range) for api_range in RANGES_OF_0_10],
         )
-
-    def _metadata(self, frame: bytes) -> MetadataResponse:
-        _, request = decode_request(frame)
-        assert isinstance(request, MetadataRequest)
-        partition = MetadataResponsePartition(
-            partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1]
-        )
-        return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=self._port)],
-            controller_id=1,
-            topics=[
-                MetadataResponseTopic(name=topic.name, partitions=[partition])
-                for topic in request.topics or ()
-            ],
-        )
+        connection.sendall(encode_response(versions, 0, header.correlation_id))
