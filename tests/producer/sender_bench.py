@@ -1,0 +1,321 @@
+"""A sender with its accumulator and idempotence, driven by numbers and scripted answers.
+
+Nothing here has a clock, a thread or a socket: `poll` is one turn at the bench's time, and the
+requests it leads to lie in `requests` until the test answers or fails them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykclient.errors import DisconnectedError, KafkaError
+from pykclient.network.backoff import Backoff
+from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.producer.accumulator import AccumulatorSettings, Blocked, RecordAccumulator
+from pykclient.producer.batch import Compression
+from pykclient.producer.buffer_pool import BufferPool
+from pykclient.producer.idempotence import Idempotence
+from pykclient.producer.record import RecordMetadata, SerializedRecord
+from pykclient.producer.sender import Sender, SenderSettings
+from pykclient.protocol.messages.init_producer_id import InitProducerIdResponse
+from pykclient.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pykclient.records.batch import iterate_batches
+from pykclient.records.compression import Codec
+from pykclient.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.accel import Delivery, TopicAppenders
+    from pykclient.accel.abc import OnDelivery
+    from pykclient.errors import BrokerError
+    from pykclient.network.manager import Request, UserCall
+    from pykclient.producer.delivery import BatchOutcome
+    from pykclient.records.batch import RecordBatch
+
+__all__ = ["TOPIC", "SenderBench"]
+
+TOPIC = "t"
+TOPIC_ID = bytes(range(16))
+PRODUCER_ID = 7
+
+
+class NoWaiting:
+    """A `Waiting` for tests in which everything is known by the time anybody asks."""
+
+    def wait(self, outcome: BatchOutcome, index: int, timeout: float | None) -> bool:
+        return outcome.is_done(index)
+
+
+class ScriptedNodes:
+    """The network client as the sender sees it: nodes are ready unless the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.unready: set[int] = set()
+        self.connected: list[int] = []
+        self.failures = ""
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        return node_id not in self.unready
+
+    def connect(self, node_id: int, now_ms: int) -> None:
+        self.connected.append(node_id)
+
+    def next_ready_ms(self, node_id: int, now_ms: int) -> int:
+        return now_ms + 50
+
+    def describe_failures(self) -> str:
+        return self.failures
+
+
+class ScriptedMetadata:
+    """The metadata as the sender sees it."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.added: list[str] = []
+        self.update_count = 0
+
+    def add_topic(self, topic: str, now_ms: int) -> None:
+        self.added.append(topic)
+
+    def request_update(self) -> None:
+        self.update_count += 1
+
+
+class SenderBench:
+    """See the module. `leaders` are the leading nodes by partition, None for none."""
+
+    def __init__(
+        self,
+        *,
+        leaders: Iterable[int | None] = (1,),
+        is_idempotent: bool = True,
+        has_producer_id: bool = True,
+        acks: int = -1,
+        retries: int = 2**31 - 1,
+        in_flight_max: int = 5,
+        batch_size_bytes: int = 16_384,
+        linger_ms: int = 0,
+        delivery_timeout_ms: int = 120_000,
+        max_request_size: int = 1_048_576,
+        buffer_memory: int = 33_554_432,
+        availability_timeout_ms: int = 0,
+        seed: int = 1,
+    ) -> None:
+        self.now_ms = 1_000
+        self.wakeup_count = 0
+        self.failed_count = 0
+        self.nodes = ScriptedNodes()
+        self.metadata = ScriptedMetadata()
+        self.user_calls: deque[UserCall] = deque()
+        self.requests: list[Request] = []
+        self.next_poll_ms = 0
+        self.fast_topics: dict[object, TopicAppenders[RecordMetadata]] = {}
+        self.pool = BufferPool(buffer_memory)
+        self.random = Random(seed)
+        self.accumulator = RecordAccumulator(
+            AccumulatorSettings(
+                batch_size_bytes=batch_size_bytes,
+                linger_ms=linger_ms,
+                delivery_timeout_ms=delivery_timeout_ms,
+                compression=Compression(Codec.NONE, None),
+                hash_keys=True,
+                is_adaptive=True,
+            ),
+            self.pool,
+            waiting=NoWaiting(),
+            clock_ms=lambda: self.now_ms,
+            wakeup=self._on_wakeup,
+            random=self.random,
+            fast_topics=self.fast_topics,
+        )
+        backoff = Backoff(100, 1_000, jitter=0.0)
+        self.idempotence: Idempotence | None = None
+        if is_idempotent:
+            self.idempotence = Idempotence(
+                in_flight_max=in_flight_max,
+                backoff=backoff,
+                on_assigned=self.accumulator.look_at_all,
+                on_failed=lambda error, now_ms: self.sender.fail(error, now_ms),
+            )
+        self.sender = Sender(
+            SenderSettings(
+                acks=acks,
+                retries=retries,
+                request_timeout_ms=30_000,
+                delivery_timeout_ms=delivery_timeout_ms,
+                max_request_size=max_request_size,
+                max_in_flight_requests_per_connection=in_flight_max,
+                partitioner_availability_timeout_ms=availability_timeout_ms,
+            ),
+            self.accumulator,
+            nodes=self.nodes,
+            metadata=self.metadata,
+            idempotence=self.idempotence,
+            backoff=backoff,
+            user_calls=self.user_calls,
+            on_failed=self._on_failed,
+        )
+        self._epoch = 0
+        self.lead(*leaders)
+        if is_idempotent and has_producer_id:
+            self.give_producer_id()
+
+    # The cluster.
+
+    def lead(self, *leaders: int | None, topics: Iterable[str] = (TOPIC,)) -> None:
+        """Let these nodes lead the partitions of each topic from now on."""
+        self._epoch += 1
+        infos = [
+            TopicInfo(
+                topic,
+                TOPIC_ID,
+                False,
+                tuple(
+                    PartitionInfo(topic, index, leader, self._epoch)
+                    for index, leader in enumerate(leaders)
+                ),
+            )
+            for topic in topics
+        ]
+        self.learn(Cluster(version=self._epoch, nodes=_nodes(leaders), topics=infos))
+
+    def forget_topic(self, error: BrokerError | None = None) -> None:
+        """Let the cluster not know the topic any more."""
+        errors = {} if error is None else {TOPIC: error}
+        nodes = self.metadata.cluster.nodes.values()
+        self.learn(Cluster(version=self._epoch, nodes=nodes, topic_errors=errors))
+
+    def learn(self, cluster: Cluster) -> None:
+        """Let this be what the metadata says."""
+        self.metadata.cluster = cluster
+        self.accumulator.on_cluster(cluster)
+
+    def give_producer_id(self) -> None:
+        """Answer the request for a producer id that is due now."""
+        assert self.idempotence is not None
+        (request,) = self.idempotence.poll(self.now_ms).requests
+        request.on_response(InitProducerIdResponse(producer_id=PRODUCER_ID), self.now_ms)
+
+    # Sending.
+
+    def append(
+        self,
+        value: bytes = b"v",
+        *,
+        partition: int | None = 0,
+        key: bytes | None = None,
+        on_delivery: OnDelivery[RecordMetadata] | None = None,
+    ) -> Delivery[RecordMetadata] | Blocked:
+        """Try to append a record."""
+        return self.accumulator.append(
+            SerializedRecord(TOPIC, value, key, partition, 5_000, (), on_delivery)
+        )
+
+    def send(
+        self,
+        value: bytes = b"v",
+        *,
+        partition: int | None = 0,
+        key: bytes | None = None,
+        on_delivery: OnDelivery[RecordMetadata] | None = None,
+    ) -> Delivery[RecordMetadata]:
+        """Append a record, which must succeed."""
+        delivery = self.append(value, partition=partition, key=key, on_delivery=on_delivery)
+        assert not isinstance(delivery, Blocked)
+        return delivery
+
+    def send_batch(self, value: bytes = b"v", *, partition: int = 0) -> Delivery[RecordMetadata]:
+        """Send one record in one batch of its own, in one request of its own."""
+        delivery = self.send(value, partition=partition)
+        self.poll()
+        return delivery
+
+    def poll(self, after_ms: int = 0) -> list[Request]:
+        """Let time pass, make one turn, and return the requests it leads to."""
+        self.now_ms += after_ms
+        if self.idempotence is not None:
+            self.idempotence.poll(self.now_ms)
+        result = self.sender.poll(self.now_ms)
+        self.next_poll_ms = result.next_poll_ms
+        self.requests.extend(result.requests)
+        return list(result.requests)
+
+    # Answering.
+
+    def answer(self, request: Request, error_code: int = 0, base_offset: int = 100) -> None:
+        """Answer all of a request's partitions alike."""
+        self.answer_each(
+            request,
+            {
+                partition: PartitionProduceResponse(
+                    index=partition.partition,
+                    error_code=error_code,
+                    base_offset=-1 if error_code else base_offset,
+                )
+                for partition in batches_of(request)
+            },
+        )
+
+    def answer_each(
+        self, request: Request, answers: dict[TopicPartition, PartitionProduceResponse]
+    ) -> None:
+        """Answer a request partition by partition."""
+        self.requests.remove(request)
+        response = ProduceResponse(
+            responses=[
+                TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=list(answers.values()))
+            ]
+        )
+        request.on_response(response, self.now_ms)
+
+    def lose(self, request: Request, error: KafkaError | None = None) -> None:
+        """Let a request end without an answer."""
+        self.requests.remove(request)
+        request.on_failure(error or DisconnectedError("lost"), self.now_ms)
+
+    def run_user_calls(self) -> None:
+        """Make the calls of user code that are due, as a driver does."""
+        while self.user_calls:
+            call = self.user_calls.popleft()
+            call.function(*call.args)
+            call.on_done(None)
+
+    def _on_wakeup(self) -> None:
+        self.wakeup_count += 1
+
+    def _on_failed(self) -> None:
+        self.failed_count += 1
+
+
+def batches_of(request: Request) -> dict[TopicPartition, RecordBatch]:
+    """Return the batches that a Produce request carries, by partition."""
+    message = request.message
+    assert isinstance(message, ProduceRequest)
+    batches = {}
+    for topic in message.topic_data:
+        for data in topic.partition_data:
+            assert data.records is not None
+            (batch,) = iterate_batches(
+                memoryview(bytes(data.records)), topic=topic.name, partition=data.index
+            )
+            batches[TopicPartition(topic.name, data.index)] = batch
+    return batches
+
+
+def values_of(request: Request) -> list[bytes | None]:
+    """Return the values of all records that a Produce request carries, in order."""
+    return [value for batch in batches_of(request).values() for value in batch.records().values]
+
+
+def _nodes(leaders: Iterable[int | None]) -> list[Node]:
+    ids = {leader for leader in leaders if leader is not None}
+    return [Node(node_id, "localhost", 9_000 + node_id) for node_id in sorted(ids)]

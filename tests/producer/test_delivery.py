@@ -1,0 +1,233 @@
+"""BatchOutcome and the deliveries that look at it: when what is known, and who is called when."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.accel import RecordAppender
+from pykclient.errors import KafkaError, KafkaTimeoutError
+from pykclient.producer.delivery import NEXT, BatchOutcome, OutcomeState
+from pykclient.producer.record import RecordMetadata
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykclient.accel import Delivery
+    from pykclient.accel.abc import OnDelivery
+
+PARTITION = TopicPartition("t", 3)
+
+
+class OutOfTime:
+    """A `Waiting` whose time is always up."""
+
+    def wait(self, outcome: BatchOutcome, index: int, timeout: float | None) -> bool:
+        return False
+
+
+class OpenBatch:
+    """An outcome with the appender that feeds it."""
+
+    def __init__(self) -> None:
+        lock = threading.Lock()
+        self.outcome = BatchOutcome(PARTITION, lock, OutOfTime())
+        self.appender: RecordAppender[RecordMetadata] = RecordAppender(1_000, self.outcome, lock)
+        self.outcome.follow(self.appender)
+
+    def append(
+        self, timestamp_ms: int = 7, on_delivery: OnDelivery[RecordMetadata] | None = None
+    ) -> Delivery[RecordMetadata]:
+        delivery = self.appender.append(timestamp_ms, None, b"v", (), on_delivery)
+        assert delivery is not None
+        return delivery
+
+    def tell(self) -> None:
+        """Do what a driver does with the end of an outcome."""
+        call = self.outcome.take_call()
+        if call is not None:
+            call()
+
+
+@pytest.fixture
+def batch() -> OpenBatch:
+    return OpenBatch()
+
+
+def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: OpenBatch) -> None:
+    deliveries = [batch.append(timestamp_ms) for timestamp_ms in (7, 7, 9, 8, 8)]
+    batch.outcome.succeed(100, None)
+    batch.tell()
+    assert [delivery.result() for delivery in deliveries] == [
+        RecordMetadata("t", 3, 100, 7),
+        RecordMetadata("t", 3, 101, 7),
+        RecordMetadata("t", 3, 102, 9),
+        RecordMetadata("t", 3, 103, 8),
+        RecordMetadata("t", 3, 104, 8),
+    ]
+
+
+def test_the_broker_may_set_the_time_and_may_not_know_the_offset(batch: OpenBatch) -> None:
+    delivery = batch.append()
+    batch.outcome.succeed(None, 99)
+    batch.tell()
+    assert delivery.get() == RecordMetadata("t", 3, None, 99)
+    assert delivery.exception() is None
+
+
+def test_a_wait_that_runs_out_is_no_failure_of_the_delivery(batch: OpenBatch) -> None:
+    delivery = batch.append()
+    with pytest.raises(KafkaTimeoutError, match=r"t-3.*1500 ms.*still under way") as raised:
+        delivery.result(timeout=1.5)
+    assert type(raised.value) is KafkaTimeoutError
+    with pytest.raises(TimeoutError):
+        delivery.exception(timeout=0)
+    assert not delivery.done()
+
+
+def test_all_deliveries_of_a_failed_batch_raise_its_error_without_piling_up_tracebacks(
+    batch: OpenBatch,
+) -> None:
+    deliveries = [batch.append() for _ in range(3)]
+    error = KafkaError("no")
+    batch.outcome.fail(error)
+    batch.tell()
+    depths = []
+    for delivery in deliveries:
+        assert delivery.exception() is error
+        with pytest.raises(KafkaError) as raised:
+            delivery.result()
+        depths.append(len(raised.traceback))
+    assert len(set(depths)) == 1
+
+
+def test_a_record_may_fail_by_an_error_of_its_own(batch: OpenBatch) -> None:
+    deliveries = [batch.append() for _ in range(2)]
+    whole, own = KafkaError("whole"), KafkaError("own")
+    batch.outcome.fail(whole, {1: own})
+    batch.tell()
+    assert [delivery.exception() for delivery in deliveries] == [whole, own]
+
+
+def test_callbacks_come_in_order_then_the_waiting_then_done_callbacks(batch: OpenBatch) -> None:
+    order: list[object] = []
+    second = batch.append(on_delivery=lambda metadata, _: order.append(("first", metadata.offset)))
+    first = batch.append(
+        on_delivery=lambda metadata, _: order.append(("second", metadata.offset, first.done()))
+    )
+    first.add_done_callback(lambda delivery: order.append(("done", delivery.result().offset)))
+    second.add_done_callback(lambda delivery: order.append(("done", delivery.result().offset)))
+    batch.outcome.add_waker(0, lambda: order.append("woken"))
+    batch.outcome.succeed(10, None)
+    assert order == []
+    batch.tell()
+    assert order == [("first", 10), ("second", 11, False), "woken", ("done", 10), ("done", 11)]
+
+
+def test_a_callback_of_a_failure_has_metadata_without_an_offset(batch: OpenBatch) -> None:
+    heard: list[object] = []
+    batch.append(9, on_delivery=lambda *arguments: heard.append(arguments))
+    error = KafkaError("no")
+    batch.outcome.fail(error)
+    batch.tell()
+    assert heard == [(RecordMetadata("t", 3, None, 9), error)]
+
+
+def test_one_callback_that_fails_is_logged_and_the_others_are_called(
+    batch: OpenBatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[int | None] = []
+
+    def fail(metadata: RecordMetadata, error: Exception | None) -> None:
+        raise ValueError("the application's own")
+
+    def fail_too(delivery: Delivery[RecordMetadata]) -> None:
+        raise ValueError("as well")
+
+    batch.append(on_delivery=fail)
+    delivery = batch.append(on_delivery=lambda metadata, _: heard.append(metadata.offset))
+    delivery.add_done_callback(fail_too)
+    delivery.add_done_callback(lambda delivery: heard.append(delivery.result().offset))
+    batch.outcome.succeed(10, None)
+    with caplog.at_level(logging.ERROR, "pykclient.producer"):
+        batch.tell()
+    assert heard == [11, 11]
+    assert ["t-3" in record.getMessage() for record in caplog.records] == [True, True]
+
+
+def test_a_callback_that_exits_does_not_leave_others_waiting(batch: OpenBatch) -> None:
+    def leave(metadata: RecordMetadata, error: Exception | None) -> None:
+        raise SystemExit
+
+    delivery = batch.append(on_delivery=leave)
+    batch.outcome.succeed(10, None)
+    with pytest.raises(SystemExit):
+        batch.tell()
+    assert delivery.done()
+
+
+def test_a_done_callback_that_comes_late_is_called_at_once(batch: OpenBatch) -> None:
+    delivery = batch.append()
+    batch.outcome.succeed(10, None)
+    batch.tell()
+    heard: list[int | None] = []
+    delivery.add_done_callback(lambda delivery: heard.append(delivery.result().offset))
+    assert heard == [10]
+
+
+def test_a_waker_that_comes_late_is_called_at_once_and_one_removed_never(batch: OpenBatch) -> None:
+    batch.append()
+    woken: list[str] = []
+
+    def removed() -> None:
+        woken.append("removed")
+
+    batch.outcome.add_waker(0, removed)
+    batch.outcome.remove_waker(0, removed)
+    batch.outcome.succeed(10, None)
+    batch.tell()
+    batch.outcome.add_waker(0, lambda: woken.append("late"))
+    assert woken == ["late"]
+
+
+def test_nothing_has_to_be_called_when_nobody_asked(batch: OpenBatch) -> None:
+    delivery = batch.append()
+    batch.outcome.succeed(10, None)
+    assert batch.outcome.take_call() is None
+    assert delivery.done()
+
+
+def test_the_parts_of_a_split_batch_tell_each_their_own_records() -> None:
+    heard: list[object] = []
+    whole, first, second = OpenBatch(), OpenBatch(), OpenBatch()
+    deliveries = [whole.append() for _ in range(3)]
+    deliveries[2].add_done_callback(lambda delivery: heard.append(delivery.exception()))
+    whole.outcome.add_waker(0, lambda: heard.append("woken"))
+    first.append()
+    second.append(8)
+    second.append(8)
+    whole.outcome.split(((0, first.outcome), (1, second.outcome)))
+    assert heard == ["woken"]
+    assert [delivery.done() for delivery in deliveries] == [False] * 3
+    first.outcome.succeed(10, None)
+    first.tell()
+    assert [delivery.done() for delivery in deliveries] == [True, False, False]
+    whole.outcome.add_waker(1, lambda: heard.append("second woken"))
+    error = KafkaError("no")
+    second.outcome.fail(error)
+    second.tell()
+    assert heard == ["woken", "second woken", error]
+    assert deliveries[0].result() == RecordMetadata("t", 3, 10, 7)
+    assert deliveries[1].exception() is error
+    assert whole.outcome.metadata(2) == RecordMetadata("t", 3, None, 8)
+
+
+def test_an_outcome_ends_once() -> None:
+    assert {state for state, following in NEXT.items() if following} == {OutcomeState.PENDING}
+    batch = OpenBatch()
+    batch.append()
+    batch.outcome.succeed(1, None)
+    with pytest.raises(AssertionError):
+        batch.outcome.fail(KafkaError("too late"))

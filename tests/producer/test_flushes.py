@@ -1,0 +1,60 @@
+"""Flushes: which batches each one waits for, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors import ClosedError
+from pykclient.network.manager import Operation
+from pykclient.producer.flushes import Flushes
+from tests.producer.test_batch import new_batch
+
+
+def wanted(flushes: Flushes) -> Operation[None]:
+    operation: Operation[None] = Operation()
+    flushes.want(operation)
+    return operation
+
+
+def test_a_flush_of_nothing_ends_at_once() -> None:
+    flushes = Flushes()
+    operation = wanted(flushes)
+    assert flushes.are_wanted
+    flushes.begin(())
+    assert operation.is_done
+    assert operation.error is None
+
+
+def test_a_flush_waits_for_the_batches_of_its_moment_only() -> None:
+    flushes = Flushes()
+    first, second, later = (new_batch(1) for _ in range(3))
+    operation = wanted(flushes)
+    flushes.begin([first, second])
+    flushes.on_done(later)
+    flushes.on_done(second)
+    assert not operation.is_done
+    flushes.on_done(first)
+    assert operation.is_done
+
+
+def test_the_parts_of_a_split_batch_are_waited_for_in_its_place() -> None:
+    flushes = Flushes()
+    whole, first, second = (new_batch(1) for _ in range(3))
+    operation = wanted(flushes)
+    flushes.begin([whole])
+    flushes.on_split(whole, (first, second))
+    flushes.on_done(first)
+    assert not operation.is_done
+    flushes.on_done(second)
+    assert operation.is_done
+
+
+def test_a_failure_ends_all_flushes_those_to_come_as_well() -> None:
+    flushes = Flushes()
+    under_way = wanted(flushes)
+    flushes.begin([new_batch(1)])
+    early = wanted(flushes)
+    flushes.fail(ClosedError("closed"))
+    for operation in (under_way, early, wanted(flushes)):
+        with pytest.raises(ClosedError):
+            operation.result()

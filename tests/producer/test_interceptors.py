@@ -1,0 +1,84 @@
+"""ProducerInterceptors: the order of the chain, and what a failing one does to it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from pykclient.errors import ConfigError, KafkaError
+from pykclient.producer.interceptors import ProducerInterceptors
+from pykclient.producer.record import ProducerRecord, RecordMetadata
+
+METADATA = RecordMetadata("t", 0, 5, 9)
+
+
+class Tagging:
+    """Appends its tag to each value, and writes down what it hears."""
+
+    def __init__(self, tag: bytes, heard: list[object]) -> None:
+        self.tag = tag
+        self.heard = heard
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        assert isinstance(record.value, bytes)
+        return replace(record, value=record.value + self.tag)
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        self.heard.append((self.tag, metadata, error))
+
+    def close(self) -> None:
+        self.heard.append((self.tag, "closed"))
+
+
+class Failing:
+    """Fails at everything."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        raise ValueError("on_send")
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        raise ValueError("on_acknowledgement")
+
+    def close(self) -> None:
+        raise ValueError("close")
+
+
+def test_a_record_passes_through_all_in_order() -> None:
+    heard: list[object] = []
+    chain = ProducerInterceptors([Tagging(b"1", heard), Tagging(b"2", heard)])
+    assert chain.on_send(ProducerRecord("t", b"v")).value == b"v12"
+
+
+def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[object] = []
+    chain = ProducerInterceptors([Failing(), Tagging(b"1", heard)])
+    with caplog.at_level(logging.WARNING, "pykclient.producer"):
+        assert chain.on_send(ProducerRecord("t", b"v")).value == b"v1"
+        chain.on_acknowledgement(METADATA, None)
+        chain.close()
+    assert heard == [(b"1", METADATA, None), (b"1", "closed")]
+    assert len(caplog.records) == 3
+
+
+def test_interceptors_hear_before_the_callback_does() -> None:
+    heard: list[object] = []
+    chain = ProducerInterceptors([Tagging(b"1", heard)])
+    error = KafkaError("no")
+    chain.before(lambda metadata, error: heard.append((metadata, error)))(METADATA, error)
+    chain.before(None)(METADATA, None)
+    assert heard == [(b"1", METADATA, error), (METADATA, error), (b"1", METADATA, None)]
+
+
+def test_a_setting_names_classes_objects_or_where_to_import_them() -> None:
+    chain = ProducerInterceptors.from_setting(
+        [Failing, Tagging(b"1", []), "tests.producer.test_interceptors:Failing"]
+    )
+    assert chain.on_send(ProducerRecord("t", b"v")).value == b"v1"
+    assert not ProducerInterceptors.from_setting([])
+
+
+def test_an_object_that_is_no_interceptor_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"interceptor\.classes.*on_send"):
+        ProducerInterceptors.from_setting([object()])

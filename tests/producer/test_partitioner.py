@@ -1,0 +1,128 @@
+"""Where records go: by key as Java does, without one partition after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import ConfigError, UsageError
+from pykclient.producer.partitioner import (
+    LOAD_AGE_MS_MAX,
+    PartitionLoad,
+    StickyPartition,
+    checked_partition,
+    partition_for_key,
+    partition_function,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient.network.cluster import PartitionInfo
+
+VECTORS = Path(__file__).parents[1] / "golden" / "producer" / "partitions.tsv"
+"""Written by Java's own classes: see PartitionVectors.java beside it."""
+
+SWITCH_BYTES = 1_000
+
+
+def test_keys_go_to_the_partitions_that_java_chooses() -> None:
+    header, *rows = VECTORS.read_text().splitlines()
+    partition_counts = [int(text) for text in header.split("\t")[2:]]
+    assert len(rows) > 200
+    for row in rows:
+        key_hex, _, *partitions = row.split("\t")
+        key = bytes.fromhex(key_hex)
+        chosen = [partition_for_key(key, count) for count in partition_counts]
+        assert chosen == [int(text) for text in partitions], key
+
+
+def sticky(loads: Sequence[PartitionLoad], *, is_adaptive: bool = True) -> StickyPartition:
+    return StickyPartition(
+        lambda: loads, switch_bytes=SWITCH_BYTES, is_adaptive=is_adaptive, random=Random(5)
+    )
+
+
+def drawn(partition: StickyPartition, *, times: int = 6_000) -> Counter[int]:
+    return Counter(partition.switch(now_ms=0) for _ in range(times))
+
+
+def test_a_partition_keeps_its_turn_until_it_has_taken_a_batch() -> None:
+    partition = sticky([PartitionLoad(0, 0)])
+    assert not partition.on_produced(400)
+    assert not partition.on_produced(400)
+    assert partition.on_produced(400)
+    partition.switch(now_ms=0)
+    assert not partition.on_produced(999)
+
+
+def test_partitions_with_equal_queues_are_drawn_equally_often() -> None:
+    counts = drawn(sticky([PartitionLoad(index, 3) for index in range(6)]))
+    assert set(counts) == set(range(6))
+    assert max(counts.values()) < 1.2 * min(counts.values())
+
+
+def test_a_partition_with_a_longer_queue_is_drawn_less_often() -> None:
+    # Weights by KIP-794: the longest queue 1, the others one more for each batch less: 1, 4, 5.
+    counts = drawn(sticky([PartitionLoad(0, 4), PartitionLoad(1, 1), PartitionLoad(2, 0)]))
+    assert counts[1] == pytest.approx(4 * counts[0], rel=0.2)
+    assert counts[2] == pytest.approx(5 * counts[0], rel=0.2)
+
+
+def test_queues_do_not_matter_when_that_is_switched_off() -> None:
+    loads = [PartitionLoad(0, 50), PartitionLoad(1, 0)]
+    counts = drawn(sticky(loads, is_adaptive=False))
+    assert counts[0] == pytest.approx(counts[1], rel=0.1)
+
+
+def test_only_partitions_that_may_be_chosen_are_drawn() -> None:
+    assert set(drawn(sticky([PartitionLoad(2, 0), PartitionLoad(5, 7)]))) == {2, 5}
+
+
+def test_queues_are_looked_at_again_when_the_picture_is_old_or_dropped() -> None:
+    loads = [PartitionLoad(0, 0)]
+    partition = sticky(loads)
+    partition.switch(now_ms=100)
+    loads[0] = PartitionLoad(1, 0)
+    assert partition.switch(now_ms=100 + LOAD_AGE_MS_MAX - 1) == 0
+    assert partition.switch(now_ms=100 + LOAD_AGE_MS_MAX) == 1
+    loads[0] = PartitionLoad(2, 0)
+    partition.forget_loads()
+    assert partition.switch(now_ms=100 + LOAD_AGE_MS_MAX) == 2
+
+
+class FirstPartition:
+    """A partitioner of an application's own."""
+
+    def partition(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partitions: tuple[PartitionInfo, ...],
+    ) -> int:
+        return partitions[0].partition
+
+
+def test_a_partitioner_is_a_callable_or_has_a_method() -> None:
+    assert partition_function(None) is None
+    by_method = partition_function("tests.producer.test_partitioner:FirstPartition")
+    assert by_method is not None
+    assert by_method.__name__ == "partition"
+    assert partition_function(max) is max
+    with pytest.raises(ConfigError, match="partitioner"):
+        partition_function(5)
+
+
+@pytest.mark.parametrize("chosen", [-1, 3, None, True, "0", 1.0])
+def test_a_choice_that_is_no_partition_is_refused_by_name(chosen: object) -> None:
+    with pytest.raises(UsageError, match=r"'t'.*0 to 2"):
+        checked_partition(chosen, "t", 3)
+
+
+def test_a_choice_within_the_topic_is_taken() -> None:
+    assert [checked_partition(index, "t", 3) for index in range(3)] == [0, 1, 2]

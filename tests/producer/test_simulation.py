@@ -1,0 +1,266 @@
+"""Random faults against a model of brokers: nothing lost, nothing doubled, nothing reordered.
+
+A seed chooses what happens to each request: it is answered; written, and its answer lost; lost with
+its connection; refused; or read late, by a broker that was paused, long after the producer has
+given it up. Leaders move, topics are unknown for a moment, records are refused for good, time runs
+out. In the end the network heals, and each partition's log is compared with what the producer
+told. A failing seed is the bug report: ``pytest -k "simulation and 123"``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from pykclient.errors import DisconnectedError, KafkaTimeoutError
+from pykclient.protocol.messages.produce import PartitionProduceResponse
+from tests.producer.broker_model import NONE, PartitionLog
+from tests.producer.sender_bench import TOPIC, SenderBench, batches_of
+
+if TYPE_CHECKING:
+    from pykclient.accel import Delivery
+    from pykclient.network.manager import Request
+    from pykclient.producer.record import RecordMetadata
+    from pykclient.types import TopicPartition
+
+PARTITION_COUNT = 2
+NODE_IDS = (1, 2, 3)
+STEP_COUNT = 250
+
+REFUSED_BEFORE_APPEND = (
+    6,  # NOT_LEADER_OR_FOLLOWER
+    19,  # NOT_ENOUGH_REPLICAS
+    56,  # KAFKA_STORAGE_ERROR
+    3,  # UNKNOWN_TOPIC_OR_PARTITION
+)
+REFUSED_AFTER_APPEND = (
+    6,  # NOT_LEADER_OR_FOLLOWER
+    7,  # REQUEST_TIMED_OUT
+    20,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+)
+REFUSED_FOR_GOOD = (
+    87,  # INVALID_RECORD
+    29,  # TOPIC_AUTHORIZATION_FAILED
+    44,  # POLICY_VIOLATION
+)
+MESSAGE_TOO_LARGE = 10
+
+
+class Sent(NamedTuple):
+    """One record and its delivery."""
+
+    value: bytes
+    partition: int
+    delivery: Delivery[RecordMetadata]
+
+
+class Simulation:
+    """One run."""
+
+    def __init__(self, seed: int, *, is_idempotent: bool = True) -> None:
+        self.random = Random(seed)
+        self.bench = SenderBench(
+            leaders=[self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)],
+            is_idempotent=is_idempotent,
+            in_flight_max=self.random.choice((1, 2, 5)),
+            batch_size_bytes=self.random.choice((200, 1_000, 16_384)),
+            linger_ms=self.random.choice((0, 5)),
+            delivery_timeout_ms=self.random.choice((500, 2_000, 10_000)),
+            seed=seed,
+        )
+        self.in_flight_max = self.bench.random.choice((1, 3, 5))
+        self.logs = [PartitionLog() for _ in range(PARTITION_COUNT)]
+        self.sent: list[Sent] = []
+        self.called: list[bytes] = []
+        self.late: list[Request] = []
+        self.faults: Counter[str] = Counter()
+
+    def run(self) -> None:
+        for _ in range(STEP_COUNT):
+            self._step()
+        self._heal()
+
+    def _step(self) -> None:
+        random, bench = self.random, self.bench
+        for _ in range(random.randrange(4)):
+            self._send()
+        bench.poll(after_ms=random.choice((0, 1, 5, 20, 150)))
+        self._hold_back()
+        bench.run_user_calls()
+        for request in list(bench.requests):
+            if request in bench.requests and random.random() < 0.5:
+                self._end(self._first_of(request.node_id))
+        if self.late and random.random() < 0.1:
+            self._read_late()
+        if random.random() < 0.05:
+            self._move_leaders()
+        if random.random() < 0.02:
+            self.faults["unknown topic"] += 1
+            bench.forget_topic()
+            bench.poll(after_ms=10)
+            self._move_leaders()
+        if random.random() < 0.02:
+            bench.now_ms += 600
+
+    def _send(self) -> None:
+        partition = self.random.randrange(PARTITION_COUNT)
+        value = b"%d-%d" % (partition, len(self.sent))
+        value += bytes(self.random.choice((0, 20, 150)))
+        if self.bench.accumulator.partition_count(TOPIC) is None:
+            return
+        delivery = self.bench.send(
+            value, partition=partition, on_delivery=lambda *_: self.called.append(value)
+        )
+        self.sent.append(Sent(value, partition, delivery))
+
+    def _hold_back(self) -> None:
+        """Let a node take no more than a connection's share of requests."""
+        counts = Counter(request.node_id for request in self.bench.requests)
+        self.bench.nodes.unready = {
+            node_id for node_id in NODE_IDS if counts[node_id] >= self.in_flight_max
+        }
+
+    def _first_of(self, node_id: int | None) -> Request:
+        return next(r for r in self.bench.requests if r.node_id == node_id)
+
+    def _end(self, request: Request) -> None:
+        """Let something happen to the first request on a connection."""
+        drawn = self.random.random()
+        if drawn < 0.55:
+            self._answer(request)
+        elif drawn < 0.63:
+            self._disconnect(request, written=True)
+        elif drawn < 0.70:
+            self._disconnect(request, written=False)
+        elif drawn < 0.78:
+            self._refuse(request, self.random.choice(REFUSED_BEFORE_APPEND), written=False)
+        elif drawn < 0.86:
+            self._refuse(request, self.random.choice(REFUSED_AFTER_APPEND), written=True)
+        elif drawn < 0.89:
+            self._refuse(request, self.random.choice(REFUSED_FOR_GOOD), written=False)
+        elif drawn < 0.93:
+            self._refuse(request, MESSAGE_TOO_LARGE, written=False)
+        else:
+            self.faults["time out"] += 1
+            self._disconnect(request, written=False, is_timeout=True)
+
+    def _write(self, request: Request) -> dict[TopicPartition, PartitionProduceResponse]:
+        answers = {}
+        for partition, batch in batches_of(request).items():
+            error_code, base_offset = self.logs[partition.partition].append(batch)
+            answers[partition] = PartitionProduceResponse(
+                index=partition.partition, error_code=error_code, base_offset=base_offset
+            )
+        return answers
+
+    def _answer(self, request: Request) -> None:
+        self.bench.answer_each(request, self._write(request))
+
+    def _refuse(self, request: Request, error_code: int, *, written: bool) -> None:
+        self.faults[f"error {error_code}"] += 1
+        answers = self._write(request) if written else {}
+        for partition in batches_of(request):
+            answer = answers.get(partition)
+            if answer is None or answer.error_code == NONE:
+                answers[partition] = PartitionProduceResponse(
+                    index=partition.partition, error_code=error_code, base_offset=-1
+                )
+        self.bench.answer_each(request, answers)
+
+    def _disconnect(self, request: Request, *, written: bool, is_timeout: bool = False) -> None:
+        """Lose a connection, and with it every request on it; the first may have been written."""
+        self.faults["disconnect"] += 1
+        lost = [r for r in self.bench.requests if r.node_id == request.node_id]
+        if written:
+            self._write(request)
+        elif self.random.random() < 0.5:
+            # The bytes lie in the buffers of a broker that is paused.
+            self.late.extend(lost)
+        error = KafkaTimeoutError("no answer") if is_timeout else DisconnectedError("lost")
+        for each in lost:
+            self.bench.lose(each, error)
+
+    def _read_late(self) -> None:
+        """Let a paused broker go on with what it had received: all, or a first part."""
+        self.faults["read late"] += 1
+        for request in self.late[: self.random.randrange(len(self.late)) + 1]:
+            self._write(request)
+        self.late.clear()
+
+    def _move_leaders(self) -> None:
+        self.faults["leader move"] += 1
+        self.bench.lead(*(self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)))
+
+    def _heal(self) -> None:
+        self.in_flight_max = 5
+        self.bench.nodes.unready.clear()
+        self._move_leaders()
+        for _ in range(2_000):
+            self.bench.poll(after_ms=20)
+            self.bench.run_user_calls()
+            for request in list(self.bench.requests):
+                self._answer(request)
+            if self.bench.accumulator.is_empty and not self.bench.requests:
+                break
+        if self.late:
+            self._read_late()
+
+    # What must hold.
+
+    def check(self) -> None:
+        bench = self.bench
+        assert bench.accumulator.is_empty
+        assert all(sent.delivery.done() for sent in self.sent)
+        assert bench.pool.free_bytes == bench.pool.size_bytes
+        assert Counter(self.called) == Counter(sent.value for sent in self.sent)
+        for partition, log in enumerate(self.logs):
+            self._check_log(partition, log)
+
+    def _check_log(self, partition: int, log: PartitionLog) -> None:
+        sent = [entry for entry in self.sent if entry.partition == partition]
+        places = {entry.value: place for place, entry in enumerate(sent)}
+        counts = Counter(log.values)
+        assert not [value for value, count in counts.items() if count > 1], "doubled"
+        order = [places[value] for value in log.values if value is not None]
+        assert order == sorted(order), "reordered"
+        for entry in sent:
+            if entry.delivery.exception() is None:
+                assert counts[entry.value] == 1, "lost"
+                offset = entry.delivery.result().offset
+                assert offset is None or log.values[offset] == entry.value
+        called = [places[value] for value in self.called if value in places]
+        assert sorted(called) == list(range(len(sent)))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_idempotent_records_are_not_lost_doubled_or_reordered(seed: int) -> None:
+    simulation = Simulation(seed)
+    simulation.run()
+    simulation.check()
+
+
+def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
+    """A run without faults, or one in which nothing gets through, would prove nothing."""
+    faults: Counter[str] = Counter()
+    delivered = failed = 0
+    for seed in range(30):
+        simulation = Simulation(seed)
+        simulation.run()
+        faults.update(simulation.faults)
+        errors = [entry.delivery.exception() for entry in simulation.sent]
+        delivered += errors.count(None)
+        failed += len(errors) - errors.count(None)
+    expected = {"disconnect", "time out", "read late", "leader move", "unknown topic", "error 10"}
+    assert expected <= faults.keys()
+    assert min(faults[name] for name in expected) >= 10
+    assert delivered > failed > 100
+
+
+def test_the_simulation_notices_what_a_producer_without_sequences_doubles() -> None:
+    simulation = Simulation(0, is_idempotent=False)
+    simulation.run()
+    with pytest.raises(AssertionError, match="doubled"):
+        simulation.check()
