@@ -51,6 +51,12 @@ FETCH_TIMEOUT_S = 600.0
 LOCK_PAUSE_S = 0.1
 OUTPUT_TAIL_LINES = 15
 
+# A Java from PyPI does not know the certificates that were added to this machine.
+_TRUST_CURE = (
+    " Java does not trust the registry's certificate: name a trust store that has it, as in "
+    "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=/etc/ssl/certs/java/cacerts."
+)
+
 _SCALA = "2.13"
 _DEPENDENCIES = (
     ("org.apache.kafka", f"kafka_{_SCALA}", "{version}"),
@@ -257,12 +263,12 @@ def _run(command: Sequence[str], version: str, environ: Mapping[str, str]) -> No
             "packages once, and nothing after that"
         ) from error
     if answer.returncode != 0:
-        lines = answer.stdout.decode(errors="replace").splitlines()
-        tail = "\n".join(lines[-OUTPUT_TAIL_LINES:])
+        output = answer.stdout.decode(errors="replace")
+        tail = "\n".join(output.splitlines()[-OUTPUT_TAIL_LINES:])
         raise MissingPrerequisiteError(
             f"fetching the jars of Kafka {version} failed: {command[0]} ended with status "
             f"{answer.returncode}; it needs a registry of Maven packages once, and nothing after "
-            f"that. Its last lines:\n{tail}"
+            f"that.{_TRUST_CURE if 'PKIX' in output else ''} Its last lines:\n{tail}"
         )
 
 

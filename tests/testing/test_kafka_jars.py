@@ -133,6 +133,12 @@ def test_a_failed_fetch_leaves_no_folder_and_shows_why(machine: Machine) -> None
     assert [path.name for path in cache_folder(machine.environ).iterdir()] == ["kafka-4.3.1.lock"]
 
 
+def test_a_registry_that_java_does_not_trust_is_named_with_its_cure(machine: Machine) -> None:
+    machine.add("mvn", "echo PKIX path building failed; exit 1")
+    with pytest.raises(MissingPrerequisiteError, match=r"javax\.net\.ssl\.trustStore"):
+        kafka_jars("4.3.1", environ=machine.environ)
+
+
 def test_an_incomplete_fetch_is_not_taken(machine: Machine) -> None:
     machine.add_maven(jars=JARS[:2])
     with pytest.raises(MissingPrerequisiteError, match=r"without kafka-clients-4\.3\.1\.jar"):
