@@ -1,0 +1,200 @@
+"""ServingPort: a port without sockets behind which one broker serves a log that the test fills.
+
+It answers as Kafka does what a consumer asks, with the protocol layer; a fetch that finds nothing
+is held for a while. `wait` never waits: a drive loop spins until its time
+is up, so time-outs in these tests are short.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.consumer import Consumer
+from pykclient.consumer.core import ConsumerCore
+from pykclient.consumer.offset_lookups import EARLIEST, LATEST
+from pykclient.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest
+from pykclient.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from pykclient.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykclient.types import TopicPartition
+from tests.consumer.fetched_records import batch
+from tests.network.scripted_port import ScriptedPort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.protocol.message import Message, Request
+    from tests.network.scripted_port import ScriptedPeer
+
+__all__ = ["Log", "ServingPort", "consumer_over"]
+
+TOPIC_ID = bytes(range(1, 17))
+HELD_MAX = 20
+"""How many waits a fetch that finds nothing goes through before it is answered empty."""
+
+
+class Log:
+    """One partition's batches; `start` is the first offset that retention has left."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self._batches: list[tuple[int, bytes]] = []
+
+    def append(self, count: int, data: bytes | None = None) -> None:
+        """Append `count` records, or `data` in their place, as one batch."""
+        records = batch(range(self.end, self.end + count)) if data is None else data
+        self.end += count
+        self._batches.append((self.end, records))
+
+    def skip(self, count: int) -> None:
+        """Leave a hole, as compaction does."""
+        self.end += count
+
+    def read(self, offset: int) -> bytes:
+        """The batches from the one that holds `offset` on."""
+        return b"".join(data for end, data in self._batches if end > offset)
+
+
+class ServingPort(ScriptedPort):
+    """The port. `logs` has the partitions of topic ``t``, by number."""
+
+    def __init__(self, partition_count: int = 1) -> None:
+        super().__init__()
+        self.logs = {number: Log() for number in range(partition_count)}
+        self.is_silent = False
+        """Whether the broker leaves everything unanswered."""
+        self.on_wait: Callable[[int], None] = lambda timeout_ms: None
+        """Called in each wait, before anything is done."""
+        self._held_count = 0
+        self.answers: list[type[Request]] = []
+        """What was answered, in order."""
+
+    def wait(self, timeout_ms: int) -> None:
+        """Serve what can be served, and deliver it."""
+        self.on_wait(timeout_ms)
+        for peer in self.peers:
+            self._serve(peer)
+        super().wait(timeout_ms)
+
+    def unanswered(self, kind: type[Request]) -> list[Request]:
+        """The requests of a kind that wait for an answer."""
+        return [
+            received.message
+            for peer in self.peers
+            for received in peer.requests
+            if isinstance(received.message, kind)
+        ]
+
+    def _serve(self, peer: ScriptedPeer) -> None:
+        if not peer.is_accepted:
+            peer.accept()
+        while peer.requests and not self.is_silent:
+            message = peer.requests[0].message
+            if isinstance(message, ApiVersionsRequest):
+                peer.answer_versions()
+                continue
+            answer = self._answer(message)
+            if answer is None:
+                return
+            self.answers.append(type(message))
+            peer.answer(answer)
+
+    def _answer(self, message: Request) -> Message | None:
+        if isinstance(message, MetadataRequest):
+            return self._metadata(message)
+        if isinstance(message, ListOffsetsRequest):
+            return self._list_offsets(message)
+        assert isinstance(message, FetchRequest), message
+        return self._fetch(message)
+
+    def _metadata(self, message: MetadataRequest) -> MetadataResponse:
+        names = ["t"] if message.topics is None else [topic.name for topic in message.topics]
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host="broker", port=9092)],
+            controller_id=1,
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str | None) -> MetadataResponseTopic:
+        if name != "t":
+            return MetadataResponseTopic(name=name, error_code=UnknownTopicOrPartitionError.code)
+        partitions = [
+            MetadataResponsePartition(partition_index=number, leader_id=1, leader_epoch=0)
+            for number in self.logs
+        ]
+        return MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=partitions)
+
+    def _list_offsets(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        (topic,) = message.topics
+        answers = []
+        for asked in topic.partitions:
+            log = self.logs[asked.partition_index]
+            offset = {EARLIEST: log.start, LATEST: log.end}.get(asked.timestamp, -1)
+            answers.append(
+                ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
+            )
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=answers)])
+
+    def _fetch(self, message: FetchRequest) -> FetchResponse | None:
+        (topic,) = message.topics
+        answers = []
+        has_news = False
+        for asked in topic.partitions:
+            log = self.logs[asked.partition]
+            is_inside = log.start <= asked.fetch_offset <= log.end
+            records = log.read(asked.fetch_offset) if is_inside else b""
+            has_news = has_news or bool(records) or not is_inside
+            answers.append(
+                PartitionData(
+                    partition_index=asked.partition,
+                    error_code=0 if is_inside else OffsetOutOfRangeError.code,
+                    high_watermark=log.end if is_inside else -1,
+                    records=records or None,
+                )
+            )
+        if not has_news and self._held_count < HELD_MAX:
+            self._held_count += 1
+            return None
+        self._held_count = 0
+        return FetchResponse(
+            responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=answers)]
+        )
+
+
+class _ConsumerOver(Consumer):
+    """A consumer with another port than sockets; all else is the real one."""
+
+    def __init__(self, port: ServingPort, **settings: object) -> None:
+        config = ConsumerConfig.from_settings(bootstrap_servers="boot:9092", **settings)
+        ConsumerCore.__init__(self, config, port)
+
+
+def consumer_over(port: ServingPort, **settings: object) -> Consumer:
+    """A consumer that reads from the port, from the beginning unless told otherwise."""
+    return _ConsumerOver(port, **{"auto_offset_reset": "earliest", **settings})
+
+
+def partition(number: int = 0) -> TopicPartition:
+    """A partition of the one topic."""
+    return TopicPartition("t", number)
