@@ -86,6 +86,7 @@ class ServingPort(ScriptedPort):
         """Whether the broker leaves everything unanswered."""
         self.on_wait: Callable[[int], None] = lambda timeout_ms: None
         """Called in each wait, before anything is done."""
+        self.last_fetch: FetchRequest | None = None
         self._held_count = 0
         self.answers: list[type[Request]] = []
         """What was answered, in order."""
@@ -126,6 +127,7 @@ class ServingPort(ScriptedPort):
         if isinstance(message, ListOffsetsRequest):
             return self._list_offsets(message)
         assert isinstance(message, FetchRequest), message
+        self.last_fetch = message
         return self._fetch(message)
 
     def _metadata(self, message: MetadataRequest) -> MetadataResponse:

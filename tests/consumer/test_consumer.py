@@ -103,8 +103,8 @@ def test_a_fetch_asks_for_what_the_settings_say(port: ServingPort) -> None:
         consumer.assign([A])
         consumer.seek(A, 0)
         consumer.poll(SHORT_S)
-        fetch = port.unanswered(FetchRequest)[0]
-        assert isinstance(fetch, FetchRequest)
+        fetch = port.last_fetch
+        assert fetch is not None
         assert (fetch.min_bytes, fetch.max_wait_ms, fetch.max_bytes) == (3, 4, 5_000)
         assert fetch.isolation_level == IsolationLevel.READ_COMMITTED
         assert fetch.topics[0].partitions[0].partition_max_bytes == 6

@@ -1,0 +1,256 @@
+"""AdminCall by numbers: each key goes its own way to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.admin.call import NEXT, AdminCall, AdminCalls, AdminHandler, Attempts, KeyState
+from pykclient.admin.lookup import Controller, NamedBroker
+from pykclient.errors import (
+    DecodeError,
+    DisconnectedError,
+    KafkaError,
+    NotControllerError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    UnsupportedVersionError,
+)
+from pykclient.network.backoff import Backoff
+from pykclient.network.cluster import Cluster
+from pykclient.network.metadata import Metadata
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykclient.types import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pykclient.admin.lookup import Lookup
+    from pykclient.network.manager import Request
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.message import Request as RequestMessage
+
+START_MS = 1_000_000
+RETRY_MS = 100
+REQUEST_TIMEOUT_MS = 30_000
+
+
+class Handler(AdminHandler[str, int]):
+    """Takes its answers from the test instead of a message."""
+
+    final_errors = (RequestTimedOutError,)
+
+    def __init__(self) -> None:
+        self.lookup: Lookup[str] = Controller()
+        self.asked: list[tuple[list[str], int]] = []
+        self.answer: dict[str, int | KafkaError] = {}
+        self.unreachable: int | None = None
+        self.error: DecodeError | None = None
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> RequestMessage:
+        self.asked.append((list(keys), timeout_ms))
+        return MetadataRequest()
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterable[tuple[str, int | KafkaError]]:
+        if self.error is not None:
+            raise self.error
+        return self.answer.items()
+
+    def on_unreachable(self, key: str, error: KafkaError) -> int | KafkaError:
+        return error if self.unreachable is None else self.unreachable
+
+
+class Scene:
+    """A call for keys a and b, whose controller is broker 1."""
+
+    def __init__(self, *, retry_max: int = 1_000, time_left_ms: int = 60_000) -> None:
+        self.metadata = Metadata(
+            bootstrap=[Node(-1, "boot", 9092)],
+            refresh_backoff=Backoff(RETRY_MS, 1_000, jitter=0),
+            max_age_ms=300_000,
+            allow_auto_topic_creation=False,
+        )
+        (request,) = self.metadata.poll(START_MS).requests
+        request.on_response(MetadataResponse(), START_MS)
+        self.metadata.cluster = Cluster(version=2, controller_id=1)
+        self.handler = Handler()
+        attempts = Attempts(
+            retry_max,
+            Backoff(RETRY_MS, 1_000, jitter=0),
+            REQUEST_TIMEOUT_MS,
+            START_MS + time_left_ms,
+        )
+        self.call = AdminCall(self.handler, ["a", "b"], self.metadata, attempts)
+
+    def poll(self, now_ms: int = START_MS) -> list[Request]:
+        return list(self.call.poll(now_ms).requests)
+
+    def reply(self, now_ms: int = START_MS, **answers: int | KafkaError) -> None:
+        (request,) = self.poll(now_ms)
+        self.handler.answer = dict(answers)
+        request.on_response(MetadataResponse(), now_ms)
+
+    @property
+    def is_metadata_due(self) -> bool:
+        return self.metadata.next_poll_ms() < START_MS + 300_000
+
+
+def test_keys_of_one_broker_share_a_request() -> None:
+    scene = Scene()
+    (request,) = scene.poll()
+    assert request.node_id == 1
+    assert scene.handler.asked == [(["a", "b"], REQUEST_TIMEOUT_MS)]
+    assert scene.poll() == []
+
+
+def test_keys_of_several_brokers_have_a_request_each() -> None:
+    handler = Handler()
+    places = NamedBroker()
+    handler.lookup = type("ByName", (), {"find": lambda _, k, c: places.find(ord(k), c)})()
+    scene = Scene()
+    call = AdminCall(handler, ["a", "b"], scene.metadata, scene.call._attempts)
+    assert [request.node_id for request in call.poll(START_MS).requests] == [ord("a"), ord("b")]
+
+
+def test_a_broker_gets_no_more_time_than_the_call_has() -> None:
+    scene = Scene(time_left_ms=700)
+    scene.poll(START_MS + 100)
+    assert scene.handler.asked[0][1] == 600
+
+
+def test_without_a_controller_it_asks_for_metadata_and_waits() -> None:
+    scene = Scene()
+    scene.metadata.cluster = Cluster(version=3)
+    assert scene.poll() == []
+    assert scene.is_metadata_due
+    scene.metadata.cluster = Cluster(version=4, controller_id=2)
+    assert [request.node_id for request in scene.poll()] == [2]
+
+
+def test_each_key_ends_by_its_own_answer() -> None:
+    scene = Scene()
+    error = TopicAlreadyExistsError("b")
+    scene.reply(a=5, b=error)
+    assert scene.call.is_done
+    assert (scene.call.values, scene.call.errors) == ({"a": 5}, {"b": error})
+    assert scene.call.unfinished == ()
+    assert scene.poll(START_MS + 10_000) == []
+
+
+def test_only_what_may_pass_is_tried_again_at_the_new_controller() -> None:
+    scene = Scene()
+    scene.reply(a=5, b=NotControllerError("moved"))
+    assert scene.call.unfinished == ("b",)
+    assert isinstance(scene.call.last_error, NotControllerError)
+    assert scene.is_metadata_due
+    assert scene.call.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
+    scene.metadata.cluster = Cluster(version=3, controller_id=2)
+    (request,) = scene.poll(START_MS + RETRY_MS)
+    assert request.node_id == 2
+    assert scene.handler.asked[-1][0] == ["b"]
+
+
+def test_an_error_that_is_final_here_is_not_tried_again() -> None:
+    scene = Scene()
+    error = RequestTimedOutError("still at it")
+    assert error.retriable
+    scene.reply(a=error, b=5)
+    assert scene.call.errors == {"a": error}
+
+
+def test_attempts_end_with_the_number_that_is_set() -> None:
+    scene = Scene(retry_max=2)
+    error = NotControllerError("moved")
+    for turn in range(3):
+        assert not scene.call.is_done
+        scene.reply(START_MS + turn * 10_000, a=error, b=error)
+    assert scene.call.errors == {"a": error, "b": error}
+
+
+def test_back_offs_grow() -> None:
+    scene = Scene()
+    now_ms, waits_ms = START_MS, []
+    for _ in range(3):
+        scene.reply(now_ms, a=NotControllerError("moved"), b=NotControllerError("moved"))
+        waits_ms.append(scene.call.poll(now_ms).next_poll_ms - now_ms)
+        now_ms += waits_ms[-1]
+    assert waits_ms == [RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS]
+
+
+def test_a_lost_connection_is_tried_again_and_remembered_by_a_later_refusal() -> None:
+    scene = Scene()
+    (request,) = scene.poll()
+    request.on_failure(DisconnectedError("gone"), START_MS)
+    assert not scene.call.is_done
+    scene.reply(START_MS + RETRY_MS, a=TopicAlreadyExistsError("a"), b=5)
+    notes = scene.call.errors["a"].__notes__
+    assert any("earlier attempt" in note for note in notes)
+
+
+def test_a_refusal_at_the_first_attempt_has_no_such_note() -> None:
+    scene = Scene()
+    scene.reply(a=TopicAlreadyExistsError("a"), b=5)
+    assert not hasattr(scene.call.errors["a"], "__notes__")
+
+
+def test_what_no_attempt_cures_ends_all_keys_of_a_request() -> None:
+    scene = Scene()
+    error = UnsupportedVersionError("too old")
+    scene.poll()[0].on_failure(error, START_MS)
+    assert scene.call.errors == {"a": error, "b": error}
+
+
+def test_a_handler_may_do_without_a_broker_that_is_down() -> None:
+    scene = Scene()
+    scene.handler.unreachable = 9
+    scene.poll()[0].on_failure(DisconnectedError("gone"), START_MS)
+    assert scene.call.values == {"a": 9, "b": 9}
+
+
+def test_a_key_that_the_answer_leaves_out_fails() -> None:
+    scene = Scene()
+    scene.reply(a=5)
+    error = scene.call.errors["b"]
+    assert isinstance(error, DecodeError)
+    assert "'b'" in str(error)
+
+
+def test_what_nobody_asked_for_is_ignored() -> None:
+    scene = Scene()
+    scene.reply(a=5, b=6, c=7)
+    assert scene.call.values == {"a": 5, "b": 6}
+
+
+def test_an_answer_that_makes_no_sense_fails_its_keys() -> None:
+    scene = Scene()
+    scene.handler.error = DecodeError("garbage")
+    scene.reply()
+    assert scene.call.errors == {"a": scene.handler.error, "b": scene.handler.error}
+
+
+def test_a_call_for_nothing_is_done() -> None:
+    scene = Scene()
+    call = AdminCall(scene.handler, [], scene.metadata, scene.call._attempts)
+    assert call.is_done
+    assert not call.poll(START_MS).requests
+
+
+def test_calls_speak_until_they_are_let_go() -> None:
+    scene = Scene()
+    calls = AdminCalls()
+    calls.start(scene.call)
+    assert len(calls.poll(START_MS).requests) == 1
+    other = Scene()
+    calls.start(other.call)
+    calls.end(scene.call)
+    calls.end(other.call)
+    assert not calls.poll(START_MS).requests
+
+
+@pytest.mark.parametrize("state", [KeyState.COMPLETED, KeyState.FAILED])
+def test_an_end_is_final(state: KeyState) -> None:
+    assert NEXT[state] == frozenset()
+    assert set(NEXT) == set(KeyState)

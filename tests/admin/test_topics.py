@@ -1,0 +1,258 @@
+"""The topic handlers: what they ask, and what they make of answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.admin.topics import (
+    ALL_TOPICS,
+    CreatedTopic,
+    CreateTopics,
+    DeleteTopics,
+    DescribeTopics,
+    ListTopics,
+    NewTopic,
+    TopicDescription,
+    TopicListing,
+    TopicsAbsent,
+    TopicsPresent,
+)
+from pykclient.errors import (
+    DecodeError,
+    DisconnectedError,
+    KafkaError,
+    LeaderNotAvailableError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+)
+from pykclient.network.cluster import PartitionInfo
+from pykclient.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from pykclient.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from pykclient.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+TOPIC_ID = bytes(range(16))
+EXISTS = TopicAlreadyExistsError.code
+UNKNOWN = UnknownTopicOrPartitionError.code
+
+
+def told(
+    name: str | None = "t", *leaders: int, error_code: int = 0, is_internal: bool = False
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=TOPIC_ID,
+        error_code=error_code,
+        is_internal=is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=3,
+                replica_nodes=[leader, 2],
+                isr_nodes=[leader],
+                offline_replicas=[2],
+            )
+            for index, leader in enumerate(leaders)
+        ],
+    )
+
+
+# Creating.
+
+
+def test_a_new_topic_is_asked_for_with_all_that_it_says() -> None:
+    topic = NewTopic(
+        "t",
+        num_partitions=6,
+        replication_factor=3,
+        config={"cleanup.policy": "compact", "preallocate": True, "retention.ms": 5, "x": None},
+    )
+    message = CreateTopics({"t": topic}).request(["t"], 1_234)
+    (asked,) = message.topics
+    assert (message.timeout_ms, message.validate_only) == (1_234, False)
+    assert (asked.name, asked.num_partitions, asked.replication_factor) == ("t", 6, 3)
+    assert {config.name: config.value for config in asked.configs} == {
+        "cleanup.policy": "compact",
+        "preallocate": "true",
+        "retention.ms": "5",
+        "x": None,
+    }
+
+
+def test_what_is_left_open_is_left_to_the_broker() -> None:
+    (asked,) = CreateTopics({"t": NewTopic("t")}).request(["t"], 1).topics
+    assert (asked.num_partitions, asked.replication_factor) == (-1, -1)
+
+
+def test_replicas_may_be_assigned_by_hand() -> None:
+    topic = NewTopic("t", replica_assignments={0: [1, 2], 1: [2, 3]})
+    (asked,) = CreateTopics({"t": topic}).request(["t"], 1).topics
+    assert [(a.partition_index, a.broker_ids) for a in asked.assignments] == [
+        (0, [1, 2]),
+        (1, [2, 3]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"num_partitions": 0}, "num_partitions=0"),
+        ({"replication_factor": -1}, "replication_factor=-1"),
+        ({"num_partitions": 1, "replica_assignments": {0: [1]}}, "num_partitions and replica_"),
+        ({"replication_factor": 1, "replica_assignments": {0: [1]}}, "replication_factor and"),
+    ],
+)
+def test_a_topic_that_contradicts_itself_is_refused(
+    arguments: dict[str, object], told: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"'t'.*{told}"):
+        NewTopic("t", **arguments)  # type: ignore[arg-type]
+
+
+def test_only_the_keys_of_a_request_are_asked_for() -> None:
+    handler = CreateTopics({"a": NewTopic("a"), "b": NewTopic("b")})
+    assert [topic.name for topic in handler.request(["b"], 1).topics] == ["b"]
+
+
+def test_created_topics_and_refusals_are_told_apart() -> None:
+    message = CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult("a", TOPIC_ID, num_partitions=6, replication_factor=3),
+            CreatableTopicResult("b"),
+            CreatableTopicResult("c", error_code=EXISTS, error_message="there it is"),
+        ]
+    )
+    answers = dict(CreateTopics({}).answers(message, ["a", "b", "c"]))
+    assert answers["a"] == CreatedTopic("a", TOPIC_ID, 6, 3)
+    assert answers["b"] == CreatedTopic("b", None, None, None)
+    error = answers["c"]
+    assert isinstance(error, TopicAlreadyExistsError)
+    assert "topic 'c': there it is" in str(error)
+
+
+# Deleting.
+
+
+def test_topics_are_deleted_by_name() -> None:
+    message = DeleteTopics().request(["a", "b"], 99)
+    assert (message.topic_names, message.topics, message.timeout_ms) == (["a", "b"], [], 99)
+    for version in range(message.min_version, (DeleteTopics.max_version or 0) + 1):
+        message.write(bytearray(), version)
+
+
+def test_deletions_and_refusals_are_told_apart() -> None:
+    message = DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name="a"),
+            DeletableTopicResult(name="b", error_code=UNKNOWN, error_message="not here"),
+            DeletableTopicResult(name=None),
+        ]
+    )
+    answers = dict(DeleteTopics().answers(message, ["a", "b"]))
+    assert answers["a"] == "a"
+    assert isinstance(answers["b"], UnknownTopicOrPartitionError)
+    assert "topic 'b': not here" in str(answers["b"])
+    assert set(answers) == {"a", "b"}
+
+
+# Listing and describing.
+
+
+def test_a_list_asks_for_all_topics_and_creates_none() -> None:
+    message = ListTopics().request([ALL_TOPICS], 1)
+    assert message.topics is None
+    assert not message.allow_auto_topic_creation
+
+
+def test_a_list_has_the_topics_that_exist() -> None:
+    message = MetadataResponse(
+        topics=[told("a", 1), told("__i", 1, is_internal=True), told("b", error_code=5), told(None)]
+    )
+    assert dict(ListTopics().answers(message, [ALL_TOPICS])) == {
+        ALL_TOPICS: {
+            "a": TopicListing("a", TOPIC_ID, False),
+            "__i": TopicListing("__i", TOPIC_ID, True),
+        }
+    }
+
+
+def test_a_description_asks_for_the_topics_and_creates_none() -> None:
+    message = DescribeTopics().request(["a", "b"], 1)
+    assert message.topics is not None
+    assert [topic.name for topic in message.topics] == ["a", "b"]
+    assert not message.allow_auto_topic_creation
+
+
+def test_a_description_has_the_partitions_in_order() -> None:
+    answer = told("a", 1, -1)
+    answer.partitions.reverse()
+    answers = dict(DescribeTopics().answers(MetadataResponse(topics=[answer]), ["a"]))
+    assert answers == {
+        "a": TopicDescription(
+            "a",
+            TOPIC_ID,
+            False,
+            (
+                PartitionInfo("a", 0, 1, 3, (1, 2), (1,), (2,)),
+                PartitionInfo("a", 1, None, 3, (-1, 2), (-1,), (2,)),
+            ),
+        )
+    }
+
+
+def test_an_unknown_topic_is_told_and_not_waited_for() -> None:
+    message = MetadataResponse(topics=[told("a", error_code=UNKNOWN), told(None)])
+    answers = dict(DescribeTopics().answers(message, ["a"]))
+    assert isinstance(answers["a"], DescribeTopics.final_errors)
+
+
+def test_a_description_that_makes_no_sense_is_an_error() -> None:
+    answer = told("a", 1)
+    answer.partitions[0].partition_index = 5
+    with pytest.raises(DecodeError):
+        dict(DescribeTopics().answers(MetadataResponse(topics=[answer]), ["a"]))
+
+
+# Waiting for the word to spread.
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [told("a", 1)],
+        [told("a", 1), told("b", error_code=UNKNOWN)],
+        [told("a", 1), told("b", 1, -1)],
+        [],
+    ],
+)
+def test_a_broker_has_not_heard_while_a_topic_is_unknown_or_has_no_leader(
+    topics: list[MetadataResponseTopic],
+) -> None:
+    answers = dict(TopicsPresent(["a", "b"]).answers(MetadataResponse(topics=topics), [4]))
+    error = answers[4]
+    assert isinstance(error, LeaderNotAvailableError)
+    assert error.retriable
+    assert "broker 4" in str(error)
+
+
+def test_a_broker_has_heard_when_all_partitions_have_leaders() -> None:
+    message = MetadataResponse(topics=[told("a", 1), told("b", 1, 2)])
+    assert dict(TopicsPresent(["a", "b"]).answers(message, [4])) == {4: 4}
+
+
+def test_a_broker_has_heard_of_a_deletion_when_it_knows_none_of_the_topics() -> None:
+    handler = TopicsAbsent(["a", "b"])
+    left = MetadataResponse(topics=[told("a", 1), told("b", error_code=UNKNOWN)])
+    gone = MetadataResponse(topics=[told("a", error_code=UNKNOWN), told("b", error_code=UNKNOWN)])
+    assert isinstance(dict(handler.answers(left, [4]))[4], KafkaError)
+    assert dict(handler.answers(gone, [4])) == {4: 4}
+
+
+def test_a_broker_that_is_down_is_not_waited_for() -> None:
+    for handler in (TopicsPresent(["a"]), TopicsAbsent(["a"])):
+        assert handler.on_unreachable(4, DisconnectedError("gone")) == 4
