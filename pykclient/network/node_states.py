@@ -2,7 +2,7 @@
 
 A failed attempt, and a connection that ends, put the node into back-off, which grows until a
 handshake succeeds: a port that accepts and then hangs up must not be tried at full speed. Beside
-that, attempts at one address are kept apart, whatever became of the last one.
+that, attempts at an address where a connection ended are kept apart, whichever node they are for.
 
 Owner: the driver of the engine.
 Source: Java class ``ClusterConnectionStates``; KIP-144 (reconnect back-off), KIP-601 (set-up
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CONNECT_INTERVAL_MIN_MS", "NodeState", "NodeStates"]
 
-CONNECT_INTERVAL_MIN_MS = 200
-"""Least time between two attempts at one address: at most five a second. Back-off alone does not
-promise that, since a peer that hangs up right after the handshake resets it each time."""
+CONNECT_INTERVAL_MIN_MS = 250
+"""Least time between two attempts at an address where a connection ended: with the two that a
+bootstrap address and its broker may begin before any ended, at most five a second. Back-off alone
+does not promise that, since a peer that hangs up right after the handshake resets it each time."""
 
 
 class NodeState(Enum):
@@ -70,7 +71,7 @@ class NodeStates:
         self._setup_backoff = setup_backoff
         self._nodes: dict[int, _Reachability] = {}
         self._started_ms: dict[tuple[str, int], int] = {}
-        """When an attempt at an address last began; those that no longer matter are dropped."""
+        """When an attempt last began, by addresses where a connection ended not long ago."""
 
     def state(self, node_id: int) -> NodeState:
         """Return a node's state; one never tried is disconnected."""
@@ -123,9 +124,10 @@ class NodeStates:
         known.started_ms = now_ms
         known.setup_deadline_ms = now_ms + self._setup_backoff.delay_ms(known.failure_count)
         known.attempt_count += 1
+        if node.address in self._started_ms:
+            self._started_ms[node.address] = now_ms
         oldest_ms = now_ms - CONNECT_INTERVAL_MIN_MS
         self._started_ms = {a: ms for a, ms in self._started_ms.items() if ms > oldest_ms}
-        self._started_ms[node.address] = now_ms
         return known.attempt_count - 1
 
     def on_ready(self, node_id: int) -> None:
@@ -139,13 +141,16 @@ class NodeStates:
         """Note that an attempt failed or the connection ended; the next one has to wait."""
         known = self._nodes[node_id]
         self._to(known, NodeState.BACKING_OFF)
+        self._note_end(known)
         known.retry_ms = now_ms + self._reconnect_backoff.delay_ms(known.failure_count)
         known.failure_count += 1
         known.last_error = error
 
     def on_closed(self, node_id: int) -> None:
         """Note that we closed the connection ourselves, which is no reason to back off."""
-        self._to(self._nodes[node_id], NodeState.DISCONNECTED)
+        known = self._nodes[node_id]
+        self._to(known, NodeState.DISCONNECTED)
+        self._note_end(known)
 
     def on_nodes_changed(self, node_of: Callable[[int], Node | None]) -> None:
         """Forget nodes without a connection that are gone (`node_of` gives None) or have moved."""
@@ -155,6 +160,10 @@ class NodeStates:
             node = node_of(node_id)
             if node is None or node.address != known.node.address:
                 del self._nodes[node_id]
+
+    def _note_end(self, known: _Reachability) -> None:
+        started_ms = self._started_ms.get(known.node.address, known.started_ms)
+        self._started_ms[known.node.address] = max(started_ms, known.started_ms)
 
     @staticmethod
     def _to(known: _Reachability, state: NodeState) -> None:

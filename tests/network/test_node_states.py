@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -100,34 +99,59 @@ def test_closing_it_ourselves_is_no_reason_to_back_off(states: NodeStates) -> No
     assert states.may_connect(NODE, START_MS + CONNECT_INTERVAL_MIN_MS)
 
 
-@given(
-    seed=st.integers(0, 2**32),
-    lives_ms=st.lists(st.integers(0, 400), min_size=20, max_size=60),
-    handshakes=st.lists(st.booleans(), min_size=20, max_size=60),
-)
+class Storm:
+    """Two nodes at one address, as a bootstrap address and its broker are, tried all the time."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.states = NodeStates(
+            reconnect_backoff=Backoff(0, 0, random=self.random),
+            setup_backoff=Backoff(10_000, 30_000, random=self.random),
+        )
+        self.attempts_ms: list[int] = []
+
+    def act(self, node: Node, now_ms: int) -> None:
+        state = self.states.state(node.id)
+        if self.states.may_connect(node, now_ms):
+            self.states.on_connecting(node, now_ms)
+            self.attempts_ms.append(now_ms)
+        elif state is NodeState.CONNECTING and self.random.random() < 0.3:
+            self.states.on_ready(node.id)
+        elif state in {NodeState.CONNECTING, NodeState.READY}:
+            if self.random.random() < 0.8:
+                self.states.on_lost(node.id, REFUSED, now_ms)
+            else:
+                self.states.on_closed(node.id)
+
+
+@given(seed=st.integers(0, 2**32), pause_max_ms=st.sampled_from([0, 1, 20, 300, 2_000]))
 def test_an_address_is_tried_at_most_five_times_a_second_whatever_happens(
-    seed: int, lives_ms: list[int], handshakes: list[bool]
+    seed: int, pause_max_ms: int
 ) -> None:
-    # Two nodes at one address, as a bootstrap address and its broker are; each attempt fails or
-    # succeeds, and every connection ends soon.
-    random = Random(seed)
-    states = NodeStates(
-        reconnect_backoff=Backoff(0, 0, random=random),
-        setup_backoff=Backoff(10_000, 30_000, random=random),
-    )
+    storm = Storm(seed)
     now_ms = START_MS
-    attempts_ms = []
-    for life_ms, succeeds in zip(lives_ms, handshakes, strict=False):
-        node = random.choice([NODE, TWIN])
-        now_ms = max(now_ms, states.retry_ms(node))
-        assert states.may_connect(node, now_ms)
-        states.on_connecting(node, now_ms)
-        attempts_ms.append(now_ms)
-        now_ms += life_ms
-        if succeeds:
-            states.on_ready(node.id)
-        states.on_lost(node.id, REFUSED, now_ms)
-    assert all(later - earlier >= 200 for earlier, later in pairwise(attempts_ms))
+    for _ in range(300):
+        storm.act(storm.random.choice([NODE, TWIN]), now_ms)
+        now_ms += storm.random.randint(0, pause_max_ms) or storm.random.randint(0, 1)
+    tried_ms = storm.attempts_ms
+    assert len(tried_ms) >= 1
+    assert max(sum(at <= other < at + 1_000 for other in tried_ms) for at in tried_ms) <= 5
+
+
+def test_a_broker_is_not_made_to_wait_for_its_bootstrap_address(states: NodeStates) -> None:
+    states.on_connecting(TWIN, START_MS)
+    assert states.may_connect(NODE, START_MS)
+    states.on_ready(TWIN.id)
+    assert states.may_connect(NODE, START_MS + 1)
+
+
+def test_nodes_at_one_address_take_turns_once_a_connection_ended(states: NodeStates) -> None:
+    states.on_connecting(TWIN, START_MS)
+    states.on_lost(TWIN.id, REFUSED, START_MS)
+    assert not states.may_connect(NODE, START_MS + CONNECT_INTERVAL_MIN_MS - 1)
+    assert states.may_connect(NODE, START_MS + CONNECT_INTERVAL_MIN_MS)
+    states.on_connecting(NODE, START_MS + CONNECT_INTERVAL_MIN_MS)
+    assert states.retry_ms(TWIN) == START_MS + 2 * CONNECT_INTERVAL_MIN_MS
 
 
 def test_a_node_that_is_gone_is_forgotten(states: NodeStates) -> None:
