@@ -14,7 +14,7 @@ help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make check     style, types, import rules, generated code"
-	@echo "make bench     the benchmarks beside other clients (benchmarks/README.md)"
+	@echo "make bench     the benchmarks, beside other clients"
 	@echo "make protocol  write the generated protocol modules anew"
 	@echo "make build     wheel and sdist, into dist"
 	@echo "make clean     remove what was built; the virtual environment stays"
