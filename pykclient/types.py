@@ -36,7 +36,7 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the offset of the next record to read, with what the committer noted."""
+    """A committed position: the offset of the next record to read, and what the committer noted."""
 
     offset: int
     metadata: str = ""
