@@ -195,16 +195,16 @@ class RecordAccumulator:
         is_sticky: bool,
     ) -> Delivery[RecordMetadata] | Blocked | None:
         """Append to `queue`; None when the sticky partition has changed. Needs the queue's lock."""
-        batch = queue.open
-        if batch is not None:
-            delivery = self._append_to_open(batch, record)
+        full = queue.open
+        if full is not None:
+            delivery = self._append_to_open(full, record)
             if delivery is not None:
-                self._install(queue, batch, is_sticky=is_sticky)
+                self._install(queue, full, is_sticky=is_sticky)
                 return delivery
             self._seal(queue)
             self._sealed.append(queue)
             self._wake(0)
-        if is_sticky and self._has_turn_ended(queue):
+        if is_sticky and self._has_turn_ended(queue, full):
             return None
         return self._append_to_new(queue, record, memory, is_sticky=is_sticky)
 
@@ -252,6 +252,7 @@ class RecordAccumulator:
                 serial=(queue.next_serial,),
                 created_ms=self._clock_ms(),
                 reserved_bytes=size_bytes,
+                capacity_bytes=min(size_bytes, self._settings.batch_size_bytes),
                 compression=self._settings.compression,
             )
             delivery = _append(batch, record)
@@ -291,12 +292,15 @@ class RecordAccumulator:
         if queue.key.partition < len(appenders.open):
             appenders.open[queue.key.partition] = None
 
-    def _has_turn_ended(self, queue: PartitionQueue) -> bool:
-        """Return whether records without a key go to another partition from now on."""
+    def _has_turn_ended(self, queue: PartitionQueue, full: ProducerBatch | None) -> bool:
+        """Return whether records without a key go to another partition from now on.
+
+        They do after a full batch, or after smaller ones that come to the same.
+        """
         topic = queue.topic
         batch, topic.sticky_batch = topic.sticky_batch, None
         has_had_its_share = batch is not None and topic.sticky.on_produced(batch.size_bytes)
-        if not has_had_its_share and queue.leader.node_id is not None:
+        if full is None and not has_had_its_share and queue.leader.node_id is not None:
             return False
         return topic.sticky.switch(self._clock_ms()) != queue.key.partition
 

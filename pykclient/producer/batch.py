@@ -85,8 +85,9 @@ class Leader(NamedTuple):
 class ProducerBatch:
     """One batch. `serial` orders the batches of its partition, the parts of a split batch included.
 
-    `reserved_bytes` is what it holds of the buffer pool. `identity` and `base_sequence` are set
-    while the batch has a place in its partition's sequence (`base_sequence` -1: it has none).
+    `reserved_bytes` is what it holds of the buffer pool, `capacity_bytes` how large it may become;
+    a first record is taken in any case. `identity` and `base_sequence` are set while the batch has
+    a place in its partition's sequence (`base_sequence` -1: it has none).
     """
 
     __slots__ = (
@@ -117,6 +118,7 @@ class ProducerBatch:
         serial: tuple[int, ...],
         created_ms: int,
         reserved_bytes: int,
+        capacity_bytes: int,
         compression: Compression,
     ) -> None:
         self.partition: TopicPartition = outcome.partition
@@ -136,7 +138,7 @@ class ProducerBatch:
         self.identity = NO_IDENTITY
         self.base_sequence = -1
         self._builder: RecordBatchBuilder[RecordMetadata] | None = RecordBatchBuilder(
-            batch_size_bytes=reserved_bytes,
+            batch_size_bytes=capacity_bytes,
             codec=compression.codec,
             level=compression.level,
             batch=outcome,
@@ -217,7 +219,6 @@ class ProducerBatch:
         for number, (start, stop) in enumerate(((0, middle), (middle, self.record_count))):
             part = self._part(lock, number)
             rows = columns.rows(start, stop)
-            part.grow(self.size_bytes)
             for index, timestamp_ms, key, value, headers in zip(
                 range(start, stop),
                 rows.timestamps_ms,
@@ -245,6 +246,7 @@ class ProducerBatch:
             serial=(*self.serial, number),
             created_ms=self.created_ms,
             reserved_bytes=0,
+            capacity_bytes=self.size_bytes,
             compression=Compression(self._content.codec, self._content.level),
         )
         part.identity = self.identity

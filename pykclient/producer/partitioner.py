@@ -125,10 +125,11 @@ class StickyPartition:
         self._table_ms = 0
 
     def on_produced(self, size_bytes: int) -> bool:
-        """Count a batch that the partition took; return whether it is another one's turn.
+        """Count a batch that the partition took; return whether it has had its share.
 
-        Switching only between batches keeps them full. Batches that their age closed, not their
-        size, do not end a turn by themselves; so a turn is one to two times `switch_bytes` long.
+        Batches that their age closed, not their size, do not end a turn by themselves; partitions
+        are switched between batches only, which keeps them full. So a turn is one to two times
+        `switch_bytes` long.
         """
         self._produced_bytes += size_bytes
         return self._produced_bytes >= self._switch_bytes

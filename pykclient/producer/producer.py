@@ -176,7 +176,7 @@ class Producer(ProducerCore):
         Raises:
             KafkaTimeoutError: the time was not enough; the records are still under way.
             UsageError: called in a delivery callback, which would wait for itself.
-            ClosedError: the producer is closed, or was before all was delivered.
+            ClosedError: the producer is closed.
         """
         self._check_usable()
         if self._thread.is_current():

@@ -102,6 +102,9 @@ def test_everything_given_is_used(sending: Sending) -> None:
         {"topic": "t", "value": b"v", "key": 5},
         {"topic": "t", "value": b"v", "partition": 4},
         {"topic": "t", "value": b"v", "partition": -1},
+        {"topic": "t", "value": b"v", "partition": "1"},
+        {"topic": "t", "value": b"v", "partition": True},
+        {"topic": "t", "value": b"v", "timestamp_ms": "now"},
         {"topic": "t", "value": b"v" * 2000, "partition": 2, "timestamp_ms": 1},
     ],
 )
@@ -115,6 +118,12 @@ def test_what_the_core_cannot_do_alone_goes_to_the_slow_path_as_it_came(
     expected = tuple(arguments.get(name) for name in names)
     assert sending.slow_calls == [(*expected, (), print)]
     assert sending.counts() == [1, 1, 1, 1]
+
+
+def test_headers_that_can_be_read_once_go_to_the_slow_path_unread(sending: Sending) -> None:
+    lazy = iter([("a", b"1")])
+    assert sending.send.send("t", b"v", headers=lazy) == SLOW
+    assert list(lazy) == [("a", b"1")]
 
 
 def test_a_partition_without_an_open_batch_goes_to_the_slow_path(sending: Sending) -> None:

@@ -35,6 +35,7 @@ def new_batch(
         serial=(4,),
         created_ms=0,
         reserved_bytes=reserved_bytes,
+        capacity_bytes=reserved_bytes,
         compression=Compression(codec, None),
     )
     for index in range(record_count):

@@ -75,9 +75,13 @@ class SendCore(Generic[T]):
             found is not None
             and (value is None or type(value) is bytes)
             and (key is None or type(key) is bytes)
+            # Lazy headers can be read once, and the slow way may have to read them too.
+            and (headers is None or type(headers) is list or type(headers) is tuple)
+            and (timestamp_ms is None or type(timestamp_ms) is int)
         ):
             if partition is not None:
-                appender = found.open[partition] if 0 <= partition < len(found.open) else None
+                is_there = type(partition) is int and 0 <= partition < len(found.open)
+                appender = found.open[partition] if is_there else None
             elif key is None or not found.hash_keys:
                 appender = found.sticky
             else:

@@ -1,0 +1,49 @@
+"""TopicTable: which topics are known, who leads what, and what `send` may find."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.types import TopicPartition
+from tests.producer.sender_bench import TOPIC, SenderBench
+
+
+@pytest.fixture
+def bench() -> SenderBench:
+    return SenderBench(leaders=(1, 2))
+
+
+def test_a_topic_is_known_with_its_partitions_while_the_cluster_has_it(bench: SenderBench) -> None:
+    assert bench.accumulator.partition_count(TOPIC) == 2
+    assert set(bench.fast_topics) == {TOPIC}
+    bench.forget_topic()
+    assert bench.accumulator.partition_count(TOPIC) is None
+    assert bench.fast_topics == {}
+    bench.lead(1, 2, 3)
+    assert bench.accumulator.partition_count(TOPIC) == 3
+    assert len(bench.fast_topics[TOPIC].open) == 3
+
+
+def test_what_waits_stays_while_its_topic_is_not_known(bench: SenderBench) -> None:
+    bench.send(b"waiting", partition=1)
+    bench.forget_topic()
+    assert bench.poll() == []
+    bench.lead(3, 3)
+    (request,) = bench.poll()
+    assert request.node_id == 3
+
+
+def test_a_leader_that_the_cluster_does_not_list_leads_nothing(bench: SenderBench) -> None:
+    table = bench.accumulator._topics
+    cluster = bench.metadata.cluster
+    bench.learn(type(cluster)(topics=cluster.topics.values(), nodes=()))
+    assert table.queue(TopicPartition(TOPIC, 0)).leader.node_id is None
+
+
+def test_the_sticky_partition_is_always_one_that_there_is(bench: SenderBench) -> None:
+    bench.lead(*[1] * 50)
+    for count in (50, 3, 1, 7):
+        bench.lead(*[1] * count)
+        topic = bench.accumulator._topics.get(TOPIC)
+        assert topic is not None
+        assert 0 <= topic.sticky.partition < count
