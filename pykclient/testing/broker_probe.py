@@ -40,6 +40,9 @@ FRAME_SIZE_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_TIMEOUT_S_MAX = 5.0
 ANSWER_TIMEOUT_S_MIN = 0.5
 CLIENT_ID = "pykclient-testing"
+METADATA_VERSION_MIN = 4
+"""The first in which a broker can be asked not to create a topic that it does not know."""
+
 _SIZE_BYTES = 4
 
 M = TypeVar("M", bound=Message)
@@ -88,11 +91,11 @@ def _metadata_version(address: Address, versions: ApiVersionsResponse) -> int:
     for api in versions.api_keys:
         if api.api_key == ApiKey.METADATA:
             version = min(api.max_version, MetadataRequest.max_version)
-            if version >= max(api.min_version, MetadataRequest.min_version):
+            if version >= max(api.min_version, METADATA_VERSION_MIN):
                 return version
     raise UnsupportedVersionError(
         f"the broker at {address} speaks no version of Metadata between "
-        f"{MetadataRequest.min_version} and {MetadataRequest.max_version}"
+        f"{METADATA_VERSION_MIN} and {MetadataRequest.max_version}"
     )
 
 

@@ -16,9 +16,9 @@ from pykclient.errors.base import (
 from pykclient.testing.broker_probe import Address, ask_metadata
 from tests.integration.loopback_server import (
     Behaviour,
-    KafkaBefore21,
     LoopbackServer,
     hangs_up,
+    is_kafka_before_2_1,
     is_silent,
     sends_random_bytes,
     speaks_http,
@@ -28,6 +28,11 @@ from tests.integration.loopback_server import (
 TIMEOUT_S = 20.0
 
 
+def address_of(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host, int(port))
+
+
 @pytest.mark.parametrize(
     ("behaviour", "error"),
     [
@@ -35,23 +40,23 @@ TIMEOUT_S = 20.0
         # Read as a size, "HTTP" is about 1.2 GB.
         (speaks_http, FrameTooLargeError),
         (sends_random_bytes, DecodeError),
-        (KafkaBefore21(), UnsupportedVersionError),
+        (is_kafka_before_2_1, UnsupportedVersionError),
     ],
 )
 def test_what_is_no_kafka_of_ours_is_named(behaviour: Behaviour, error: type[Exception]) -> None:
     with LoopbackServer(behaviour) as server, pytest.raises(error):
-        ask_metadata(Address("127.0.0.1", server.port), timeout=TIMEOUT_S)
+        ask_metadata(address_of(server.address), timeout=TIMEOUT_S)
 
 
 def test_a_port_where_nobody_listens_is_named() -> None:
-    host, _, port = unused_address().rpartition(":")
-    with pytest.raises(ConnectionFailedError, match=f"the broker at {host}:{port}"):
-        ask_metadata(Address(host, int(port)), timeout=TIMEOUT_S)
+    unused = unused_address()
+    with pytest.raises(ConnectionFailedError, match=f"the broker at {unused}"):
+        ask_metadata(address_of(unused), timeout=TIMEOUT_S)
 
 
 def test_silence_ends_in_time() -> None:
     with LoopbackServer(is_silent) as server:
         before_s = time.monotonic()
         with pytest.raises(ConnectionFailedError):
-            ask_metadata(Address("127.0.0.1", server.port), timeout=0.2)
+            ask_metadata(address_of(server.address), timeout=0.2)
         assert time.monotonic() - before_s < TIMEOUT_S
