@@ -133,10 +133,10 @@ class FlightsDemo:
 
         table = Table(title="Departure delays from New York in 2013, as Spark finds them in Kafka")
         table.add_column("carrier")
-        table.add_column("airline")
+        table.add_column("airline", no_wrap=True)
         table.add_column("flights", justify="right")
         table.add_column("departed", justify="right")
-        table.add_column("mean delay (minutes)", justify="right")
+        table.add_column("mean delay (min)", justify="right")
         for delay in delays:
             mean = "-" if delay.mean_delay_minutes is None else f"{delay.mean_delay_minutes:.2f}"
             table.add_row(
@@ -184,15 +184,19 @@ def spark_obstacle() -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo on the installed data set; the exit status."""
+    """Run the demo; the exit status."""
     parser = argparse.ArgumentParser(description="Flights through Kafka into Spark, checked.")
     parser.add_argument(
         "--output", type=Path, default=Path("demo-output"), help="folder for the chart"
     )
-    output = parser.parse_args(arguments).output
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data set's files (default: the installed package)"
+    )
+    options = parser.parse_args(arguments)
     console = Console()
     try:
-        return FlightsDemo(FlightDataSet.installed(), output, console).run()
+        data_set = FlightDataSet(options.data) if options.data else FlightDataSet.installed()
+        return FlightsDemo(data_set, options.output, console).run()
     except MissingPrerequisiteError as error:
         console.print(str(error), markup=False)
         return EXIT_MISSING

@@ -1,10 +1,14 @@
-"""The flights demo's pure parts: what it reads, what it proves, what it compares and draws."""
+"""The flights demo: what it reads, proves, compares and draws; and all of it on few flights."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,13 +21,14 @@ from flights.data_set import FlightDataSet
 from flights.delays import AirlineDelay, airline_delays, differences
 from flights.record import flight_records
 from flights.stopwatch import Stopwatch
-from pykclient import ConsumerRecord
+from pykclient import ConsumerRecord, Producer, TimestampType
 from pykclient.testing import MissingPrerequisiteError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from flights.data_set import Flight
     from flights.record import FlightRecord
+
+ROOT = Path(__file__).parents[1]
 
 FLIGHTS_CSV = """\
 year,dep_delay,carrier,tailnum
@@ -50,7 +55,17 @@ def records(data_set: FlightDataSet) -> list[FlightRecord]:
 
 def as_read(record: FlightRecord, *, partition: int = 0, offset: int = 0) -> ConsumerRecord:
     return ConsumerRecord(
-        "flights", partition, offset, 0, 0, record.key, record.value, (), None, 0, 0
+        "flights",
+        partition,
+        offset,
+        0,
+        TimestampType.CREATE_TIME,
+        record.key,
+        record.value,
+        (),
+        None,
+        len(record.key),
+        len(record.value),
     )
 
 
@@ -91,7 +106,7 @@ def test_the_mean_leaves_out_flights_that_never_left(data_set: FlightDataSet) ->
 
 
 def test_an_airline_none_of_whose_flights_left_has_no_mean() -> None:
-    flights = [{"carrier": "AA", "dep_delay": None}]
+    flights: list[Flight] = [{"carrier": "AA", "dep_delay": None}]
     assert airline_delays(flights, {"AA": "American"}) == [
         AirlineDelay("AA", "American", 1, 0, None)
     ]
@@ -225,3 +240,56 @@ def test_a_machine_without_java_is_told_how_to_get_spark(
     obstacle = flights_demo.spark_obstacle()
     assert obstacle is not None
     assert "apt-get install openjdk-17-jre-headless" in obstacle
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path) -> None:
+    # A process of its own: it stops Spark, which the tests here share.
+    finished = subprocess.run(
+        [sys.executable, flights_demo.__file__, "--data", tmp_path, "--output", tmp_path / "out"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    lines = [line.split("│") for line in finished.stdout.splitlines()]
+    rows = [[cell.strip() for cell in line[1:-1]] for line in lines]
+    assert ["AA", "American Airlines Inc.", "2", "1", "4.00"] in rows
+    assert ["UA", "United Air Lines Inc.", "2", "2", "-2.50"] in rows
+    assert "Spark's answer equals the data set's" in finished.stdout
+    assert (tmp_path / "out" / "departure_delays.png").exists()
+
+
+@pytest.mark.kafka
+def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
+    data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = io.StringIO()
+    monkeypatch.setattr(flights_demo, "spark_obstacle", lambda: "install a Java")
+    demo = flights_demo.FlightsDemo(data_set, tmp_path / "out", Console(file=text, width=100))
+    assert demo.run() == flights_demo.EXIT_MISSING
+    assert "Kafka gave back every flight, once and in order" in text.getvalue()
+    assert "install a Java" in text.getvalue()
+
+
+@pytest.mark.kafka
+def test_a_record_too_many_ends_the_demo_with_a_status(
+    data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = io.StringIO()
+    monkeypatch.setattr(flights_demo, "spark_obstacle", lambda: "install a Java")
+    send = flights_demo.FlightsDemo._produce
+
+    def send_and_repeat(
+        demo: flights_demo.FlightsDemo, servers: str, records: list[FlightRecord]
+    ) -> None:
+        send(demo, servers, records)
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send(flights_demo.TOPIC, records[0].value, records[0].key)
+
+    monkeypatch.setattr(flights_demo.FlightsDemo, "_produce", send_and_repeat)
+    demo = flights_demo.FlightsDemo(data_set, tmp_path / "out", Console(file=text, width=100))
+    assert demo.run() == flights_demo.EXIT_DIFFERS
+    assert "1 doubled: flights-" in text.getvalue()

@@ -13,11 +13,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from flights.record import FlightRecord
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flights.record import FlightRecord
     from pykclient import ConsumerRecord
 
 __all__ = ["Audit"]
@@ -36,22 +35,22 @@ class Audit:
 
     def add(self, record: ConsumerRecord) -> None:
         """Take one record, in the order in which it was read."""
-        read = FlightRecord(record.key or b"", record.value or b"")
         where = f"{record.topic}-{record.partition} offset {record.offset}"
-        sequence = _sequence_of(read.value)
-        if sequence is None or not 0 <= sequence < len(self._sent) or read != self._sent[sequence]:
-            self._count("altered", f"{where} holds {read.value[:80]!r} under key {read.key!r}")
+        sequence = self._sequence_of(record.value)
+        if sequence is None or self._sent[sequence] != (record.key, record.value):
+            self._count("altered", f"{where} holds {record.value!r:.80} under key {record.key!r}")
             return
+        key = self._sent[sequence].key
         if self._is_read[sequence]:
             self._count("doubled", f"{where} holds flight {sequence} again")
         self._is_read[sequence] = True
-        newest = self._newest_by_key.get(read.key, -1)
+        newest = self._newest_by_key.get(key, -1)
         if sequence < newest:
             self._count("out of order", f"{where} holds flight {sequence} after {newest}")
-        self._newest_by_key[read.key] = max(sequence, newest)
-        home = self._partition_by_key.setdefault(read.key, record.partition)
+        self._newest_by_key[key] = max(sequence, newest)
+        home = self._partition_by_key.setdefault(key, record.partition)
         if record.partition != home:
-            self._count("astray", f"{where} holds key {read.key!r}, as partition {home} did")
+            self._count("astray", f"{where} holds key {key!r}, as partition {home} did")
 
     def faults(self) -> list[str]:
         """One line per kind of fault, with its number and an example; empty when all is well."""
@@ -66,11 +65,12 @@ class Audit:
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._examples.setdefault(kind, example)
 
-
-def _sequence_of(value: bytes) -> int | None:
-    try:
-        flight = json.loads(value)
-    except ValueError:
-        return None
-    sequence = flight.get("sequence") if isinstance(flight, dict) else None
-    return sequence if isinstance(sequence, int) else None
+    def _sequence_of(self, value: object) -> int | None:
+        """The place in the data set that a value names; None when it names none."""
+        try:
+            flight = json.loads(value) if isinstance(value, bytes) else None
+        except ValueError:
+            return None
+        sequence = flight.get("sequence") if isinstance(flight, dict) else None
+        is_known = isinstance(sequence, int) and 0 <= sequence < len(self._sent)
+        return sequence if is_known else None

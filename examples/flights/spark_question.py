@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkQuestion"]
 
+LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties").as_uri()
 # The columns of the JSON that the question needs.
 FLIGHT_COLUMNS = "carrier STRING, dep_delay INT"
 
@@ -33,12 +36,15 @@ class SparkQuestion:
     def __enter__(self) -> SparkQuestion:
         # Spark's workers run the interpreter that this names, by default whatever `python3` is.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Everything stays on this machine; Spark would guess at an address of its own, and say so.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Spark says so whether or not pandas is used; here it is not.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         self._spark = (
             SparkSession.builder.master("local[2]")
             .appName("pykclient flights demo")
             .config("spark.driver.memory", "1g")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS}")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")
@@ -46,7 +52,6 @@ class SparkQuestion:
             .config("spark.python.unix.domain.socket.enabled", "true")
             .getOrCreate()
         )
-        self._spark.sparkContext.setLogLevel("ERROR")
         return self
 
     def __exit__(
@@ -70,7 +75,6 @@ class SparkQuestion:
         flights = records.select(
             sql.from_json(sql.col("value").cast("string"), FLIGHT_COLUMNS).alias("flight")
         ).select("flight.*")
-        names = self._spark.createDataFrame(list(airlines.items()), "carrier STRING, name STRING")
         answer = (
             flights.groupBy("carrier")
             .agg(
@@ -78,13 +82,12 @@ class SparkQuestion:
                 sql.count("dep_delay").alias("departed_count"),
                 sql.avg("dep_delay").alias("mean_delay_minutes"),
             )
-            .join(names, "carrier", "left")
             .orderBy("carrier")
         )
         return [
             AirlineDelay(
                 row["carrier"],
-                row["name"],
+                airlines[row["carrier"]],
                 row["flight_count"],
                 row["departed_count"],
                 row["mean_delay_minutes"],
