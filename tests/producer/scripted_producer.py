@@ -1,0 +1,175 @@
+"""A whole producer over a scripted port: real managers and network client, no socket, no thread.
+
+The test drives it turn by turn; one broker answers what it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors import BufferExhaustedError
+from pykclient.producer.accumulator import Blocked
+from pykclient.producer.config import ProducerConfig
+from pykclient.producer.core import ProducerCore
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykclient.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.network.scripted_port import ScriptedPort
+from tests.producer.sender_bench import NoWaiting
+
+if TYPE_CHECKING:
+    from pykclient.accel import Delivery
+    from pykclient.accel.abc import HeadersInput, OnDelivery
+    from pykclient.producer.record import RecordMetadata
+    from pykclient.protocol.message import Message
+
+__all__ = ["ScriptedProducer"]
+
+WALL_CLOCK_NS = 1_700_000_000_123_456_789
+TOPIC_ID = bytes(range(16))
+
+
+class ScriptedProducer(ProducerCore):
+    """A front-end that never waits: what would block raises `BufferExhaustedError`.
+
+    The broker knows the topics of `partition_counts`; others get its `topic_errors`, or 3
+    (UNKNOWN_TOPIC_OR_PARTITION).
+    """
+
+    def __init__(self, **settings: object) -> None:
+        self.clock_ms = 1_000
+        self.port = ScriptedPort()
+        self.news_count = 0
+        self.partition_counts: dict[str, int] = {"t": 3}
+        self.topic_errors: dict[str, int] = {}
+        self.produced: list[ProduceRequest] = []
+        self.produce_error = 0
+        settings.setdefault("bootstrap_servers", "localhost:9092")
+        super().__init__(
+            ProducerConfig.from_settings(settings),
+            self.port,
+            waiting=NoWaiting(),
+            clock_ms=lambda: self.clock_ms,
+            wall_clock_ns=lambda: WALL_CLOCK_NS,
+        )
+
+    def turn(self, times: int = 1, *, after_ms: int = 0) -> None:
+        """Let time pass, make turns, and let the broker answer in each."""
+        self.clock_ms += after_ms
+        for _ in range(times):
+            self._engine.step(self.clock_ms)
+            self.serve()
+            self.port.wait(0)
+            self._engine.complete(self.clock_ms)
+            self.run_user_calls()
+
+    def run_user_calls(self) -> None:
+        while self._engine.user_calls:
+            call = self._engine.user_calls.popleft()
+            call.function(*call.args)
+            call.on_done(None)
+
+    def serve(self) -> None:
+        """Let the broker answer everything that came."""
+        for peer in self.port.peers:
+            if peer.is_closed() or peer.is_ended:
+                continue
+            if not peer.is_accepted:
+                peer.accept()
+            while peer.requests:
+                answer = self._answer(peer.requests[0].message)
+                if answer is None:
+                    peer.answer_versions()
+                else:
+                    peer.answer(answer)
+
+    def know(self, topic: str) -> None:
+        """Have the metadata of a topic asked for, and take the answer."""
+        self._want_topic(topic)
+        self.turn(8, after_ms=1)
+        self.turn(8, after_ms=2_000)
+
+    def _answer(self, message: Message) -> Message | None:
+        if isinstance(message, MetadataRequest):
+            names = [topic.name for topic in message.topics or () if topic.name is not None]
+            return MetadataResponse(
+                brokers=[MetadataResponseBroker(node_id=1, host="localhost", port=9092)],
+                topics=[self._topic(name) for name in names],
+            )
+        if isinstance(message, InitProducerIdRequest):
+            return InitProducerIdResponse(producer_id=7)
+        if isinstance(message, ProduceRequest):
+            self.produced.append(message)
+            return ProduceResponse(
+                responses=[
+                    TopicProduceResponse(
+                        name="",
+                        topic_id=topic.topic_id,
+                        partition_responses=[
+                            PartitionProduceResponse(
+                                index=data.index, base_offset=0, error_code=self.produce_error
+                            )
+                            for data in topic.partition_data
+                        ],
+                    )
+                    for topic in message.topic_data
+                ]
+            )
+        return None
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        count = self.partition_counts.get(name)
+        if count is None:
+            return MetadataResponseTopic(name=name, error_code=self.topic_errors.get(name, 3))
+        return MetadataResponseTopic(
+            name=name,
+            topic_id=TOPIC_ID,
+            partitions=[
+                MetadataResponsePartition(partition_index=index, leader_id=1, leader_epoch=1)
+                for index in range(count)
+            ],
+        )
+
+    def _send_slowly(
+        self,
+        topic: object,
+        value: object,
+        key: object,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersInput | None,
+        on_delivery: OnDelivery[RecordMetadata] | None,
+    ) -> Delivery[RecordMetadata]:
+        self._check_usable()
+        record = self._serializer.serialize(
+            topic,
+            value,
+            key,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers,
+            on_delivery=on_delivery,
+        )
+        if self._partitioner is not None and record.partition is None:
+            record = self._choose_partition(record)
+        outcome = self._accumulator.append(record)
+        if isinstance(outcome, Blocked):
+            raise BufferExhaustedError(str(outcome.need))
+        return outcome
+
+    def _on_news(self) -> None:
+        self.news_count += 1

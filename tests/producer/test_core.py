@@ -1,0 +1,244 @@
+"""ProducerCore: what is built of which setting, and the ways it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.accel import SendCore
+from pykclient.errors import (
+    BufferExhaustedError,
+    ClosedError,
+    ConfigError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+)
+from pykclient.producer.producer import Producer
+from pykclient.records.batch import iterate_batches
+from pykclient.records.compression import Codec
+from tests.producer.scripted_producer import WALL_CLOCK_NS, ScriptedProducer
+from tests.producer.test_interceptors import Failing
+
+if TYPE_CHECKING:
+    from pykclient.network.cluster import PartitionInfo
+    from pykclient.producer.record import RecordMetadata
+
+
+@pytest.fixture
+def producer() -> ScriptedProducer:
+    producer = ScriptedProducer()
+    producer.know("t")
+    return producer
+
+
+def codec_and_size(producer: ScriptedProducer) -> tuple[Codec, int]:
+    (request,) = producer.produced
+    data = request.topic_data[0].partition_data[0]
+    assert data.records is not None
+    (batch,) = iterate_batches(memoryview(bytes(data.records)), topic="t", partition=0)
+    return batch.codec, batch.size_bytes
+
+
+def test_a_record_travels_from_send_to_its_delivery(producer: ScriptedProducer) -> None:
+    heard: list[RecordMetadata] = []
+    delivery = producer.send("t", b"v", on_delivery=lambda metadata, _: heard.append(metadata))
+    producer.turn(3, after_ms=5)
+    assert delivery.result() == heard[0]
+    assert (heard[0].offset, heard[0].timestamp_ms) == (0, WALL_CLOCK_NS // 1_000_000)
+
+
+def test_send_is_the_per_record_cores_own_without_a_layer(producer: ScriptedProducer) -> None:
+    assert Producer.send is SendCore.send
+    producer.send("t", b"first", partition=0)
+    calls = []
+    producer._send_slowly = lambda *arguments: calls.append(arguments)  # type: ignore[assignment,method-assign]
+    producer.send("t", b"second", partition=0)
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"value_serializer": str.encode},
+        {"key_serializer": str.encode},
+        {"interceptors": [Failing]},
+        {"partitioner": lambda *_: 0},
+    ],
+)
+def test_what_has_to_see_each_record_makes_every_send_slow(settings: dict[str, object]) -> None:
+    producer = ScriptedProducer(**settings)
+    producer.know("t")
+    assert producer.topics == {}
+
+
+@pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_compressed_as_the_setting_says(name: str) -> None:
+    producer = ScriptedProducer(compression_type=name)
+    producer.know("t")
+    producer.send("t", bytes(5_000), partition=0)
+    producer.turn(3, after_ms=5)
+    codec, size_bytes = codec_and_size(producer)
+    assert codec is Codec[name.upper()]
+    assert (size_bytes < 1_000) == (name != "none")
+
+
+def test_levels_reach_the_codec() -> None:
+    sizes = []
+    text = b"".join(b"%d " % (number * number % 9973) for number in range(2_000))
+    for level in (1, 9):
+        producer = ScriptedProducer(compression_type="gzip", compression_gzip_level=level)
+        producer.know("t")
+        producer.send("t", text, partition=0)
+        producer.turn(3, after_ms=5)
+        sizes.append(codec_and_size(producer)[1])
+    assert sizes[0] > sizes[1]
+
+
+def test_ignored_keys_go_where_records_without_a_key_go() -> None:
+    producer = ScriptedProducer(partitioner_ignore_keys=True)
+    producer.partition_counts["t"] = 50
+    producer.know("t")
+    outcomes = {producer.send("t", b"v", b"%d" % number).batch for number in range(50)}
+    assert len(outcomes) == 1
+
+
+def test_a_partitioner_of_ones_own_sees_bytes_and_partitions_and_is_checked() -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def choose(
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partitions: tuple[PartitionInfo, ...],
+    ) -> int:
+        seen.append((topic, key, value, len(partitions)))
+        return 2 if key == b"k" else 3
+
+    producer = ScriptedProducer(partitioner=choose, key_serializer=str.encode)
+    producer.know("t")
+    producer.send("t", b"v", "k")
+    producer.send("t", b"v", "k", partition=0)
+    assert seen == [("t", b"k", b"v", 3)]
+    with pytest.raises(UsageError, match="partitioner chose 3"):
+        producer.send("t", b"v", "other")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"value_serializer": 5},
+        {"interceptors": [5]},
+        {"partitioner": 5},
+        {"key_serializer": "tests.producer:Missing"},
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_opened(
+    settings: dict[str, object],
+) -> None:
+    producer = ScriptedProducer.__new__(ScriptedProducer)
+    with pytest.raises(ConfigError):
+        producer.__init__(**settings)  # type: ignore[misc]
+    assert producer.port.peers == []
+
+
+def test_a_record_waits_for_metadata_and_waiters_hear_of_news(producer: ScriptedProducer) -> None:
+    with pytest.raises(BufferExhaustedError, match="METADATA"):
+        producer.send("other", b"v")
+    before = producer.news_count
+    producer.partition_counts["other"] = 1
+    producer.know("other")
+    assert producer.news_count > before
+    assert producer._has_partition("other", 0)
+    assert not producer._has_partition("other", 1)
+    producer.send("other", b"v")
+
+
+def test_waiting_in_vain_is_told_apart_from_waiting(producer: ScriptedProducer) -> None:
+    version = producer._metadata.cluster.version
+    producer.topic_errors = {"forbidden": 29, "absent": 3}
+    for topic in ("forbidden", "absent"):
+        producer.know(topic)
+    refusal = producer._final_topic_error("forbidden", version)
+    assert refusal is not None
+    assert "forbidden" in str(refusal)
+    assert producer._final_topic_error("absent", version) is None
+    assert producer._final_topic_error("forbidden", producer._metadata.cluster.version) is None
+
+
+def test_the_error_of_having_waited_says_for_what_and_why(producer: ScriptedProducer) -> None:
+    producer.know("absent")
+    absent = producer._no_metadata("absent", None, 500)
+    assert "'absent'" in str(absent)
+    assert "500 ms (max_block_ms)" in str(absent)
+    assert "create the topic" in str(absent)
+    assert isinstance(absent.__cause__, UnknownTopicOrPartitionError)
+    partition = producer._no_metadata("t", 7, 500)
+    assert "no partition 7, only 0 to 2" in str(partition)
+    unreachable = ScriptedProducer()
+    unreachable._engine.step(1_000)
+    for peer in unreachable.port.peers:
+        peer.refuse()
+    unreachable.port.wait(0)
+    unreachable._engine.complete(1_000)
+    assert "cannot connect to localhost:9092: refused" in str(
+        unreachable._no_metadata("t", None, 500)
+    )
+    silent = ScriptedProducer()
+    assert "not answered yet" in str(silent._no_metadata("t", None, 500))
+
+
+def test_closing_sends_the_rest_and_then_there_is_nothing_left_to_do(
+    producer: ScriptedProducer,
+) -> None:
+    delivery = producer.send("t", b"v")
+    producer._begin_close(producer.clock_ms + 5_000)
+    with pytest.raises(ClosedError):
+        producer.send("t", b"late")
+    assert not producer._is_finished()
+    producer.turn(3)
+    assert producer._is_finished()
+    assert delivery.exception() is None
+
+
+def test_a_fatal_error_of_the_cluster_ends_everything() -> None:
+    producer = ScriptedProducer()
+    producer.turn(3)
+    producer._metadata.fatal_error = ClosedError("stands for any fatal error")
+    producer._on_cluster(producer._metadata.cluster)
+    producer.turn()
+    with pytest.raises(ClosedError, match="stands for any"):
+        producer.send("t", b"v")
+
+
+def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
+    producer: ScriptedProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[object] = []
+
+    def leave(metadata: RecordMetadata, error: Exception | None) -> None:
+        heard.append("leaving")
+        raise SystemExit
+
+    in_flight = producer.send("t", b"v", partition=0)
+    producer._engine.step(producer.clock_ms + 5)
+    leaving = producer.send("t", b"v", partition=1, on_delivery=leave)
+    waiting = producer.send(
+        "t", b"v", partition=2, on_delivery=lambda _, error: heard.append(error)
+    )
+    cause = ValueError("a bug")
+    producer._on_death(cause)
+    for delivery in (in_flight, leaving, waiting):
+        error = delivery.exception()
+        assert isinstance(error, KafkaError)
+        assert error.__cause__ is cause
+        assert "a bug" in str(error)
+    assert heard == ["leaving", waiting.exception()]
+    with pytest.raises(KafkaError, match="a bug"):
+        producer.send("t", b"v")
+    assert producer.news_count > 0
+
+
+def test_a_producer_shows_its_client_id_and_no_more() -> None:
+    assert repr(ScriptedProducer(client_id="c")) == "<ScriptedProducer c>"

@@ -1,0 +1,188 @@
+"""SenderThread: it drives until told, tells of its death, and others wait for it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import ForkedClientError, UsageError
+from pykclient.network.engine import Engine
+from pykclient.network.manager import NEVER_MS, PollResult
+from pykclient.producer.delivery import BatchOutcome
+from pykclient.producer.sender_thread import SenderThread
+from pykclient.types import TopicPartition
+from tests.producer.scripted_producer import ScriptedProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JOIN_S = 30.0
+
+
+class WakeablePort:
+    """A port that waits until it is woken; of a port's methods the thread needs no others."""
+
+    def __init__(self) -> None:
+        self.woken = threading.Event()
+        self.is_shut_down = False
+
+    def wait(self, timeout_ms: int) -> None:
+        assert timeout_ms > NEVER_MS // 2
+        self.woken.wait()
+        self.woken.clear()
+
+    def wakeup(self) -> None:
+        self.woken.set()
+
+    def shutdown(self) -> None:
+        self.is_shut_down = True
+
+
+class Idle:
+    """A manager that may be told to fail."""
+
+    def __init__(self) -> None:
+        self.failure: BaseException | None = None
+
+    def poll(self, now_ms: int) -> PollResult:
+        if self.failure is not None:
+            raise self.failure
+        return PollResult()
+
+
+class Running:
+    """A started thread over an engine that does nothing."""
+
+    def __init__(self) -> None:
+        self.port = WakeablePort()
+        self.manager = Idle()
+        self.is_over = False
+        self.deaths: list[BaseException] = []
+        self.order: list[str] = []
+        self.forks: list[str] = []
+        self.thread = SenderThread("test", on_fork=lambda: self.forks.append("forked"))
+        client = ScriptedProducer()._client
+        client.wakeup = self.port.wakeup  # type: ignore[method-assign]
+        client.metadata_due_ms = lambda: NEVER_MS  # type: ignore[method-assign]
+        self.engine = Engine(client, [self.manager])
+        self.thread.start(
+            self.engine,
+            self.port,  # type: ignore[arg-type]
+            until=lambda: self.is_over,
+            on_death=self.deaths.append,
+            on_end=lambda: self.order.append(f"shut down: {self.port.is_shut_down}"),
+        )
+
+    def end(self) -> None:
+        self.is_over = True
+        self.port.wakeup()
+        assert self.thread.join(JOIN_S)
+
+    def run_in_it(self, function: Callable[[], object]) -> object:
+        """Call a function in the sender thread; return what it returns or raises."""
+        results: list[object] = []
+        done = threading.Event()
+
+        def call(now_ms: int) -> None:
+            try:
+                results.append(function())
+            except Exception as error:  # noqa: BLE001 - handed to the test
+                results.append(error)
+            done.set()
+
+        self.engine.post(call)
+        assert done.wait(JOIN_S)
+        return results[0]
+
+
+@pytest.fixture
+def running() -> Running:
+    return Running()
+
+
+def new_outcome(thread: SenderThread) -> BatchOutcome:
+    return BatchOutcome(TopicPartition("t", 0), threading.Lock(), thread)
+
+
+def test_it_runs_until_told_and_closes_its_port_before_it_says_so(running: Running) -> None:
+    assert not running.thread.join(0)
+    running.end()
+    assert running.order == ["shut down: True"]
+    assert running.deaths == []
+
+
+def test_its_death_is_told_and_everything_is_closed_all_the_same(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.manager.failure = ValueError("a bug")
+    running.port.wakeup()
+    assert running.thread.join(JOIN_S)
+    assert running.deaths == [running.manager.failure]
+    assert running.order == ["shut down: True"]
+    assert "a bug" in caplog.text
+
+
+def test_only_the_thread_itself_is_current(running: Running) -> None:
+    assert not running.thread.is_current()
+    assert running.run_in_it(running.thread.is_current) is True
+    running.end()
+
+
+def test_others_wait_until_the_outcome_is_announced(running: Running) -> None:
+    outcome = new_outcome(running.thread)
+    waiting = threading.Event()
+    results: list[bool] = []
+
+    def wait() -> None:
+        waiting.set()
+        results.append(running.thread.wait(outcome, 0, None))
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert waiting.wait(JOIN_S)
+    outcome.succeed(1, None)
+    outcome.take_call()
+    waiter.join(JOIN_S)
+    assert results == [True]
+    running.end()
+
+
+def test_a_wait_ends_when_its_time_is_up(running: Running) -> None:
+    outcome = new_outcome(running.thread)
+    assert not running.thread.wait(outcome, 0, 0.0)
+    assert not running.thread.wait(outcome, 0, 0.01)
+    assert not running.thread.wait(outcome, 0, -1.0)
+    assert outcome._wakers == []
+    running.end()
+
+
+def test_a_wait_goes_on_with_the_part_of_a_split_batch(running: Running) -> None:
+    whole, part = new_outcome(running.thread), new_outcome(running.thread)
+    results: list[bool] = []
+    waiter = threading.Thread(target=lambda: results.append(running.thread.wait(whole, 0, JOIN_S)))
+    waiter.start()
+    whole.split(((0, part),))
+    part.succeed(1, None)
+    part.take_call()
+    waiter.join(JOIN_S)
+    assert results == [True]
+    running.end()
+
+
+def test_the_thread_itself_never_waits(running: Running) -> None:
+    outcome = new_outcome(running.thread)
+    refusal = running.run_in_it(lambda: running.thread.wait(outcome, 0, None))
+    assert isinstance(refusal, UsageError)
+    outcome.succeed(1, None)  # decided, but not announced: its own callbacks may ask
+    assert running.run_in_it(lambda: running.thread.wait(outcome, 0, None)) is True
+    running.end()
+
+
+def test_a_child_process_cannot_wait(running: Running) -> None:
+    running.thread.on_fork()
+    assert running.forks == ["forked"]
+    with pytest.raises(ForkedClientError):
+        running.thread.wait(new_outcome(running.thread), 0, None)
+    running.end()
