@@ -1,9 +1,9 @@
 """Fetcher: asks each leader for the next records of its partitions, one request at a time.
 
-Per node it is *idle* or has one fetch *in flight*; it sends the next one while at most one answer
-waits to be read, so that a broker reads while the application works, and memory stays at two
-answers a node. Each fetch is a full one, without a session. An answer that was overtaken by a seek
-or an unassign is thrown away.
+Per node it is *idle* or has one fetch *in flight*. While one answer waits to be read it sends for
+more that is known to be there, so that a broker reads while the application works; memory stays at
+two answers a node. Each fetch is a full one, without a session. An answer that was overtaken by a
+seek or an unassign is thrown away.
 
 Owner: the driver of the engine.
 Source: Java class ``AbstractFetch``; KIP-320 (leader epochs), KIP-392 (read from followers),
@@ -140,15 +140,18 @@ class Fetcher:
         requests: list[Request] = []
         next_poll_ms = NEVER_MS
         for node_id in self._by_node:
-            if node_id in self._in_flight:
-                continue
-            if self._buffer.response_count(node_id) > UNUSED_RESPONSES_MAX:
+            unused_count = self._buffer.response_count(node_id)
+            if node_id in self._in_flight or unused_count > UNUSED_RESPONSES_MAX:
                 continue
             if self._client.is_unavailable(node_id, now_ms):
                 next_poll_ms = min(next_poll_ms, self._client.next_ready_ms(node_id, now_ms))
                 continue
             targets, retry_ms = self._targets(node_id, now_ms)
             next_poll_ms = min(next_poll_ms, retry_ms)
+            # Ahead of reading, only for what is there: a broker that waits for new records keeps its
+            # node busy, and a seek waiting.
+            if unused_count and not any(map(self._may_have_more, targets.values())):
+                continue
             if targets:
                 self._in_flight.add(node_id)
                 requests.append(self._request(node_id, targets))
@@ -202,6 +205,13 @@ class Fetcher:
             if offset is not None:
                 targets[assigned.partition] = _Target(assigned, assigned.epoch, offset)
         return targets, retry_ms
+
+    def _may_have_more(self, target: _Target) -> bool:
+        """Return whether the log goes on after what is fetched, as far as we have heard."""
+        end = target.assigned.high_watermark
+        if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
+            end = target.assigned.last_stable_offset
+        return end is None or target.offset < end
 
     def _request(self, node_id: int, targets: _Targets) -> Request:
         cluster = self._metadata.cluster

@@ -248,6 +248,22 @@ def test_the_next_fetch_goes_out_while_one_answer_waits_to_be_read_not_two() -> 
     assert asked(scene.fetch()) == [("t", 0, 9)]
 
 
+def test_no_fetch_waits_at_the_end_of_the_log_while_records_are_left_to_be_read() -> None:
+    scene = Scene()
+    scene.read(A, C)
+    reply(scene.fetch(), part(0, batch(range(5)), high_watermark=5), part(2, high_watermark=0))
+    assert scene.poll() == []
+    scene.taken()
+    assert asked(scene.fetch()) == [("t", 2, 0), ("t", 0, 5)]
+
+
+def test_a_reader_of_committed_records_has_its_own_end_of_the_log() -> None:
+    scene = Scene(isolation_level=IsolationLevel.READ_COMMITTED)
+    scene.read(A)
+    reply(scene.fetch(), part(0, batch(range(5)), high_watermark=9, last_stable_offset=5))
+    assert scene.poll() == []
+
+
 def test_a_node_in_back_off_is_left_alone_until_it_is_over() -> None:
     scene = Scene()
     scene.read(A)

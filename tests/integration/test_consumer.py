@@ -1,0 +1,252 @@
+"""The consumer against real brokers: what others wrote is read, whole and in order."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Consumer, TopicPartition
+from pykclient.errors import OffsetOutOfRangeError, WakeupError
+from tests.integration.confluent_tools import confluent_create_topic, confluent_produce
+from tests.integration.java_tools import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient import ConsumerRecord
+    from pykclient.testing import KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
+
+pytestmark = pytest.mark.kafka
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TIMEOUT_S = 30.0
+PARTITION_COUNT = 3
+
+SHAPES = [
+    Record(value=b"plain", key=b"key"),
+    Record(value=None, key=b"null value"),
+    Record(value=b"null key", key=None),
+    Record(value=None, key=None),
+    Record(value=b"", key=b""),
+    Record(value=b"1", key=None),
+    Record(value=bytes(range(256)) * 3_600, key=b"900 kB"),
+    Record(value=b"v", headers=(("a", b"1"), ("a", None), ("b", b""), ("ü", b"\xff"))),
+    Record(value=b"old", timestamp_ms=1),
+]
+
+
+def as_read(record: ConsumerRecord) -> Record:
+    assert record.value is None or isinstance(record.value, bytes)
+    assert record.key is None or isinstance(record.key, bytes)
+    return Record(record.value, record.key, record.headers).placed(
+        record.partition, record.offset, record.timestamp_ms
+    )
+
+
+def partitions_of(topic: str, count: int = PARTITION_COUNT) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(count)]
+
+
+def open_consumer(cluster: KafkaCluster, **settings: object) -> Consumer:
+    return Consumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        **{"auto_offset_reset": "earliest", **settings},
+    )
+
+
+def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """Poll until there were `count` records, or nothing came for too long."""
+    records: list[ConsumerRecord] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(records) < count and time.monotonic() < deadline_s:
+        records.extend(consumer.poll(1.0))
+    return records
+
+
+def by_place(records: Iterable[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def numbered(count: int, partition: int | None = None) -> list[Record]:
+    return [Record(value=b"%d" % number, partition=partition) for number in range(count)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_of_every_shape_are_read_as_they_were_written(
+    each_kafka_cluster: KafkaCluster, codec: str
+) -> None:
+    topic = confluent_create_topic(
+        each_kafka_cluster, f"shapes-{codec}", partition_count=PARTITION_COUNT
+    )
+    written = confluent_produce(each_kafka_cluster, topic, SHAPES, codec)
+    with open_consumer(each_kafka_cluster) as consumer:
+        consumer.assign(partitions_of(topic))
+        assert by_place(map(as_read, read(consumer, len(written)))) == by_place(written)
+
+
+def test_many_records_come_once_each_in_order(kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(kafka_cluster, "many", partition_count=PARTITION_COUNT)
+    written = confluent_produce(kafka_cluster, topic, numbered(30_000), "lz4")
+    with open_consumer(kafka_cluster, max_partition_fetch_bytes=20_000) as consumer:
+        consumer.assign(partitions_of(topic))
+        records = read(consumer, len(written))
+        offsets = defaultdict(list)
+        for record in records:
+            offsets[record.partition].append(record.offset)
+        assert {number: len(found) for number, found in offsets.items()} == {
+            number: consumer.position(TopicPartition(topic, number)) for number in offsets
+        }
+        assert all(found == list(range(len(found))) for found in offsets.values())
+    assert sorted(r.value for r in records) == sorted(r.value for r in written)  # type: ignore[type-var]
+
+
+def test_iteration_reads_on_where_it_was_left_and_ends_by_its_time_out(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    topic = confluent_create_topic(kafka_cluster, "iterate")
+    confluent_produce(kafka_cluster, topic, numbered(2_000, partition=0))
+    with open_consumer(kafka_cluster, consumer_timeout_ms=2_000) as consumer:
+        consumer.assign(partitions_of(topic, 1))
+        offsets = []
+        for record in consumer:
+            offsets.append(record.offset)
+            if record.offset == 700:
+                break
+        offsets += [record.offset for record in consumer]
+    assert offsets == list(range(2_000))
+
+
+def test_a_bounded_scan_ends_exactly_at_its_limits(kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(kafka_cluster, "scan", partition_count=PARTITION_COUNT)
+    confluent_produce(kafka_cluster, topic, numbered(9_000))
+    with open_consumer(kafka_cluster) as consumer:
+        partitions = partitions_of(topic)
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        until = {partition: end - 100 for partition, end in ends.items()}
+        offsets = defaultdict(list)
+        while any(consumer.position(p) < end for p, end in until.items()):
+            table = consumer.poll_arrow(TIMEOUT_S, 1_000, until=until)
+            for number, offset in zip(
+                table.column("partition").to_pylist(),
+                table.column("offset").to_pylist(),
+                strict=True,
+            ):
+                offsets[TopicPartition(topic, number)].append(offset)
+    assert offsets == {partition: list(range(end)) for partition, end in until.items()}
+
+
+def test_offsets_are_told_by_place_and_by_time(each_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "times", partition_count=2)
+    confluent_produce(
+        each_kafka_cluster,
+        topic,
+        [Record(value=b"v", partition=0, timestamp_ms=1_000 * number) for number in range(1, 11)],
+    )
+    full, empty = partitions_of(topic, 2)
+    with open_consumer(each_kafka_cluster) as consumer:
+        assert consumer.beginning_offsets([full, empty]) == {full: 0, empty: 0}
+        assert consumer.end_offsets([full, empty]) == {full: 10, empty: 0}
+        found = consumer.offsets_for_times({full: 4_500, empty: 0})
+        assert found[empty] is None
+        first = found[full]
+        assert first is not None
+        assert (first.offset, first.timestamp_ms) == (4, 5_000)
+        assert consumer.offsets_for_times({full: 10_001}) == {full: None}
+        assert [p.partition for p in consumer.partitions_for(topic)] == [0, 1]
+        assert len(consumer.list_topics()[topic]) == 2
+
+
+def test_seeks_and_pauses_hold_while_records_come(kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(kafka_cluster, "seek", partition_count=2)
+    confluent_produce(kafka_cluster, topic, [*numbered(3_000, 0), *numbered(3_000, 1)])
+    one, two = partitions_of(topic, 2)
+    dice = random.Random(7)
+    with open_consumer(kafka_cluster) as consumer:
+        consumer.assign([one, two])
+        due = {0: 0, 1: 0}
+        for _ in range(200):
+            for record in consumer.poll(0.5, dice.randint(1, 200)):
+                assert record.offset == due[record.partition]
+                assert record.value == b"%d" % record.offset
+                due[record.partition] += 1
+            partition = dice.choice([one, two])
+            offset = dice.randint(0, 2_900)
+            consumer.seek(partition, offset)
+            due[partition.partition] = offset
+            consumer.resume([one, two])
+            if dice.random() < 0.5:
+                consumer.pause([dice.choice([one, two])])
+
+
+def test_a_consumer_at_the_end_gets_new_records_soon(kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(kafka_cluster, "tail")
+    with open_consumer(kafka_cluster, auto_offset_reset="latest") as consumer:
+        consumer.assign(partitions_of(topic, 1))
+        assert len(consumer.poll(1.0)) == 0
+        confluent_produce(kafka_cluster, topic, numbered(1, 0))
+        assert [record.value for record in read(consumer, 1)] == [b"0"]
+
+
+def test_a_wakeup_from_another_thread_ends_a_wait(kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(kafka_cluster, "wakeup")
+    with open_consumer(kafka_cluster) as consumer:
+        consumer.assign(partitions_of(topic, 1))
+        consumer.poll(0.1)
+        waker = threading.Timer(0.2, consumer.wakeup)
+        waker.start()
+        started_s = time.monotonic()
+        with pytest.raises(WakeupError):
+            consumer.poll(TIMEOUT_S)
+        assert time.monotonic() - started_s < TIMEOUT_S / 2
+        waker.join()
+
+
+def test_a_topic_that_is_made_while_it_is_polled_is_read(kafka_cluster: KafkaCluster) -> None:
+    with open_consumer(kafka_cluster) as consumer:
+        topic = confluent_create_topic(kafka_cluster, "auto")
+        consumer.assign(partitions_of(topic, 1))
+        confluent_produce(kafka_cluster, topic, numbered(3, 0))
+        assert len(read(consumer, 3)) == 3
+
+
+def test_positions_outside_the_log_are_told_with_its_range(kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(kafka_cluster, "range")
+    confluent_produce(kafka_cluster, topic, numbered(5, 0))
+    (partition,) = partitions_of(topic, 1)
+    with open_consumer(kafka_cluster, auto_offset_reset="none") as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 77)
+        with pytest.raises(OffsetOutOfRangeError, match=rf"{topic}-0: offset 77.*0 to 5"):
+            consumer.poll(TIMEOUT_S)
+        consumer.seek(partition, 3)
+        assert [record.offset for record in read(consumer, 2)] == [3, 4]
+
+
+@pytest.mark.slow
+def test_reading_goes_on_when_leaders_die_and_come_back(
+    kafka_cluster_factory: KafkaClusterFactory,
+) -> None:
+    settings = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}
+    with kafka_cluster_factory(brokers=3, config=settings) as cluster:
+        topic = confluent_create_topic(
+            cluster, "failover", partition_count=PARTITION_COUNT, replication_factor=3
+        )
+        written = confluent_produce(cluster, topic, numbered(3_000))
+        with open_consumer(cluster) as consumer:
+            partitions = partitions_of(topic)
+            consumer.assign(partitions)
+            records = read(consumer, len(written))
+            for number in range(2):
+                victim = cluster.leader(topic, number)
+                cluster.kill(victim)
+                written += confluent_produce(cluster, topic, numbered(300))
+                records += read(consumer, len(written) - len(records))
+                cluster.start(victim)
+            assert by_place(map(as_read, records)) == by_place(written)
