@@ -67,14 +67,16 @@ def read(spark: SparkSession, kafka_cluster: KafkaCluster) -> DataFrameReader:
 
 @pytest.fixture(scope="session")
 def new_topic(kafka_cluster: KafkaCluster) -> Callable[[int], str]:
-    """Makes a topic of so many partitions and returns its name."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    """Makes a topic of so many partitions, that keeps records of any age, and returns its name."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
 
     def make(partition_count: int) -> str:
         topic = f"spark-{uuid.uuid4()}"
-        admin.create_topics([NewTopic(topic, partition_count, 1)])[topic].result(30)
+        wanted = NewTopic(topic, partition_count, 1, config={"retention.ms": "-1"})
+        admin.create_topics([wanted])[topic].result(30)
         return topic
 
     return make

@@ -37,7 +37,7 @@ class Written(NamedTuple):
     offset: int
     timestamp: datetime
     timestampType: int
-    headers: list[tuple[str, bytes | None]] | None
+    headers: list[tuple[str, str | bytes | None]] | None
 
 
 @pytest.fixture(scope="module")
