@@ -26,6 +26,7 @@ from tests.integration.java_tools import (
     java_partitions,
     java_produce,
 )
+from tests.integration.sample_records import SAMPLE_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,30 +42,12 @@ pytestmark = [
 ]
 
 SEED = 20_130_101
-TIMESTAMP_MS = 1_600_000_000_123
-LARGE_BYTES = 900_000
 PARTITION_COUNT = 6
-
-EVERY_BYTE = bytes(range(256))
-RECORDS = (
-    Record(None),
-    Record(b""),
-    Record(b"v"),
-    Record(None, b"k"),
-    Record(b"", b""),
-    Record(EVERY_BYTE, EVERY_BYTE),
-    Record(b"key:value\nline\ttab,comma", b"NO_HEADERS", (("a", b"NO_HEADERS"),)),
-    Record(b"v", b"k", (("name", b"x"), ("name", None), ("empty", b""), ("café", EVERY_BYTE))),
-    Record(b"v", timestamp_ms=TIMESTAMP_MS),
-    Record(random.Random(SEED).randbytes(LARGE_BYTES)),
-    Record(b"compressible " * (LARGE_BYTES // 13)),
-    Record(b"after the large ones"),
-)
 
 
 def check_placed(acknowledged: list[Record]) -> None:
     """What was acknowledged is what was sent, one after the other."""
-    for index, (given, record) in enumerate(zip(RECORDS, acknowledged, strict=True)):
+    for index, (given, record) in enumerate(zip(SAMPLE_RECORDS, acknowledged, strict=True)):
         assert record.timestamp_ms is not None
         assert record.timestamp_ms == given.timestamp_ms or given.timestamp_ms is None
         assert record == given.placed(0, index, record.timestamp_ms)
@@ -85,9 +68,9 @@ def test_one_reads_what_the_other_wrote(
     codec: str,
 ) -> None:
     topic = confluent_create_topic(each_kafka_cluster, f"witness-{produce.__name__}-{codec}")
-    written = produce(each_kafka_cluster, topic, RECORDS, codec)
+    written = produce(each_kafka_cluster, topic, SAMPLE_RECORDS, codec)
     check_placed(written)
-    assert consume(each_kafka_cluster, topic, len(RECORDS)) == written
+    assert consume(each_kafka_cluster, topic, len(SAMPLE_RECORDS)) == written
     batches = dump_log(each_kafka_cluster, topic)
     assert {batch["isvalid"] for batch in batches} == {"true"}
     # Both send a batch as it is that compression would not make smaller.

@@ -1,0 +1,157 @@
+"""What we produce, others read; what others produce, we read; and keys go where Java puts them.
+
+The witnesses are Java's console consumer and producer, and librdkafka; that they agree with each
+other is shown beside them, in `test_java_tools.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Consumer, Producer, TopicPartition
+from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from tests.integration.confluent_tools import confluent_consume, confluent_produce
+from tests.integration.fresh_topic import fresh_topic
+from tests.integration.java_tools import CODECS, Record, dump_log, java_consume, java_produce
+from tests.integration.sample_records import SAMPLE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pykclient.testing import KafkaCluster
+
+    Produce = Callable[[KafkaCluster, str, Sequence[Record], str], list[Record]]
+    Consume = Callable[[KafkaCluster, str, int], list[Record]]
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
+        reason=f"looks into brokers' files; {BOOTSTRAP_VARIABLE} names brokers of others",
+    ),
+]
+
+SEED = 20_130_101
+TIMEOUT_S = 60.0
+LINGER_MS = 200
+"""Long enough that records sent in a row share a batch, so that a codec has something to do."""
+PARTITION_COUNT = 7
+KEY_COUNT = 1_000
+KEY_BYTES_MAX = 64
+
+
+def our_produce(
+    cluster: KafkaCluster, topic: str, records: Sequence[Record], codec: str = "none"
+) -> list[Record]:
+    """Write with our producer; the records as they were acknowledged, in the order given."""
+    with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, compression_type=codec, linger_ms=LINGER_MS
+    ) as producer:
+        deliveries = [
+            producer.send(
+                topic,
+                record.value,
+                record.key,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
+            )
+            for record in records
+        ]
+    return [
+        _placed(record, *delivery.result(timeout=0)[1:])
+        for record, delivery in zip(records, deliveries, strict=True)
+    ]
+
+
+def our_consume(cluster: KafkaCluster, topic: str, count: int) -> list[Record]:
+    """Read `count` records from the beginning with our consumer; fewer when no more come."""
+    read: list[Record] = []
+    with Consumer(
+        bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        partitions = consumer.partitions_for(topic)
+        consumer.assign([TopicPartition(topic, info.partition) for info in partitions])
+        while len(read) < count and (records := consumer.poll(timeout=TIMEOUT_S)):
+            for record in records:
+                assert isinstance(record.value, bytes | None)
+                assert isinstance(record.key, bytes | None)
+                content = Record(record.value, record.key, record.headers)
+                read.append(_placed(content, record.partition, record.offset, record.timestamp_ms))
+    return read
+
+
+def _placed(record: Record, partition: int, offset: int | None, timestamp_ms: int | None) -> Record:
+    assert offset is not None
+    assert timestamp_ms is not None
+    return record.placed(partition, offset, timestamp_ms)
+
+
+def check_round_trip(cluster: KafkaCluster, produce: Produce, consume: Consume, codec: str) -> None:
+    """What is written is acknowledged as given, read as acknowledged, and valid in the log."""
+    topic = fresh_topic(cluster.bootstrap_servers, f"{produce.__name__}-{codec}")
+    written = produce(cluster, topic, SAMPLE_RECORDS, codec)
+    assert [record[:3] for record in written] == [record[:3] for record in SAMPLE_RECORDS]
+    assert [record.offset for record in written] == list(range(len(SAMPLE_RECORDS)))
+    for given, record in zip(SAMPLE_RECORDS, written, strict=True):
+        assert given.timestamp_ms in (None, record.timestamp_ms)
+    assert consume(cluster, topic, len(SAMPLE_RECORDS)) == written
+    batches = dump_log(cluster, topic)
+    assert {batch["isvalid"] for batch in batches} == {"true"}
+    assert codec in {batch["compresscodec"].lower() for batch in batches}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("consume", [java_consume, confluent_consume])
+def test_others_read_what_we_produce(
+    kafka_cluster: KafkaCluster, consume: Consume, codec: str
+) -> None:
+    check_round_trip(kafka_cluster, our_produce, consume, codec)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("produce", [java_produce, confluent_produce])
+def test_we_read_what_others_produce(
+    kafka_cluster: KafkaCluster, produce: Produce, codec: str
+) -> None:
+    check_round_trip(kafka_cluster, produce, our_consume, codec)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_we_read_what_we_produce_on_every_version(
+    each_kafka_cluster: KafkaCluster, codec: str
+) -> None:
+    check_round_trip(each_kafka_cluster, our_produce, our_consume, codec)
+
+
+def test_keys_land_on_the_partitions_that_java_chooses(kafka_cluster: KafkaCluster) -> None:
+    choose = random.Random(SEED)
+    keys = [choose.randbytes(choose.randint(0, KEY_BYTES_MAX)) for _ in range(KEY_COUNT)]
+    records = [Record(b"v", key) for key in keys]
+    partitions = {
+        produce: [
+            record.partition
+            for record in produce(
+                kafka_cluster,
+                fresh_topic(
+                    kafka_cluster.bootstrap_servers, "keys", partition_count=PARTITION_COUNT
+                ),
+                records,
+            )
+        ]
+        for produce in (our_produce, java_produce)
+    }
+    assert partitions[our_produce] == partitions[java_produce]
+    assert set(partitions[our_produce]) == set(range(PARTITION_COUNT))
+
+
+def test_a_batch_of_ours_carries_what_makes_it_idempotent(kafka_cluster: KafkaCluster) -> None:
+    topic = fresh_topic(kafka_cluster.bootstrap_servers, "idempotent")
+    our_produce(kafka_cluster, topic, [Record(b"%d" % number) for number in range(3)])
+    (batch,) = dump_log(kafka_cluster, topic)
+    assert int(batch["producerId"]) >= 0
+    assert (batch["producerEpoch"], batch["baseSequence"], batch["count"]) == ("0", "0", "3")
