@@ -1,11 +1,11 @@
 """NetworkClient: carries every request of one client to the brokers and the answers back.
 
-`send` queues; `poll` is prepare (connect, write, expire), wait (the port's I/O) and complete
-(callbacks). It waits nowhere but in the port, calls nobody inside `send`, and calls each request's
-`on_response` or `on_failure` exactly once, unless it is closed before.
+`send` queues; `poll` is prepare (connect, write), wait (the port's I/O) and complete (take answers,
+expire, call back). It waits nowhere but in the port, calls nobody inside `send`, and calls each
+request's `on_response` or `on_failure` exactly once, unless it is closed before.
 
 Owner: the driver of the engine. Other threads may call `wakeup` only.
-Source: Java class ``NetworkClient``; the queue of unsent requests is ``NetworkClientDelegate``'s.
+Source: Java class ``NetworkClient``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,13 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.errors import (
-    ConnectionFailedError,
-    DisconnectedError,
-    EncodeError,
-    KafkaError,
-    KafkaTimeoutError,
-    UnsupportedVersionError,
-)
-from pykclient.network.backoff import Backoff
-from pykclient.network.connection import IS_IT_KAFKA, Connection, ConnectionState
+from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
+from pykclient.network import failures
+from pykclient.network.connection import Connection, ConnectionState
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.node_states import NodeState, NodeStates
+from pykclient.network.settings import NetworkSettings
+from pykclient.network.unsent_requests import ANY_NODE, UnsentRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +33,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.types import Node
 
-__all__ = ["NetworkClient", "NetworkSettings"]
+__all__ = ["NetworkClient"]
 
 log = logging.getLogger("pykclient.network")
 
@@ -49,42 +44,11 @@ is for any node. Java waits for the whole set-up time-out."""
 IN_FLIGHT_MAX = 100
 """Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
 
+ABSENCE_MIN_MS = 100
+"""A driver that was away for so long between two turns was busy elsewhere."""
+
 DESCRIBED_FAILURES_MAX = 8
 """Failures told in one message; a large cluster that is down says no more than that."""
-
-
-class NetworkSettings(NamedTuple):
-    """What the network client takes from a client's configuration; times in milliseconds.
-
-    `falls_back_to_bootstrap`: when no known broker can be reached, the bootstrap addresses are
-    tried again (KIP-899).
-    """
-
-    client_id: str
-    request_timeout_ms: int
-    max_in_flight_requests_per_connection: int
-    connections_max_idle_ms: int
-    receive_max_bytes: int
-    reconnect_backoff: Backoff
-    setup_backoff: Backoff
-    falls_back_to_bootstrap: bool = True
-
-    @classmethod
-    def from_config(cls, config: ClientConfig, max_in_flight_requests_per_connection: int) -> Self:
-        """Take them from a client's configuration."""
-        return cls(
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
-            connections_max_idle_ms=config.connections_max_idle_ms,
-            receive_max_bytes=config.receive_max_bytes,
-            reconnect_backoff=Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
-            setup_backoff=Backoff(
-                config.socket_connection_setup_timeout_ms,
-                config.socket_connection_setup_timeout_max_ms,
-            ),
-            falls_back_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
-        )
 
 
 class NetworkClient:
@@ -100,9 +64,10 @@ class NetworkClient:
         )
         self._random = settings.reconnect_backoff.random
         self._cluster_version = metadata.cluster.version
-        self._queues: dict[int, deque[Request]] = {}
-        self._any_node_queue: deque[Request] = deque()
+        self._unsent = UnsentRequests()
         self._completed: deque[_Callback] = deque()
+        self._driven_ms = NEVER_MS
+        """When `complete` last ended; before its first time nothing can be late."""
         self._is_closed = False
 
     @classmethod
@@ -132,17 +97,14 @@ class NetworkClient:
         """
         assert not self._is_closed
         request.deadline_ms = now_ms + self._timeout_ms(request)
-        if request.node_id is None:
-            self._any_node_queue.append(request)
-        else:
-            self._queues.setdefault(request.node_id, deque()).append(request)
+        self._unsent.add(request)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Return whether a request sent now would be written now."""
         connection = self._connections.get(node_id)
         return (
             connection is not None
-            and not self._queues.get(node_id)
+            and not self._unsent.has(node_id)
             and self._can_write(connection, now_ms)
         )
 
@@ -172,13 +134,12 @@ class NetworkClient:
 
     def in_flight_count(self, node_id: int | None = None) -> int:
         """Return how many requests are queued or in flight, at one node or (None) in all."""
-        if node_id is not None:
-            connection = self._connections.get(node_id)
-            written_count = 0 if connection is None else connection.in_flight_count
-            return written_count + len(self._queues.get(node_id, ()))
-        queued_count = sum(len(queue) for queue in self._queues.values())
-        written_count = sum(c.in_flight_count for c in self._connections.values())
-        return written_count + queued_count + len(self._any_node_queue)
+        if node_id is None:
+            written_count = sum(c.in_flight_count for c in self._connections.values())
+            return written_count + len(self._unsent)
+        connection = self._connections.get(node_id)
+        written_count = 0 if connection is None else connection.in_flight_count
+        return written_count + self._unsent.count(node_id)
 
     def supported_versions(self, node_id: int, message: type[Message]) -> tuple[int, int] | None:
         """Return the versions of an API that a node and we share; None if none, or not known."""
@@ -222,12 +183,13 @@ class NetworkClient:
         self.complete(clock())
 
     def prepare(self, now_ms: int) -> int:
-        """Expire, connect and write what is due; return the earliest deadline."""
-        self._expire(now_ms)
+        """Connect and write what is due; return the earliest deadline."""
+        self._excuse_absence(now_ms)
+        self._expire_unsent(now_ms)
         self._follow_moves()
         self._write_for_any_node(now_ms)
-        for node_id in list(self._queues):
-            self._write_queue(node_id, now_ms)
+        for node_id in self._unsent.node_ids():
+            self._write_for(node_id, now_ms)
         self._close_unused(now_ms)
         for connection in self._connections.values():
             self._complete_sent(connection)
@@ -241,6 +203,9 @@ class NetworkClient:
             self._complete_sent(connection)
             if connection.has_events:
                 self._take_events(node_id, connection, now_ms)
+        # Only now, after what has arrived was looked at.
+        self._expire_connections(now_ms)
+        self._driven_ms = now_ms
         for _ in range(len(self._completed)):
             self._completed.popleft()(now_ms)
 
@@ -265,19 +230,16 @@ class NetworkClient:
             and connection.in_flight_count < self._settings.max_in_flight_requests_per_connection
         )
 
-    def _write_queue(self, node_id: int, now_ms: int) -> None:
-        """Write a node's queue as far as it goes, or begin to connect."""
-        queue = self._queues[node_id]
+    def _write_for(self, node_id: int, now_ms: int) -> None:
+        """Write what waits for a node, as far as that goes, or begin to connect."""
         connection = self._connections.get(node_id)
         if connection is not None:
-            while queue and self._can_write(connection, now_ms):
-                self._write(connection, queue.popleft(), now_ms)
+            while self._unsent.has(node_id) and self._can_write(connection, now_ms):
+                self._write(connection, self._unsent.take_first(node_id), now_ms)
         elif self._metadata.node(node_id) is None:
-            self._fail_all(queue, _unknown_node(node_id))
+            self._fail_all(self._unsent.take_all(node_id), failures.unknown_node(node_id))
         else:
             self.connect(node_id, now_ms)
-        if not queue:
-            del self._queues[node_id]
 
     def _write(self, connection: Connection, request: Request, now_ms: int) -> None:
         try:
@@ -286,12 +248,12 @@ class NetworkClient:
             self._fail(request, error)
 
     def _write_for_any_node(self, now_ms: int) -> None:
-        while self._any_node_queue:
+        while self._unsent.has(ANY_NODE):
             node = self.least_loaded_node(now_ms)
             if node is None:
                 self._connect_any(now_ms)
                 return
-            self._write(self._connections[node.id], self._any_node_queue.popleft(), now_ms)
+            self._write(self._connections[node.id], self._unsent.take_first(ANY_NODE), now_ms)
 
     def _connect_any(self, now_ms: int) -> None:
         """Begin to connect to one more candidate, unless one began a moment ago."""
@@ -331,12 +293,11 @@ class NetworkClient:
             yield connection.next_deadline_ms()
             if self._is_unused(node_id, connection) and self._settings.connections_max_idle_ms >= 0:
                 yield connection.active_ms + self._settings.connections_max_idle_ms
-        for node_id, queue in self._queues.items():
+        for node_id in self._unsent.node_ids():
             yield self.next_ready_ms(node_id, now_ms)
-            yield min(request.deadline_ms for request in queue)
-        if self._any_node_queue:
+        if self._unsent.has(ANY_NODE):
             yield self._any_node_retry_ms(now_ms)
-            yield min(request.deadline_ms for request in self._any_node_queue)
+        yield self._unsent.next_deadline_ms(NEVER_MS)
 
     # Connections.
 
@@ -398,7 +359,7 @@ class NetworkClient:
         return (
             connection.state is ConnectionState.READY
             and connection.in_flight_count == 0
-            and node_id not in self._queues
+            and not self._unsent.has(node_id)
         )
 
     def _close(self, node_id: int) -> None:
@@ -425,77 +386,67 @@ class NetworkClient:
     def _lose(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Drop a connection; fail what was in flight and what was waiting for it."""
         connection = self._connections.pop(node_id)
+        node = connection.node
         was_ready = self._states.state(node_id) is NodeState.READY
         level = logging.INFO if was_ready else logging.WARNING
-        log.log(level, "lost the connection to %s: %s", connection.node, error)
+        log.log(level, "lost the connection to %s: %s", node, error)
         self._states.on_lost(node_id, error, now_ms)
         connection.close()
-        told = _for_requests(connection.node, error)
+        told = failures.given_up(node, error)
         for request in connection.take_in_flight():
             is_late = request.deadline_ms <= now_ms
-            self._fail(request, self._late(request, connection.node) if is_late else told)
-        self._fail_all(self._queues.pop(node_id, deque()), told)
+            late = failures.unanswered(request, node, self._timeout_ms(request))
+            self._fail(request, late if is_late else told)
+        self._fail_all(self._unsent.take_all(node_id), told)
         self._fail_if_hopeless()
         # The broker that we lost may have been a leader: learn who leads now.
         self._metadata.request_update()
 
-    # Failing.
+    # Time that runs out.
 
-    def _expire(self, now_ms: int) -> None:
+    def _excuse_absence(self, now_ms: int) -> None:
+        """Give the brokers the time back in which nobody drove.
+
+        A consumer may be away from `poll` for minutes, with a fetch in flight: the answer lies
+        unread in the sockets' buffers, and its rest at the broker.
+        """
+        absent_ms = now_ms - self._driven_ms
+        if absent_ms >= ABSENCE_MIN_MS:
+            for connection in self._connections.values():
+                connection.extend_deadlines(absent_ms)
+
+    def _expire_unsent(self, now_ms: int) -> None:
+        for request in self._unsent.take_overdue(now_ms):
+            if request.node_id is ANY_NODE:
+                troubles = self.describe_failures()
+            else:
+                troubles = self._describe(request.node_id)
+            self._fail(request, failures.untaken(request, self._timeout_ms(request), troubles))
+
+    def _expire_connections(self, now_ms: int) -> None:
         for node_id, connection in list(self._connections.items()):
             error = self._overdue(node_id, connection, now_ms)
             if error is not None:
                 self._lose(node_id, error, now_ms)
-        for queue in [self._any_node_queue, *self._queues.values()]:
-            for _ in range(len(queue)):
-                request = queue.popleft()
-                if request.deadline_ms > now_ms:
-                    queue.append(request)
-                else:
-                    self._fail(request, self._unsent(request))
 
     def _overdue(self, node_id: int, connection: Connection, now_ms: int) -> KafkaError | None:
+        node = connection.node
         if connection.state is ConnectionState.CONNECTING:
             if now_ms < self._states.setup_deadline_ms(node_id):
                 return None
-            waited_ms = now_ms - self._states.started_ms(node_id)
-            return ConnectionFailedError(
-                f"{connection.node} did not accept a connection within {waited_ms} ms; check the "
-                f"address and the way there, or raise socket_connection_setup_timeout_ms"
-            )
+            return failures.not_accepted(node, now_ms - self._states.started_ms(node_id))
         if now_ms < connection.next_deadline_ms():
             return None
         if connection.versions is None:
-            return DisconnectedError(
-                f"{connection.node} accepted the connection but did not answer the Kafka "
-                f"handshake within {self._settings.request_timeout_ms} ms; {IS_IT_KAFKA}"
-            )
-        return DisconnectedError(
-            f"{connection.node} left a request unanswered for too long; the connection is given up"
-        )
-
-    def _late(self, request: Request, node: Node) -> KafkaTimeoutError:
-        return KafkaTimeoutError(
-            f"{node} did not answer {request.message.api_key.name} within "
-            f"{self._timeout_ms(request)} ms; it is overloaded or out of reach; if it needs "
-            f"longer, raise request_timeout_ms"
-        )
-
-    def _unsent(self, request: Request) -> KafkaTimeoutError:
-        if request.node_id is None:
-            what, troubles = "no broker took", self.describe_failures()
-        else:
-            what = f"broker {request.node_id} did not take"
-            troubles = self._describe(request.node_id)
-        return KafkaTimeoutError(
-            f"{what} the {request.message.api_key.name} request within "
-            f"{self._timeout_ms(request)} ms: {troubles or 'the connection is busy or throttled'}"
-        )
+            return failures.handshake_timed_out(node, self._settings.request_timeout_ms)
+        return DisconnectedError(f"{node} left a request unanswered for too long")
 
     def _timeout_ms(self, request: Request) -> int:
         if request.timeout_ms is None:
             return self._settings.request_timeout_ms
         return request.timeout_ms
+
+    # Failing.
 
     def _describe(self, node_id: int) -> str:
         """Return what keeps one node from answering; empty if nothing does."""
@@ -507,37 +458,19 @@ class NetworkClient:
 
     def _fail_if_hopeless(self) -> None:
         """Fail requests for any node when every one has failed, and one of them for good."""
-        if not self._any_node_queue:
+        if not self._unsent.has(ANY_NODE):
             return
         errors = [self._states.last_error(node.id) for node in self._candidates()]
         fatal = next((error for error in errors if error is not None and error.fatal), None)
         if fatal is not None and None not in errors:
-            self._fail_all(self._any_node_queue, fatal)
+            self._fail_all(self._unsent.take_all(ANY_NODE), fatal)
 
-    def _fail_all(self, queue: deque[Request], error: KafkaError) -> None:
-        while queue:
-            self._fail(queue.popleft(), error)
+    def _fail_all(self, requests: Iterable[Request], error: KafkaError) -> None:
+        for request in requests:
+            self._fail(request, error)
 
     def _fail(self, request: Request, error: KafkaError) -> None:
         self._completed.append(_Callback(request.on_failure, error))
-
-
-def _unknown_node(node_id: int) -> ConnectionFailedError:
-    return ConnectionFailedError(
-        f"broker {node_id} is not in the metadata; it left the cluster, or is not known yet"
-    )
-
-
-def _for_requests(node: Node, error: KafkaError) -> KafkaError:
-    """Return what requests are told of a lost connection.
-
-    Bytes that cannot be read are no fault of theirs: on a new connection they may succeed.
-    """
-    if error.retriable or error.fatal:
-        return error
-    told = DisconnectedError(f"the connection to {node} was given up: {error}")
-    told.__cause__ = error
-    return told
 
 
 class _Callback(NamedTuple):

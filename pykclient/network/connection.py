@@ -14,7 +14,8 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.errors import DecodeError, DisconnectedError, FrameTooLargeError, KafkaError
+from pykclient.errors import DecodeError, FrameTooLargeError, KafkaError
+from pykclient.network import failures
 from pykclient.network.handshake import Handshake
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.framing import FrameBuffer
@@ -34,13 +35,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request as RequestMessage
     from pykclient.types import Node
 
-__all__ = ["IS_IT_KAFKA", "Connection", "ConnectionState"]
-
-IS_IT_KAFKA = (
-    "is it a Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer? Check "
-    "bootstrap_servers, or the broker's advertised.listeners"
-)
-"""The cure for a peer that does not talk as a broker does."""
+__all__ = ["Connection", "ConnectionState"]
 
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones are answered."""
@@ -121,11 +116,7 @@ class Connection:
             return
         self.failure = error
         if self._is_opened and self.versions is None and not self._frames:
-            self.failure = DisconnectedError(
-                f"{self.node} accepted the connection but hung up during the Kafka handshake; "
-                f"{IS_IT_KAFKA}"
-            )
-            self.failure.__cause__ = error
+            self.failure = failures.handshake_hung_up(self.node, error)
 
     # What the client does with it.
 
@@ -153,15 +144,17 @@ class Connection:
         deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
         return min(deadlines_ms, default=self.handshake_deadline_ms)
 
+    def extend_deadlines(self, extra_ms: int) -> None:
+        """Give the answers in flight more time."""
+        for entry in self._all_in_flight():
+            entry.request.deadline_ms += extra_ms
+
     def describe_wait(self) -> str:
         """Return what the broker has not done yet; empty when nothing is waited for."""
         if self.state is ConnectionState.CONNECTING:
             return f"{self.node} has not accepted the connection yet"
         if self.versions is None:
-            return (
-                f"{self.node} accepted the connection but has not answered the Kafka handshake "
-                f"yet; {IS_IT_KAFKA}"
-            )
+            return failures.handshake_wait(self.node)
         names = dict.fromkeys(e.request.message.api_key.name for e in self._all_in_flight())
         return f"{self.node} has not answered {', '.join(names)} yet" if names else ""
 
@@ -215,9 +208,11 @@ class Connection:
                     self._take_handshake(frame)
                 else:
                     answered.append(self._answer(frame, now_ms))
+            except DecodeError as error:
+                is_known_broker = self.versions is not None
+                self._fail(failures.unreadable(self.node, error, is_known_broker=is_known_broker))
             except KafkaError as error:
-                self.failure = self._located(error)
-                self._frames.clear()
+                self._fail(error)
         return answered
 
     def take_in_flight(self) -> list[Request]:
@@ -267,17 +262,13 @@ class Connection:
         self.handshake_deadline_ms = NEVER_MS
         self._to(ConnectionState.READY)
 
-    def _located(self, error: KafkaError) -> KafkaError:
-        if not isinstance(error, DecodeError):
-            return error
-        cure = f"; {IS_IT_KAFKA}" if self.versions is None else ""
-        located = DecodeError(f"{self.node} sent what cannot be read: {error}{cure}")
-        located.__cause__ = error
-        return located
-
     def _all_in_flight(self) -> Iterator[_InFlight]:
         yield from self._unanswered
         yield from self._in_flight
+
+    def _fail(self, error: KafkaError) -> None:
+        self.failure = error
+        self._frames.clear()
 
     def _send_handshake(self) -> None:
         self._handshake_correlation_id = self._write(

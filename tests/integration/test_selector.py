@@ -18,44 +18,21 @@ from pykclient.network import selector as module
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.selector import SEND_BUFFERS_MAX, SelectorPort, SocketSettings
 from pykclient.producer.config import ProducerConfig
+from tests.integration.recording_stream import (
+    HOST,
+    PATIENCE_S,
+    RecordingStream,
+    connect,
+    free_port,
+    port_of,
+    wait_until,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from pykclient.errors import KafkaError
 
-HOST = "127.0.0.1"
-PATIENCE_S = 10.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-
-
-class RecordingStream:
-    """Notes what the port tells it."""
-
-    def __init__(self, buffer_bytes: int = 65_536) -> None:
-        self.opened_count = 0
-        self.received = bytearray()
-        self.errors: list[KafkaError] = []
-        self._buffer = bytearray(buffer_bytes)
-
-    @property
-    def error(self) -> str:
-        """The one error with which it ended."""
-        [error] = self.errors
-        return str(error)
-
-    def on_opened(self) -> None:
-        self.opened_count += 1
-
-    def get_buffer(self) -> memoryview:
-        return memoryview(self._buffer)
-
-    def buffer_updated(self, count: int) -> None:
-        assert not self.errors, "bytes after the end"
-        self.received += self._buffer[:count]
-
-    def on_closed(self, error: KafkaError) -> None:
-        self.errors.append(error)
 
 
 @pytest.fixture
@@ -70,32 +47,6 @@ def listener() -> Iterator[socket.socket]:
     with socket.create_server((HOST, 0)) as listener:
         listener.settimeout(PATIENCE_S)
         yield listener
-
-
-def wait_until(port: SelectorPort, until: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not until():
-        assert time.monotonic() < deadline_s, "it did not happen"
-        port.wait(1_000)
-
-
-def port_of(listener: socket.socket) -> int:
-    number: int = listener.getsockname()[1]
-    return number
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        return port_of(listener)
-
-
-def connect(port: SelectorPort, listener: socket.socket) -> tuple[RecordingStream, socket.socket]:
-    stream = RecordingStream()
-    port.open(stream, HOST, port_of(listener), attempt=0)
-    wait_until(port, lambda: stream.opened_count == 1)
-    peer, _ = listener.accept()
-    peer.settimeout(PATIENCE_S)
-    return stream, peer
 
 
 def open_file_count() -> int:

@@ -11,10 +11,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.network.backoff import Backoff
-from pykclient.network.client import NetworkClient, NetworkSettings
+from pykclient.network.client import NetworkClient
 from pykclient.network.cluster import Cluster
 from pykclient.network.manager import Request
 from pykclient.network.metadata import Metadata
+from pykclient.network.settings import NetworkSettings
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.types import Node
 from tests.network.scripted_port import ScriptedPort
@@ -104,11 +105,17 @@ class ScriptedNetwork:
         self.metadata.cluster = Cluster(version=self.metadata.cluster.version + 1, nodes=nodes)
 
     def turn(self, elapsed_ms: int = 0) -> int:
-        """Let time pass, then prepare, wait and complete; return the deadline told."""
-        self.now_ms += elapsed_ms
+        """Make one turn as a driver does, the time passing in the wait, and begin the next one.
+
+        Returns the deadline that the next turn would wait for.
+        """
         deadline_ms = self.client.prepare(self.now_ms)
+        self.now_ms += elapsed_ms
         self.port.wait(max(0, deadline_ms - self.now_ms))
         self.client.complete(self.now_ms)
+        deadline_ms = self.client.prepare(self.now_ms)
+        if self.client.has_completed:
+            self.client.complete(self.now_ms)
         return deadline_ms
 
     def serve(self) -> None:

@@ -186,7 +186,8 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(elapsed_ms=st.sampled_from([1, 49, 250, 1_000, 9_000, 25_000]))
     def let_time_pass(self, elapsed_ms: int) -> None:
-        self.network.now_ms += elapsed_ms
+        self.network.turn(elapsed_ms)
+        self.note_attempts()
 
     @invariant()
     def nothing_is_lost_doubled_or_late(self) -> None:
@@ -213,7 +214,7 @@ class ClientMachine(RuleBasedStateMachine):
         assert len(hosts) <= len(BROKERS) + len(BOOTSTRAP)
 
     def teardown(self) -> None:
-        self.network.now_ms += TIMEOUT_MS
+        self.network.turn(TIMEOUT_MS)
         self.settle()
         assert all(outcome.is_done() for outcome, _ in self.outcomes)
         self.network.client.close()

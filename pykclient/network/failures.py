@@ -1,0 +1,118 @@
+"""What is said of connections and requests that failed: what, where, and how to cure it.
+
+Pure: each function makes one error and raises none.
+
+Owner: no state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors import (
+    ConnectionFailedError,
+    DecodeError,
+    DisconnectedError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from pykclient.network.manager import Request
+    from pykclient.types import Node
+
+__all__ = [
+    "given_up",
+    "handshake_hung_up",
+    "handshake_timed_out",
+    "handshake_wait",
+    "not_accepted",
+    "unanswered",
+    "unknown_node",
+    "unreadable",
+    "untaken",
+]
+
+_IS_IT_KAFKA = (
+    "is it a Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer? Check "
+    "bootstrap_servers, or the broker's advertised.listeners"
+)
+
+
+def not_accepted(node: Node, waited_ms: int) -> ConnectionFailedError:
+    """Nobody took the connection."""
+    return ConnectionFailedError(
+        f"{node} did not accept a connection within {waited_ms} ms; check the address and the way "
+        f"there, or raise socket_connection_setup_timeout_ms"
+    )
+
+
+def handshake_wait(node: Node) -> str:
+    """Tell of a handshake that goes on; no error yet."""
+    return (
+        f"{node} accepted the connection but has not answered the Kafka handshake yet; "
+        f"{_IS_IT_KAFKA}"
+    )
+
+
+def handshake_timed_out(node: Node, timeout_ms: int) -> DisconnectedError:
+    """The peer said nothing, or not enough."""
+    return DisconnectedError(
+        f"{node} accepted the connection but did not answer the Kafka handshake within "
+        f"{timeout_ms} ms; {_IS_IT_KAFKA}"
+    )
+
+
+def handshake_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
+    """The peer ended the connection before it proved to be a broker."""
+    error = DisconnectedError(
+        f"{node} accepted the connection but hung up during the Kafka handshake; {_IS_IT_KAFKA}"
+    )
+    error.__cause__ = cause
+    return error
+
+
+def unreadable(node: Node, cause: DecodeError, *, is_known_broker: bool) -> DecodeError:
+    """The peer sent what it must not."""
+    cure = "" if is_known_broker else f"; {_IS_IT_KAFKA}"
+    error = DecodeError(f"{node} sent what cannot be read: {cause}{cure}")
+    error.__cause__ = cause
+    return error
+
+
+def given_up(node: Node, cause: KafkaError) -> KafkaError:
+    """Return what requests are told of a connection that was lost.
+
+    Bytes that cannot be read are no fault of theirs: on a new connection they may succeed.
+    """
+    if cause.retriable or cause.fatal:
+        return cause
+    error = DisconnectedError(f"the connection to {node} was given up: {cause}")
+    error.__cause__ = cause
+    return error
+
+
+def unanswered(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutError:
+    """The request was written, and its time is up."""
+    return KafkaTimeoutError(
+        f"{node} did not answer {request.message.api_key.name} within {timeout_ms} ms; it is "
+        f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
+    )
+
+
+def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutError:
+    """The request could not be written in its time."""
+    taker = (
+        "no broker took" if request.node_id is None else f"broker {request.node_id} did not take"
+    )
+    return KafkaTimeoutError(
+        f"{taker} the {request.message.api_key.name} request within {timeout_ms} ms: "
+        f"{troubles or 'the connection is busy or throttled'}"
+    )
+
+
+def unknown_node(node_id: int) -> ConnectionFailedError:
+    """The request is for a broker that we have no address of."""
+    return ConnectionFailedError(
+        f"broker {node_id} is not in the metadata; it left the cluster, or is not known yet"
+    )

@@ -1,0 +1,346 @@
+"""Time that runs out, connections that end, and what is told of them; time is a number here."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors import (
+    ConnectionFailedError,
+    DecodeError,
+    DisconnectedError,
+    KafkaTimeoutError,
+)
+from pykclient.protocol.message import encode_response
+from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from pykclient.protocol.messages.metadata import MetadataResponse
+from pykclient.types import Node
+from tests.network.scripted_network import BOOTSTRAP, BROKERS, ScriptedNetwork
+
+TOO_OLD = {3: (0, 1)}
+
+
+@pytest.fixture
+def network() -> ScriptedNetwork:
+    """One bootstrap address, three brokers."""
+    network = ScriptedNetwork()
+    network.know(*BROKERS)
+    return network
+
+
+# Time-outs.
+
+
+def test_an_unanswered_request_times_out_and_takes_the_connection_with_it(
+    network: ScriptedNetwork,
+) -> None:
+    peer = network.make_ready(1)
+    late, lost = network.send(1, timeout_ms=1_000), network.send(1, timeout_ms=2_000)
+    network.turn()
+    assert network.turn(999) == network.now_ms + 1
+    assert not late.is_done()
+    network.turn(1)
+    assert isinstance(late.error, KafkaTimeoutError)
+    assert str(late.error) == (
+        "broker-1:9092 (id 1) did not answer METADATA within 1000 ms; it is overloaded or out of "
+        "reach; if it needs longer, raise request_timeout_ms"
+    )
+    assert isinstance(lost.error, DisconnectedError)
+    assert peer.is_closed()
+    assert network.client.is_unavailable(1, network.now_ms)
+
+
+def test_the_default_time_out_is_the_setting() -> None:
+    network = ScriptedNetwork(request_timeout_ms=700)
+    network.know(*BROKERS)
+    network.make_ready(1)
+    outcome = network.send(1)
+    network.turn()
+    network.turn(700)
+    assert "within 700 ms" in str(outcome.error)
+
+
+def test_an_answer_in_time_ends_the_waiting(network: ScriptedNetwork) -> None:
+    peer = network.make_ready(1)
+    outcome = network.send(1, timeout_ms=1_000)
+    network.turn()
+    peer.answer(MetadataResponse())
+    network.turn(999)
+    assert outcome.response is not None
+    network.turn(10)
+    assert not peer.is_closed()
+
+
+def test_a_request_that_no_broker_takes_times_out_with_the_reasons() -> None:
+    network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
+    outcome = network.send(timeout_ms=300)
+    network.turn()
+    network.peer.refuse()
+    network.turn()
+    network.turn()
+    network.turn(300)
+    assert isinstance(outcome.error, KafkaTimeoutError)
+    text = str(outcome.error)
+    assert text.startswith("no broker took the METADATA request within 300 ms: ")
+    assert f"cannot connect to {network.port.peers[0].host}:9092: refused" in text
+    second = network.port.peers[1].host
+    assert f"{second}:9092 (id {-1 if second == 'boot-a' else -2}) has not accepted" in text
+
+
+def test_a_request_that_its_broker_does_not_take_times_out_with_the_reason(
+    network: ScriptedNetwork,
+) -> None:
+    outcome = network.send(1, timeout_ms=300)
+    network.turn()
+    network.turn(300)
+    assert str(outcome.error) == (
+        "broker 1 did not take the METADATA request within 300 ms: broker-1:9092 (id 1) has not "
+        "accepted the connection yet"
+    )
+
+
+def test_a_connection_that_is_never_accepted_is_given_up_and_tried_again(
+    network: ScriptedNetwork,
+) -> None:
+    outcome = network.send(1, timeout_ms=100_000)
+    deadline_ms = network.turn()
+    setup_ms = network.turn() - network.now_ms
+    assert deadline_ms <= network.now_ms + setup_ms
+    assert 8_000 <= setup_ms <= 12_000
+    network.turn(setup_ms)
+    assert isinstance(outcome.error, ConnectionFailedError)
+    assert f"broker-1:9092 (id 1) did not accept a connection within {setup_ms} ms" in str(
+        outcome.error
+    )
+    assert "socket_connection_setup_timeout_ms" in str(outcome.error)
+    network.send(1)
+    network.turn(60)
+    assert len(network.port.peers) == 2
+
+
+def test_a_handshake_that_is_never_answered_is_given_up_with_the_cure() -> None:
+    network = ScriptedNetwork(request_timeout_ms=5_000)
+    network.know(*BROKERS)
+    network.client.connect(1, network.now_ms)
+    network.peer.accept()
+    network.turn()
+    assert network.turn() == network.now_ms + 5_000
+    network.turn(5_000)
+    text = network.client.describe_failures()
+    assert "did not answer the Kafka handshake within 5000 ms" in text
+    assert "security protocol PLAINTEXT" in text
+
+
+def test_time_in_which_nobody_drove_does_not_count(network: ScriptedNetwork) -> None:
+    # A consumer is away from poll, working on records; its next fetch was answered meanwhile, and
+    # the answer takes several turns to be read.
+    peer = network.make_ready(1)
+    outcome = network.send(1, timeout_ms=1_000)
+    network.turn(400)
+    network.now_ms += 600_000
+    network.turn(599)
+    assert not outcome.is_done()
+    peer.answer(MetadataResponse())
+    network.turn()
+    assert outcome.response is not None
+    assert not peer.is_closed()
+
+
+def test_after_an_absence_the_rest_of_the_time_does_count(network: ScriptedNetwork) -> None:
+    network.make_ready(1)
+    outcome = network.send(1, timeout_ms=1_000)
+    network.turn(400)
+    network.now_ms += 600_000
+    network.turn(600)
+    assert isinstance(outcome.error, KafkaTimeoutError)
+
+
+def test_an_answer_that_lies_unread_is_read_before_its_request_is_given_up(
+    network: ScriptedNetwork,
+) -> None:
+    peer = network.make_ready(1)
+    outcome = network.send(1, timeout_ms=1_000)
+    network.turn()
+    peer.answer(MetadataResponse())
+    network.turn(1_000)
+    assert outcome.response is not None
+
+
+# Losing a connection.
+
+
+def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
+    network = ScriptedNetwork(in_flight_max=2)
+    network.know(*BROKERS)
+    peer = network.make_ready(1)
+    outcomes = [network.send(1) for _ in range(4)]
+    elsewhere = network.send(2)
+    network.turn()
+    peer.hang_up()
+    network.turn()
+    assert all(isinstance(outcome.error, DisconnectedError) for outcome in outcomes)
+    assert not elsewhere.is_done()
+    assert peer.is_closed()
+
+
+def test_a_lost_connection_asks_for_metadata(network: ScriptedNetwork) -> None:
+    [request] = network.metadata.poll(network.now_ms).requests
+    request.on_response(MetadataResponse(), network.now_ms)
+    network.know(*BROKERS)
+    fresh_until_ms = network.client.metadata_due_ms()
+    peer = network.make_ready(1)
+    peer.hang_up()
+    network.turn()
+    assert network.client.metadata_due_ms() < fresh_until_ms
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(encode_response(MetadataResponse(), 12, 99)),
+        b"\x00\x00\x00\x05\x00\x00\x00\x01Z",
+        b"\xff\xff\xff\xff",
+    ],
+    ids=["unasked", "unreadable", "oversized"],
+)
+def test_bytes_that_cannot_be_read_end_the_connection_but_the_request_may_be_tried_again(
+    network: ScriptedNetwork, data: bytes
+) -> None:
+    peer = network.make_ready(1)
+    outcome = network.send(1)
+    network.turn()
+    peer.feed(data)
+    network.turn()
+    assert isinstance(outcome.error, DisconnectedError)
+    assert outcome.error.retriable
+    assert isinstance(outcome.error.__cause__, DecodeError)
+    assert "the connection to broker-1:9092 (id 1) was given up: broker-1:9092" in str(
+        outcome.error
+    )
+    assert peer.is_closed()
+
+
+def test_answers_before_the_end_are_delivered(network: ScriptedNetwork) -> None:
+    peer = network.make_ready(1)
+    answered, lost = network.send(1), network.send(1)
+    network.turn()
+    peer.answer(MetadataResponse())
+    peer.hang_up()
+    network.turn()
+    assert answered.response is not None
+    assert isinstance(lost.error, DisconnectedError)
+
+
+def test_a_peer_that_answers_before_it_is_asked_and_hangs_up_is_no_broker(
+    network: ScriptedNetwork,
+) -> None:
+    network.client.connect(1, network.now_ms)
+    versions = ApiVersionsResponse(api_keys=[ApiVersion(3, 0, 12)])
+    network.peer.accept()
+    network.peer.feed(bytes(encode_response(versions, 4, 0)))
+    network.peer.hang_up()
+    network.turn()
+    assert not network.client.is_ready(1, network.now_ms)
+    assert "closed the connection" in network.client.describe_failures()
+
+
+# Reconnecting.
+
+
+def test_a_node_that_refuses_is_tried_again_after_its_back_off(network: ScriptedNetwork) -> None:
+    outcome = network.send(1)
+    network.turn()
+    network.peer.refuse()
+    network.turn()
+    assert isinstance(outcome.error, ConnectionFailedError)
+    again = network.send(1)
+    deadline_ms = network.turn()
+    assert len(network.port.peers) == 1
+    assert network.client.next_ready_ms(1, network.now_ms) == deadline_ms
+    network.turn(deadline_ms - network.now_ms)
+    assert len(network.port.peers) == 2
+    assert network.peer.attempt == 1, "the host's next address comes first"
+    assert not again.is_done()
+
+
+@pytest.mark.parametrize("shakes_hands", [False, True])
+def test_a_peer_that_hangs_up_is_tried_at_most_five_times_a_second(
+    network: ScriptedNetwork, shakes_hands: bool
+) -> None:
+    attempts_ms: list[int] = []
+    for _ in range(3_000):
+        network.client.connect(1, network.now_ms)
+        if len(network.port.peers) > len(attempts_ms):
+            attempts_ms.append(network.now_ms)
+            network.peer.accept()
+            network.turn()
+            if shakes_hands:
+                network.peer.answer_versions()
+            network.peer.hang_up()
+        network.turn(1)
+    windows = [sum(ms <= other < ms + 1_000 for other in attempts_ms) for ms in attempts_ms]
+    assert max(windows) <= 5
+    assert len(attempts_ms) >= 5, "it goes on trying"
+
+
+# What is told of failures.
+
+
+def test_the_last_error_of_a_node_is_told_until_it_is_reached(network: ScriptedNetwork) -> None:
+    assert network.client.last_error(1) is None
+    network.client.connect(1, network.now_ms)
+    network.peer.refuse()
+    network.turn()
+    assert isinstance(network.client.last_error(1), ConnectionFailedError)
+    network.turn(1_000)
+    network.make_ready(1)
+    assert network.client.last_error(1) is None
+
+
+def test_nothing_is_told_when_all_is_well(network: ScriptedNetwork) -> None:
+    assert network.client.describe_failures() == ""
+    network.make_ready(1)
+    assert network.client.describe_failures() == ""
+
+
+def test_each_broker_in_trouble_is_told_with_its_reason(network: ScriptedNetwork) -> None:
+    network.client.connect(1, network.now_ms)
+    network.peer.refuse()
+    network.turn()
+    network.client.connect(2, network.now_ms)
+    network.make_ready(3)
+    network.send(3)
+    network.turn()
+    assert network.client.describe_failures() == (
+        "cannot connect to broker-1:9092: refused; "
+        "broker-2:9092 (id 2) has not accepted the connection yet; "
+        "broker-3:9092 (id 3) has not answered METADATA yet"
+    )
+
+
+def test_why_the_last_attempt_failed_is_told_during_the_next(network: ScriptedNetwork) -> None:
+    network.client.connect(1, network.now_ms)
+    network.peer.refuse()
+    network.turn()
+    network.turn(1_000)
+    network.client.connect(1, network.now_ms)
+    assert network.client.describe_failures() == "cannot connect to broker-1:9092: refused"
+
+
+def test_a_bad_metadata_answer_is_told(network: ScriptedNetwork) -> None:
+    [request] = network.metadata.poll(network.now_ms).requests
+    request.on_failure(DecodeError("a broker at port 0"), network.now_ms)
+    assert network.client.describe_failures() == (
+        "the last metadata update failed: a broker at port 0"
+    )
+
+
+def test_a_large_cluster_that_is_down_is_told_in_few_words() -> None:
+    network = ScriptedNetwork()
+    network.know(*(Node(number, f"broker-{number}", 9092) for number in range(100)))
+    for number in range(100):
+        network.client.connect(number, network.now_ms)
+        network.peer.refuse()
+    network.turn()
+    text = network.client.describe_failures()
+    assert text.count("refused") == 8
+    assert text.endswith("; and 92 more")
