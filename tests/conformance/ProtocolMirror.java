@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -33,6 +34,8 @@ import org.apache.kafka.common.requests.RequestUtils;
  */
 public class ProtocolMirror {
     private static final Set<String> NO_FIELDS = Set.of("_unknownTaggedFields", "next", "prev");
+    private static final List<String> PACKAGES = List.of("common.message", "coordinator.group.generated",
+        "coordinator.share.generated", "coordinator.transaction.generated");
     private static final HexFormat HEX = HexFormat.of();
 
     public static void main(String[] arguments) throws Exception {
@@ -90,11 +93,22 @@ public class ProtocolMirror {
     }
 
     private static String data(String name, short version, ByteBuffer bytes) throws Exception {
-        Message message = (Message) Class.forName("org.apache.kafka.common.message." + name)
-            .getConstructor().newInstance();
+        Message message = (Message) classOf(name).getConstructor().newInstance();
         read(message, bytes, version);
         ByteBuffer written = MessageUtil.toByteBufferAccessor(message, version).buffer();
         return hex(written) + " {\"message\":" + json(message) + "}";
+    }
+
+    /** A coordinator's records have their classes in its own package. */
+    private static Class<?> classOf(String name) throws ClassNotFoundException {
+        for (String place : PACKAGES) {
+            try {
+                return Class.forName("org.apache.kafka." + place + "." + name);
+            } catch (ClassNotFoundException error) {
+                // The next package may have it.
+            }
+        }
+        throw new ClassNotFoundException(name);
     }
 
     private static void read(Message message, ByteBuffer bytes, short version) {

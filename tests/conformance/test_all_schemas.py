@@ -1,7 +1,8 @@
 """The generator can do every schema of Kafka's, not only those that the library uses by now.
 
-Goal: to use another API is to name it in a table. Method: all of them are generated into a folder
-of the test, and a few random messages of every version compared with what Java makes of them.
+Goal: to use another API is to name it in a table. Method: all that `test_protocol.py` does not have
+are generated into a folder of the test, and a few random messages of every version compared with
+what Java makes of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pykclient.protocol.primitives import Reader
 from tests.conformance.java_fields import expected_fields
 from tests.conformance.protocol_mirror import ProtocolMirror
 from tests.protocol.instances import Instances, SeededChoices
-from tests.protocol.schemas import all_schemas, jar_or_skip
+from tests.protocol.schemas import all_schemas, generated, jar_or_skip
 from tools.protogen.emit_messages import emit_module
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ EXAMPLE_COUNT = 5
 
 def groups() -> dict[str, list[Message]]:
     """Module name -> schemas: each API's pair, and each data schema by itself."""
-    schemas = all_schemas()
+    schemas = {name: schema for name, schema in all_schemas().items() if name not in generated()}
     pairs = {
         schema.api: [schemas[f"{schema.api}Response"], schema]
         for schema in schemas.values()

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from pykclient.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
+from pykclient.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from pykclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from pykclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from tools.protogen.emit_messages import class_names, emit_module
-from tools.protogen.spec import Message, parse
+from tools.protogen.spec import Message as Schema
+from tools.protogen.spec import parse
 
+if TYPE_CHECKING:
+    from pykclient.protocol.message import Message
+
+SECRET = "the secret"
 ID: dict[str, object] = {"name": "Id", "type": "int32", "versions": "0+"}
 
 
-def message(name: str, *fields: dict[str, object]) -> Message:
+def message(name: str, *fields: dict[str, object]) -> Schema:
     kind = "request" if name.endswith("Request") else "response"
     schema = {
         "apiKey": 3,
@@ -69,6 +88,41 @@ def test_python_keyword_gets_an_underscore() -> None:
 def test_secret_is_masked() -> None:
     source = emitted({"name": "Hmac", "type": "bytes", "versions": "0+"})
     assert 'masked = ("hmac", )' in source
+
+
+def test_secret_of_one_structure_is_masked_only_there() -> None:
+    value: dict[str, object] = {"name": "Value", "type": "string", "versions": "0+"}
+    source = emitted(struct("AlterableConfig", value), struct("Plain", value))
+    assert source.count('masked = ("value", )') == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(configs=[AlterableConfig(name="key", value=SECRET)])]
+        ),
+        SaslAuthenticateRequest(auth_bytes=SECRET.encode()),
+        AlterUserScramCredentialsRequest(
+            upsertions=[
+                ScramCredentialUpsertion(salt=SECRET.encode(), salted_password=SECRET.encode())
+            ]
+        ),
+        CreateDelegationTokenResponse(hmac=SECRET.encode()),
+        RenewDelegationTokenRequest(hmac=SECRET.encode()),
+    ],
+)
+def test_no_secret_shows_in_what_is_generated(message: Message) -> None:
+    assert SECRET not in repr(message)
+
+
+def test_data_structures_of_one_name_are_told_apart_by_their_schema() -> None:
+    def data(name: str) -> Schema:
+        return replace(message(name, struct("Topic", ID)), kind="data", api_key=None)
+
+    names = class_names([data("First"), data("Second")])
+    assert names["First"]["Topic"] == "FirstTopic"
+    assert names["Second"]["Topic"] == "SecondTopic"
 
 
 def test_versions_and_tags_stand_beside_the_fields() -> None:

@@ -71,7 +71,9 @@ def generate(jar: Path) -> dict[str, str]:
         files[f"{_MESSAGES}/{snake_case(api)}.py"] = emit_module(pair, _banner_of(pair))
     for module, names in DATA.items():
         group = [schemas[name] for name in names]
-        files[f"{_MESSAGES}/{module}.py"] = emit_module(group, _banner_of(group))
+        title = f"Structures that belong to no API: {module.replace('_', ' ')}."
+        banner = _banner("the schemas of these names (a coordinator's in the jar beside)", title)
+        files[f"{_MESSAGES}/{module}.py"] = emit_module(group, banner)
     return files
 
 

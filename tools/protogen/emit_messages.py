@@ -48,7 +48,7 @@ def class_names(messages: Sequence[Message]) -> dict[str, dict[str, str]]:
     """Message -> structure -> class.
 
     Classes are named as in the schema. Where request and response use one name for structures of
-    their own, "Request" and "Response" are put in front.
+    their own, "Request" and "Response" are put in front; where two data schemas do, their names.
     """
     owners: dict[str, set[str]] = {}
     for message in messages:
@@ -58,11 +58,15 @@ def class_names(messages: Sequence[Message]) -> dict[str, dict[str, str]]:
         message.name: {
             struct.name: struct.name
             if len(owners[struct.name]) == 1
-            else message.kind.capitalize() + struct.name
+            else _prefix(message) + struct.name
             for struct in message.structs()
         }
         for message in messages
     }
+
+
+def _prefix(message: Message) -> str:
+    return message.name if message.kind == "data" else message.kind.capitalize()
 
 
 def _imports(messages: Sequence[Message], module: ModuleCode) -> list[str]:
@@ -95,7 +99,11 @@ def _class(code: StructCode, *, is_root: bool) -> list[str]:
     about = _about(message) if is_root else f"Part of `{message.name}`."
     base = _BASES[message.kind] if is_root else "Structure"
     slots = "".join(f'"{code.attribute(field)}", ' for field in code.fields)
-    masked = "".join(f'"{code.attribute(f)}", ' for f in code.fields if f.name in MASKED)
+    masked = "".join(
+        f'"{code.attribute(field)}", '
+        for field in code.fields
+        if not MASKED.isdisjoint({field.name, f"{code.name}.{field.name}"})
+    )
     return [
         f"class {code.class_name}({base}):",
         f'    """{about}"""',
@@ -114,6 +122,8 @@ def _class(code: StructCode, *, is_root: bool) -> list[str]:
 
 def _about(message: Message) -> str:
     versions = _spoken(message.versions)
+    if message.record_type is not None:
+        return f"{message.name} (record type {message.record_type}), {versions}."
     if message.api_key is None:
         return f"{message.name}, {versions}."
     return f"{message.kind.capitalize()} of API {message.api} ({message.api_key}), {versions}."
@@ -135,6 +145,8 @@ def _constants(message: Message) -> list[str]:
     if message.api_key is not None:
         key = snake_case(message.api).upper()
         lines.insert(0, f"    api_key: ClassVar[ApiKey] = ApiKey.{key}")
+    if message.record_type is not None:
+        lines.insert(0, f"    record_type: ClassVar[int] = {message.record_type}")
     if message.kind == "request":
         response = f"{message.api}Response"
         lines.append(f"    response_type: ClassVar[type[{response}]] = {response}")
@@ -156,6 +168,8 @@ def _argument(code: StructCode, field: Field) -> str:
     kind, default = code.type(field), code.default(field)
     if code.is_plain_struct(field):
         kind, default = f"{kind} | None", "None"
+    elif code.is_struct_unless_null(field):
+        default = "None"
     elif default == "[]":
         default = code.module.use("EMPTY")
     return f"{code.attribute(field)}: {kind} = {default}"

@@ -67,7 +67,9 @@ def _value(code: StructCode, field: Field, version: int) -> str:
     if field.struct is None:
         return f"reader.{code.form(field, version)}{field.element}()"
     read = f"{code.class_of(field)}.read(reader, version)"
-    return f"None if reader.int8() < 0 else {read}" if version in field.nullable else read
+    if version not in field.nullable:
+        return read
+    return f"None if reader.int8() {'<' if field.tag is None else '<='} 0 else {read}"
 
 
 def _count(code: StructCode, field: Field, version: int) -> list[str]:

@@ -83,8 +83,10 @@ def _struct(code: StructCode, field: Field, version: int) -> list[str]:
     written = f"{value}.write(out, version)"
     if version not in field.nullable:
         return [*_null_check(code, field, version), written]
+    # A presence byte is signed and -1 for null; inside a tag it is a varint and 0 for null.
+    null = r"\xff" if field.tag is None else r"\x00"
     return [
-        *(f"if {value} is None:", r'    out += b"\xff"'),
+        *(f"if {value} is None:", f'    out += b"{null}"'),
         *("else:", r'    out += b"\x01"', f"    {written}"),
     ]
 

@@ -1,4 +1,4 @@
-"""The Kafka jar with the schemas: where it is, what is in it, and running Java against it."""
+"""The Kafka jars with the schemas: where they are, what is in them, and running Java on them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pathlib import Path
 from pykclient.testing.jvm import find_java
 from pykclient.testing.kafka_jars import kafka_jars
 
-__all__ = ["KAFKA_VERSION", "ErrorFacts", "find_jar", "read_errors", "read_schemas"]
+__all__ = ["COORDINATORS", "KAFKA_VERSION", "ErrorFacts", "find_jar", "read_errors", "read_schemas"]
 
 KAFKA_VERSION = "4.3.1"
+
+COORDINATORS = ("group", "share", "transaction")
+"""Whose records have schemas of their own, each in a jar beside the clients' jar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +35,20 @@ def find_jar() -> Path:
 
 
 def read_schemas(jar: Path) -> dict[str, str]:
-    """Schema name -> its text, for all message schemas in `jar`."""
-    with zipfile.ZipFile(jar) as archive:
-        return {
-            Path(name).stem: archive.read(name).decode()
-            for name in sorted(archive.namelist())
-            if name.startswith("common/message/") and name.endswith(".json")
-        }
+    """Schema name -> its text, for all message schemas in `jar` and the coordinators' jars."""
+    coordinators = (
+        jar.with_name(jar.name.replace("-clients-", f"-{name}-coordinator-"))
+        for name in COORDINATORS
+    )
+    schemas: dict[str, str] = {}
+    for path in (jar, *coordinators):
+        with zipfile.ZipFile(path) as archive:
+            schemas |= {
+                Path(name).stem: archive.read(name).decode()
+                for name in sorted(archive.namelist())
+                if name.startswith("common/message/") and name.endswith(".json")
+            }
+    return schemas
 
 
 def read_errors(jar: Path) -> list[ErrorFacts]:

@@ -38,6 +38,10 @@ _MESSAGE_KEYS = {
 }
 
 
+# A coordinator's log has keys and values; both have the number of the record's type as "apiKey".
+_RECORD_TYPES = {"coordinator-key", "coordinator-value"}
+
+
 @dataclass(frozen=True, slots=True)
 class Struct:
     """A named group of fields."""
@@ -75,7 +79,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One schema file. `api_key` is None for data that belongs to no API."""
+    """One schema file. `api_key` is None for data that belongs to no API.
+
+    `record_type` is the number by which a coordinator tells its records apart, None for all others.
+    """
 
     name: str
     kind: str
@@ -84,6 +91,7 @@ class Message:
     flexible: Versions
     root: Struct
     listeners: tuple[str, ...]
+    record_type: int | None = None
 
     @property
     def api(self) -> str:
@@ -118,14 +126,16 @@ def parse(text: str) -> Message:
     if raw.get("latestVersionUnstable"):
         versions &= Versions(0, versions.high - 1)
     common = {struct["name"]: struct["fields"] for struct in raw.get("commonStructs", ())}
+    is_record = raw["type"] in _RECORD_TYPES
     return Message(
         name=raw["name"],
-        kind=raw["type"],
-        api_key=raw.get("apiKey"),
+        kind="data" if is_record else raw["type"],
+        api_key=None if is_record else raw.get("apiKey"),
         versions=versions,
         flexible=Versions.parse(raw.get("flexibleVersions", "none")),
         root=_struct(raw["name"], raw.get("fields", ()), common),
         listeners=tuple(raw.get("listeners", ())),
+        record_type=raw["apiKey"] if is_record else None,
     )
 
 
@@ -162,7 +172,7 @@ def _field(raw: dict[str, Any], common: dict[str, Any]) -> Field:
         element=element,
         is_array=element != raw["type"],
         struct=struct,
-        versions=Versions.parse(raw.get("versions") or str(ALL)),
+        versions=Versions.parse(raw.get("versions") or raw.get("taggedVersions") or str(ALL)),
         nullable=Versions.parse(raw.get("nullableVersions", "none")),
         tag=raw.get("tag"),
         tagged=Versions.parse(raw.get("taggedVersions", "none")),

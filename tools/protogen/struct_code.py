@@ -79,6 +79,7 @@ class StructCode:
         self.versions = message.used_in(struct)
         self.flexible = message.flexible & self.versions
         self.fields = [field for field in struct.fields if field.versions & self.versions]
+        self.name = struct.name
         self.class_name = class_names[struct.name]
         self._class_names = class_names
 
@@ -115,8 +116,16 @@ class StructCode:
         return bool(field.nullable & self.versions)
 
     def is_plain_struct(self, field: Field) -> bool:
-        """Whether the field is a structure that is there by default, not null nor a list."""
-        return field.struct is not None and not field.is_array and not field.is_null_by_default
+        """Whether the field is a structure that is always there, not null nor a list."""
+        return self._is_struct(field) and not self.is_nullable(field)
+
+    def is_struct_unless_null(self, field: Field) -> bool:
+        """Whether the field is a structure that is there by default, but can be null."""
+        is_optional = self._is_struct(field) and self.is_nullable(field)
+        return is_optional and not field.is_null_by_default
+
+    def _is_struct(self, field: Field) -> bool:
+        return field.struct is not None and not field.is_array
 
     def type(self, field: Field) -> str:
         """The field's type in Python."""
@@ -131,7 +140,7 @@ class StructCode:
 
     def default(self, field: Field) -> str:
         """The field's default, as an expression."""
-        if field.is_null_by_default:
+        if field.is_null_by_default and self.is_nullable(field):
             return "None"
         if field.is_array:
             return "[]"
@@ -156,10 +165,11 @@ class StructCode:
     def differs(self, field: Field, owner: str = "self") -> str:
         """The condition under which the field does not have its default."""
         value = f"{owner}.{self.attribute(field)}"
-        if self.is_plain_struct(field):
+        if self.is_plain_struct(field) or self.is_struct_unless_null(field):
             assert field.struct is not None
             inner = (f for f in field.struct.fields if f.versions & self.versions)
-            return " or ".join(self.differs(f, value) for f in inner)
+            null = [f"{value} is None"] if self.is_nullable(field) else []
+            return " or ".join((*null, *(self.differs(f, value) for f in inner)))
         default = self.default(field)
         if default == "None":
             return f"{value} is not None"
