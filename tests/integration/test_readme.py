@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -33,7 +34,12 @@ def printed_by(heading: str, kafka: KafkaCluster) -> str:
         text=True,
         check=True,
         timeout=RUN_TIMEOUT_S,
-        cwd=README.parent,
+        # As in an activated environment: Spark's workers are whatever `python3` is.
+        env={
+            **os.environ,
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": str(README.parent),
+        },
     ).stdout
 
 
@@ -55,12 +61,12 @@ def test_the_consumer_reads_what_the_producer_sent(greeted_kafka: KafkaCluster) 
 
 @pytest.mark.kafka
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_counts_what_the_producer_sent(greeted_kafka: KafkaCluster) -> None:
     assert "|[65 6E]| 1001|" in printed_by("Ask Spark", greeted_kafka)
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
 def test_the_cluster_of_the_example_takes_a_record(kafka_cluster: KafkaCluster) -> None:
     assert "offset=0" in printed_by("In your own tests", kafka_cluster)
 
