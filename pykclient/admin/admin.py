@@ -26,6 +26,7 @@ from pykclient.admin.topics import (
     TopicsPresent,
 )
 from pykclient.errors import ClosedError, ForkedClientError, KafkaTimeoutError, UsageError
+from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.selector import SelectorPort
 
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 log = logging.getLogger("pykclient.admin")
-
-FOREVER_MS = 2**53
-"""What an infinite timeout amounts to; added to a clock it stays below `NEVER_MS`."""
 
 KeyT = TypeVar("KeyT", bound="Hashable")
 ValueT = TypeVar("ValueT")
@@ -186,11 +184,7 @@ class Admin(AdminCore):
             return self._result(call, "the description of topics", timeout_ms)
 
     def _timeout_ms(self, timeout: float | None) -> int:
-        if timeout is None:
-            return self._config.default_api_timeout_ms
-        if not timeout >= 0:  # not a number is refused as well
-            raise UsageError(f"timeout={timeout!r}: give seconds, from 0")
-        return round(min(timeout * 1000, FOREVER_MS))
+        return milliseconds(timeout, self._config.default_api_timeout_ms)
 
     def _deadline(self, timeout: float | None) -> tuple[int, int]:
         """Return when a call's time is up, and the milliseconds until then."""

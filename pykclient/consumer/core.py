@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster import Cluster
     from pykclient.network.port import Port
 
-__all__ = ["ConsumerCore"]
+__all__ = ["NO_LIMITS", "ConsumerCore", "check_partition"]
 
 log = logging.getLogger("pykclient.consumer")
 
@@ -110,7 +110,9 @@ class ConsumerCore:
             UsageError: something is not a `TopicPartition` with a number from 0.
         """
         with self._guard:
-            wanted = [_checked_partition(partition) for partition in partitions]
+            wanted = list(partitions)
+            for partition in wanted:
+                check_partition(partition)
             for dropped in self._subscription.assign(wanted):
                 self._buffer.drop(dropped)
             self._follow_topics()
@@ -287,17 +289,21 @@ class ConsumerCore:
         self._unavailable_topics = unavailable
 
 
-def _checked_partition(partition: TopicPartition) -> TopicPartition:
-    if (
+def check_partition(partition: TopicPartition) -> None:
+    """Refuse what only looks like a partition.
+
+    Raises:
+        UsageError: it is no `TopicPartition` with a topic's name and a number from 0.
+    """
+    if not (
         isinstance(partition, TopicPartition)
         and isinstance(partition.topic, str)
         and isinstance(partition.partition, int)
         and partition.partition >= 0
     ):
-        return partition
-    raise UsageError(
-        f"{partition!r} is no partition to assign; give TopicPartition(topic, number), from 0"
-    )
+        raise UsageError(
+            f"{partition!r} is no partition; give TopicPartition(topic, number), numbers from 0"
+        )
 
 
 def _fetch_settings(config: ConsumerConfig, auto_offset_reset: OffsetReset) -> FetchSettings:

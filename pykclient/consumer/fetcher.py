@@ -148,8 +148,8 @@ class Fetcher:
                 continue
             targets, retry_ms = self._targets(node_id, now_ms)
             next_poll_ms = min(next_poll_ms, retry_ms)
-            # Ahead of reading, only for what is there: a broker that waits for new records keeps its
-            # node busy, and a seek waiting.
+            # Ahead of reading, only for what is there: while a broker waits for more to come, its
+            # node is busy, and a seek has to wait.
             if unused_count and not any(map(self._may_have_more, targets.values())):
                 continue
             if targets:

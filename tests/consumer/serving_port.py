@@ -15,6 +15,7 @@ from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.core import ConsumerCore
 from pykclient.consumer.offset_lookups import EARLIEST, LATEST
+from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest
 from pykclient.protocol.messages.fetch import (
@@ -37,7 +38,7 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from pykclient.types import TopicPartition
-from tests.consumer.fetched_records import batch
+from tests.consumer.fetched_records import batch, value_at
 from tests.network.scripted_port import ScriptedPort
 
 if TYPE_CHECKING:
@@ -46,9 +47,27 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message, Request
     from tests.network.scripted_port import ScriptedPeer
 
-__all__ = ["Log", "ServingPort", "consumer_over"]
+__all__ = [
+    "LONG_S",
+    "SHORT_S",
+    "UNKNOWN",
+    "A",
+    "B",
+    "KeepEven",
+    "Log",
+    "ServingPort",
+    "consumer_over",
+    "offsets",
+    "poll_until",
+    "refuse_twos",
+]
 
 TOPIC_ID = bytes(range(1, 17))
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+UNKNOWN = TopicPartition("absent", 0)
+SHORT_S = 0.05
+LONG_S = 20.0
+
 HELD_MAX = 20
 """How many waits a fetch that finds nothing goes through before it is answered empty."""
 
@@ -197,6 +216,34 @@ def consumer_over(port: ServingPort, **settings: object) -> Consumer:
     return _ConsumerOver(port, **{"auto_offset_reset": "earliest", **settings})
 
 
-def partition(number: int = 0) -> TopicPartition:
-    """A partition of the one topic."""
-    return TopicPartition("t", number)
+def offsets(records: ConsumerRecords) -> list[int]:
+    """The offsets of what a poll returned."""
+    return [record.offset for record in records]
+
+
+def poll_until(consumer: Consumer, count: int) -> list[int]:
+    """Poll until there were `count` records; return their offsets."""
+    got: list[int] = []
+    while len(got) < count:
+        got += offsets(consumer.poll(LONG_S))
+    return got
+
+
+def refuse_twos(value: bytes) -> str:
+    """A deserializer that cannot read one record."""
+    if value == value_at(2):
+        raise ValueError("no twos")
+    return value.decode()
+
+
+class KeepEven:
+    """An interceptor that lets records at even offsets through, in runs that have any."""
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """Keep the first record of a run."""
+        kept = [
+            run._replace(columns=run.columns.rows(0, 1))
+            for run in records._runs
+            if run.columns.offsets[0] % 2 == 0
+        ]
+        return ConsumerRecords(kept)

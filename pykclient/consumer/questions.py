@@ -1,0 +1,254 @@
+"""BrokerQuestions: the consumer's calls that ask brokers something and wait for the answer.
+
+Each drives the engine until it is answered or its time is up, and takes nothing from the records
+that are fetched meanwhile.
+
+Owner: one thread at a time, whichever calls.
+Source: the methods of Java's ``KafkaConsumer`` that take a ``Duration``, polling apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.consumer.core import ConsumerCore, check_partition
+from pykclient.consumer.offset_lookups import EARLIEST, LATEST
+from pykclient.consumer.silence import unknown_partition
+from pykclient.errors import KafkaTimeoutError, UsageError
+from pykclient.network.call_timeout import timeout_ms as milliseconds
+from pykclient.network.drive import drive, now_ms
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pykclient.consumer.offset_lookups import OffsetLookup
+    from pykclient.errors import KafkaError
+    from pykclient.network.cluster import PartitionInfo
+    from pykclient.types import OffsetAndTimestamp
+
+__all__ = ["BrokerQuestions"]
+
+UNKNOWN_TOPIC_WAIT_MS = 5_000
+"""How long a call about a topic waits for brokers to know it; a typing error shows before that of a
+`default_api_timeout_ms` of a minute."""
+
+PARTITIONS_SHOWN_MAX = 5
+
+
+class BrokerQuestions(ConsumerCore):
+    """Where partitions begin and end, where this consumer stands in them, and which there are."""
+
+    def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+        """Return the offset of the next record to be handed out, looking it up if need be.
+
+        `timeout` is in seconds, None means `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: the partition is not assigned.
+            KafkaTimeoutError: no broker could tell in time.
+            NoOffsetForPartitionError, UnknownTopicOrPartitionError and others: as in `poll`.
+        """
+        with self._guard:
+            assigned = self._subscription.require(partition)
+            timeout_ms = self._timeout_ms(timeout)
+
+            def is_ready() -> bool:
+                return assigned.has_position or self._subscription.error_of(assigned) is not None
+
+            if not is_ready() and not self._drive(is_ready, timeout_ms, (partition,)):
+                last_error = self._positions.last_error(assigned)
+                raise self._late(f"the position of {partition}", timeout_ms, last_error)
+            if assigned.has_position:
+                return assigned.offset
+            raise self._subscription.take_error_of(assigned)
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset that each partition has. They need not be assigned.
+
+        `timeout` is in seconds, None means `default_api_timeout_ms`.
+
+        Raises:
+            UnknownTopicOrPartitionError: the brokers do not know a partition.
+            KafkaTimeoutError: not all brokers answered in time.
+            BrokerError: a broker refuses.
+        """
+        with self._guard:
+            return self._edges(partitions, EARLIEST, timeout)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last readable record of each partition.
+
+        With `read_committed` it is the last stable offset, else the high watermark. Otherwise as
+        `beginning_offsets`.
+        """
+        with self._guard:
+            return self._edges(partitions, LATEST, timeout)
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after a time for each partition, None where none is.
+
+        Times are milliseconds since 1970. Otherwise as `beginning_offsets`.
+
+        Raises:
+            UsageError: a time is negative.
+        """
+        with self._guard:
+            for partition, timestamp_ms in timestamps_ms.items():
+                if timestamp_ms < 0:
+                    raise UsageError(
+                        f"offsets_for_times: {timestamp_ms} for {partition} is negative; give "
+                        f"milliseconds since 1970, or use beginning_offsets and end_offsets"
+                    )
+            return self._look_up(timestamps_ms, timeout)
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> tuple[PartitionInfo, ...]:
+        """Return a topic's partitions, in order of their numbers. It need not be assigned.
+
+        `timeout` is in seconds, None means `default_api_timeout_ms`.
+
+        Raises:
+            UnknownTopicOrPartitionError: the brokers do not know the topic.
+            KafkaTimeoutError: no broker answered in time.
+            BrokerError: a broker refuses, such as InvalidTopicError.
+        """
+        with self._guard:
+            timeout_ms = self._timeout_ms(timeout)
+            self._asked_topics.add(topic)
+            try:
+                self._follow_topics()
+                self._drive(lambda: self._is_told(topic), timeout_ms, (TopicPartition(topic, 0),))
+                cluster = self._metadata.cluster
+                infos = cluster.partitions_for(topic)
+                if infos is not None:
+                    return infos
+                raise cluster.topic_errors.get(topic) or self._late(f"topic {topic!r}", timeout_ms)
+            finally:
+                self._asked_topics.discard(topic)
+                self._follow_topics()
+
+    def list_topics(self, timeout: float | None = None) -> dict[str, tuple[PartitionInfo, ...]]:
+        """Return all topics that this client may see, with their partitions; internal ones too.
+
+        `timeout` is in seconds, None means `default_api_timeout_ms`.
+
+        Raises:
+            KafkaTimeoutError: no broker answered in time.
+            BrokerError: a broker refuses.
+        """
+        with self._guard:
+            timeout_ms = self._timeout_ms(timeout)
+            listing = self._listing.start()
+            try:
+                if not self._drive(lambda: listing.operation.is_done, timeout_ms):
+                    raise self._late("the list of topics", timeout_ms, listing.last_error)
+                topics = listing.operation.result()
+            finally:
+                self._listing.cancel(listing)
+            return {topic.name: topic.partitions for topic in topics}
+
+    # Waiting.
+
+    def _timeout_ms(self, timeout: float | None) -> int:
+        return milliseconds(timeout, self._config.default_api_timeout_ms)
+
+    def _drive(
+        self,
+        is_ready: Callable[[], bool],
+        timeout_ms: int,
+        about: Sequence[TopicPartition] = (),
+    ) -> bool:
+        """Run the engine until `is_ready` or the time is up; return which.
+
+        Raises `WakeupError`, what is fatal, and `UnknownTopicOrPartitionError` when brokers do not
+        know one of the partitions that this is `about`.
+        """
+        started_ms = now_ms()
+        deadline_ms = started_ms + timeout_ms
+        is_done = self._drive_to(is_ready, min(deadline_ms, started_ms + UNKNOWN_TOPIC_WAIT_MS))
+        for partition in () if is_done else about:
+            error = unknown_partition(self._metadata.cluster, partition)
+            if error is not None:
+                raise error
+        return is_done or self._drive_to(is_ready, deadline_ms)
+
+    def _drive_to(self, is_ready: Callable[[], bool], deadline_ms: int) -> bool:
+        drive(
+            self._engine,
+            self._port,
+            until=lambda: is_ready() or self._is_interrupted,
+            deadline_ms=deadline_ms,
+        )
+        if is_ready():
+            return True
+        self._raise_interruption()
+        return False
+
+    # Looking up offsets.
+
+    def _edges(
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        found = self._look_up(dict.fromkeys(partitions, timestamp), timeout)
+        return {
+            partition: answer.offset for partition, answer in found.items() if answer is not None
+        }
+
+    def _look_up(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        for partition in timestamps:
+            check_partition(partition)
+        timeout_ms = self._timeout_ms(timeout)
+        self._asked_topics.update(partition.topic for partition in timestamps)
+        lookups = [self._lookups.start(*question) for question in timestamps.items()]
+
+        def is_ready() -> bool:
+            return all(lookup.operation.is_done for lookup in lookups) or any(
+                lookup.operation.error is not None for lookup in lookups
+            )
+
+        try:
+            self._follow_topics()
+            self._drive(is_ready, timeout_ms, tuple(timestamps))
+            self._raise_failed(lookups, timeout_ms)
+            return {lookup.partition: lookup.operation.result() for lookup in lookups}
+        finally:
+            for lookup in lookups:
+                self._lookups.cancel(lookup)
+            self._asked_topics.difference_update(partition.topic for partition in timestamps)
+            self._follow_topics()
+
+    def _raise_failed(self, lookups: Sequence[OffsetLookup], timeout_ms: int) -> None:
+        for lookup in lookups:
+            if lookup.operation.error is not None:
+                raise lookup.operation.error
+        late = [lookup for lookup in lookups if not lookup.operation.is_done]
+        if late:
+            shown = ", ".join(str(lookup.partition) for lookup in late[:PARTITIONS_SHOWN_MAX])
+            rest_count = len(late) - PARTITIONS_SHOWN_MAX
+            more = f" and {rest_count} more" if rest_count > 0 else ""
+            raise self._late(f"offsets of {shown}{more}", timeout_ms, late[0].last_error)
+
+    def _is_told(self, topic: str) -> bool:
+        cluster = self._metadata.cluster
+        error = cluster.topic_errors.get(topic)
+        return topic in cluster.topics or (error is not None and not error.retriable)
+
+    def _late(
+        self, what: str, timeout_ms: int, last_error: KafkaError | None = None
+    ) -> KafkaTimeoutError:
+        reasons = [str(last_error)] if last_error is not None else []
+        failures = self._client.describe_failures()
+        if failures:
+            reasons.append(failures)
+        why = "; ".join(reasons) or "the brokers did not answer"
+        error = KafkaTimeoutError(f"waited {timeout_ms} ms for {what}: {why}")
+        error.__cause__ = last_error
+        return error

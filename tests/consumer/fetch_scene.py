@@ -1,0 +1,153 @@
+"""A fetcher with what it works on, and a broker that answers by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.consumer.fetch_buffer import FetchBuffer
+from pykclient.consumer.fetcher import Fetcher, FetchSettings
+from pykclient.consumer.subscription import (
+    AssignedPartition,
+    OffsetReset,
+    SubscriptionState,
+)
+from pykclient.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from pykclient.types import IsolationLevel, TopicPartition
+from tests.consumer.fetched_records import SETTINGS
+from tests.consumer.known_cluster import (
+    RETRY_BACKOFF,
+    START_MS,
+    TOPIC_ID,
+    know,
+    make_metadata,
+    refresh,
+    topic,
+)
+
+if TYPE_CHECKING:
+    from pykclient.network.manager import Request
+
+__all__ = ["OTHER_ID", "REPLICA_MS", "A", "B", "C", "Scene", "asked", "message_of", "part", "reply"]
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+OTHER_ID = bytes(reversed(range(16)))
+REPLICA_MS = 300_000
+
+
+class Nodes:
+    """Which nodes wait out a back-off, and until when."""
+
+    def __init__(self) -> None:
+        self.retry_ms: dict[int, int] = {}
+
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        return self.next_ready_ms(node_id, now_ms) > now_ms
+
+    def next_ready_ms(self, node_id: int, now_ms: int) -> int:
+        return self.retry_ms.get(node_id, now_ms)
+
+
+class Scene:
+    """A fetcher with what it works on. Partition 0 and 2 are led by broker 1, 1 by broker 2."""
+
+    def __init__(
+        self,
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        rack: str = "",
+        reset: OffsetReset = OffsetReset.EARLIEST,
+    ) -> None:
+        self.metadata = make_metadata()
+        refresh(self.metadata)
+        know(self.metadata, topic("t", [1, 2, 1]))
+        self.nodes = Nodes()
+        self.subscription = SubscriptionState()
+        self.buffer = FetchBuffer(None, RETRY_BACKOFF)
+        self.fetcher = Fetcher(
+            subscription=self.subscription,
+            buffer=self.buffer,
+            metadata=self.metadata,
+            client=self.nodes,
+            settings=FetchSettings(
+                min_bytes=1,
+                max_wait_ms=500,
+                max_bytes=50_000,
+                partition_max_bytes=1_000,
+                isolation_level=isolation_level,
+                rack=rack,
+                read_replica_ms=REPLICA_MS,
+                auto_offset_reset=reset,
+                decode=SETTINGS,
+            ),
+            retry_backoff=RETRY_BACKOFF,
+        )
+
+    def read(self, *partitions: TopicPartition, offset: int = 0) -> AssignedPartition:
+        """Assign partitions, all at one offset; return the first."""
+        self.subscription.assign(partitions)
+        for assigned in self.subscription:
+            self.subscription.seek(assigned, offset)
+        return self.subscription.require(partitions[0])
+
+    def poll(self, now_ms: int = START_MS) -> list[Request]:
+        return list(self.fetcher.poll(now_ms).requests)
+
+    def fetch(self, now_ms: int = START_MS) -> Request:
+        (request,) = self.poll(now_ms)
+        return request
+
+    def taken(self, count_max: int = 100) -> list[int]:
+        return [
+            offset
+            for run in self.buffer.take(count_max, START_MS)
+            for offset in run.columns.offsets
+        ]
+
+
+def message_of(request: Request) -> FetchRequest:
+    assert isinstance(request.message, FetchRequest)
+    return request.message
+
+
+def asked(request: Request) -> list[tuple[str, int, int]]:
+    return [
+        (asked_topic.topic, partition.partition, partition.fetch_offset)
+        for asked_topic in message_of(request).topics
+        for partition in asked_topic.partitions
+    ]
+
+
+def part(
+    index: int,
+    records: bytes = b"",
+    *,
+    code: int = 0,
+    high_watermark: int = 1_000,
+    last_stable_offset: int = -1,
+    replica: int = -1,
+) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1 if code else high_watermark,
+        last_stable_offset=last_stable_offset,
+        preferred_read_replica=replica,
+        records=records or None,
+    )
+
+
+def reply(
+    request: Request,
+    *parts: PartitionData,
+    now_ms: int = START_MS,
+    topic_id: bytes = TOPIC_ID,
+    error_code: int = 0,
+) -> None:
+    # A newer broker names the topic by its id alone.
+    responses = [FetchableTopicResponse(topic_id=topic_id, partitions=list(parts))]
+    request.on_response(FetchResponse(error_code=error_code, responses=responses), now_ms)

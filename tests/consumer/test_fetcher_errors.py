@@ -1,0 +1,223 @@
+"""Fetcher by numbers: which errors are tried again, and which are told to the user."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pykclient.consumer.subscription import (
+    OffsetReset,
+    PositionState,
+)
+from pykclient.errors import (
+    BrokerError,
+    CorruptMessageError,
+    CorruptRecordError,
+    DecodeError,
+    DisconnectedError,
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    OffsetOutOfRangeError,
+    ReplicaNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownLeaderEpochError,
+    UnknownServerError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from tests.consumer.fetch_scene import (
+    REPLICA_MS,
+    A,
+    C,
+    Scene,
+    asked,
+    part,
+    reply,
+)
+from tests.consumer.fetched_records import batch
+from tests.consumer.known_cluster import (
+    RETRY_MS,
+    START_MS,
+    is_outdated,
+)
+
+PASSING = [
+    NotLeaderOrFollowerError,
+    ReplicaNotAvailableError,
+    KafkaStorageError,
+    FencedLeaderEpochError,
+    UnknownLeaderEpochError,
+    OffsetNotAvailableError,
+    UnknownTopicOrPartitionError,
+    UnknownTopicIdError,
+    InconsistentTopicIdError,
+]
+
+
+@pytest.mark.parametrize("kind", PASSING)
+def test_what_newer_metadata_may_cure_is_tried_again_in_silence(kind: type[BrokerError]) -> None:
+    scene = Scene()
+    scene.read(A, C)
+    reply(scene.fetch(), part(0, code=kind.code), part(2))
+    assert is_outdated(scene.metadata)
+    assert scene.subscription.take_error() is None
+    assert asked(scene.fetch()) == [("t", 2, 0)]
+
+
+@pytest.mark.parametrize("kind", PASSING)
+def test_the_partition_is_back_after_its_back_off(kind: type[BrokerError]) -> None:
+    scene = Scene()
+    scene.read(A)
+    reply(scene.fetch(), part(0, code=kind.code))
+    assert scene.fetcher.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
+    assert asked(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0)]
+
+
+def test_an_error_of_the_whole_answer_concerns_all_its_partitions() -> None:
+    scene = Scene()
+    scene.read(A, C)
+    reply(scene.fetch(), error_code=UnknownTopicIdError.code)
+    assert scene.poll() == []
+    assert len(asked(scene.fetch(START_MS + RETRY_MS))) == 2
+
+
+def test_a_brokers_unexplained_failure_is_logged_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.read(A)
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        reply(scene.fetch(), part(0, code=UnknownServerError.code))
+    assert "t-0" in caplog.text
+    assert scene.subscription.take_error() is None
+    assert len(scene.poll(START_MS + RETRY_MS)) == 1
+
+
+@pytest.mark.parametrize("kind", [TopicAuthorizationFailedError])
+def test_a_refusal_is_told_and_tried_again_later(kind: type[BrokerError]) -> None:
+    scene = Scene()
+    scene.read(A, offset=5)
+    reply(scene.fetch(), part(0, code=kind.code))
+    error = scene.subscription.take_error()
+    assert isinstance(error, kind)
+    assert "t-0 at offset 5" in str(error)
+    assert scene.poll() == []
+    assert len(scene.poll(START_MS + RETRY_MS)) == 1
+
+
+def test_a_brokers_own_corrupt_log_is_told_with_its_place() -> None:
+    scene = Scene()
+    scene.read(A, offset=5)
+    reply(scene.fetch(), part(0, code=CorruptMessageError.code))
+    error = scene.subscription.take_error()
+    assert isinstance(error, CorruptRecordError)
+    assert (error.topic, error.partition, error.offset) == ("t", 0, 5)
+
+
+@pytest.mark.parametrize("reset", list(OffsetReset))
+def test_a_position_outside_the_log_is_reset_as_the_setting_says(reset: OffsetReset) -> None:
+    scene = Scene(reset=reset)
+    assigned = scene.read(A, offset=5)
+    reply(scene.fetch(), part(0, code=OffsetOutOfRangeError.code))
+    assert assigned.state is PositionState.AWAITING_RESET
+    assert (assigned.reset_to, assigned.lost_offset) == (reset, 5)
+
+
+def test_a_fetch_ahead_that_is_out_of_range_waits_until_reading_gets_there() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    reply(scene.fetch(), part(0, batch(range(3))))
+    reply(scene.fetch(), part(0, code=OffsetOutOfRangeError.code))
+    assert scene.taken() == [0, 1, 2]
+    reply(scene.fetch(START_MS + RETRY_MS), part(0, code=OffsetOutOfRangeError.code))
+    assert (assigned.state, assigned.lost_offset) == (PositionState.AWAITING_RESET, 3)
+
+
+def test_a_lost_connection_backs_off_and_asks_who_leads_now() -> None:
+    scene = Scene()
+    scene.read(A)
+    scene.fetch().on_failure(DisconnectedError("gone"), START_MS)
+    assert is_outdated(scene.metadata)
+    assert scene.subscription.take_error() is None
+    assert scene.poll() == []
+    assert len(scene.poll(START_MS + RETRY_MS)) == 1
+
+
+def test_back_offs_grow_and_end_with_success() -> None:
+    scene = Scene()
+    scene.read(A)
+    now_ms, waits_ms = START_MS, []
+    for _ in range(3):
+        reply(scene.fetch(now_ms), part(0, code=NotLeaderOrFollowerError.code), now_ms=now_ms)
+        waits_ms.append(scene.fetcher.poll(now_ms).next_poll_ms - now_ms)
+        now_ms += waits_ms[-1]
+    assert waits_ms == [RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS]
+    reply(scene.fetch(now_ms), part(0), now_ms=now_ms)
+    reply(scene.fetch(now_ms), part(0, code=NotLeaderOrFollowerError.code), now_ms=now_ms)
+    assert scene.fetcher.poll(now_ms).next_poll_ms == now_ms + RETRY_MS
+
+
+def test_what_no_attempt_cures_is_told() -> None:
+    scene = Scene()
+    scene.read(A)
+    error = UnsupportedVersionError("too old")
+    scene.fetch().on_failure(error, START_MS)
+    assert scene.subscription.take_error() is error
+
+
+def test_an_answer_that_cannot_be_read_is_told_once_for_all_partitions() -> None:
+    scene = Scene()
+    scene.read(A, C)
+    error = DisconnectedError("given up")
+    error.__cause__ = DecodeError("garbage")
+    scene.fetch().on_failure(error, START_MS)
+    assert scene.subscription.take_error() is error.__cause__
+    assert scene.subscription.take_error() is None
+    assert len(scene.poll(START_MS + RETRY_MS)) == 1
+
+
+def test_nobody_is_told_of_a_failure_after_an_unassign() -> None:
+    scene = Scene()
+    scene.read(A)
+    request = scene.fetch()
+    scene.subscription.assign([])
+    request.on_failure(UnsupportedVersionError("too old"), START_MS)
+    assert scene.subscription.take_error() is None
+
+
+# Reading from a follower (KIP-392).
+
+
+def test_the_replica_that_the_leader_names_is_read_from_for_a_while() -> None:
+    scene = Scene(rack="r1")
+    scene.read(A)
+    reply(scene.fetch(), part(0, replica=3))
+    assert scene.fetch().node_id == 3
+    scene = Scene(rack="r1")
+    scene.read(A)
+    reply(scene.fetch(), part(0, replica=3))
+    assert scene.fetch(START_MS + REPLICA_MS).node_id == 1
+
+
+def test_a_replica_that_left_the_cluster_is_not_read_from() -> None:
+    scene = Scene(rack="r1")
+    scene.read(A)
+    reply(scene.fetch(), part(0, replica=9))
+    assert scene.fetch().node_id == 1
+
+
+@pytest.mark.parametrize(
+    "code", [OffsetOutOfRangeError.code, NotLeaderOrFollowerError.code, UnknownServerError.code]
+)
+def test_after_an_error_of_a_replica_the_leader_is_asked(code: int) -> None:
+    scene = Scene(rack="r1")
+    assigned = scene.read(A)
+    reply(scene.fetch(), part(0, replica=3))
+    reply(scene.fetch(), part(0, code=code))
+    assert assigned.state is PositionState.FETCHING
+    assert scene.fetch(START_MS + RETRY_MS).node_id == 1
