@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -29,19 +29,28 @@ from pykclient import Admin, Consumer, NewTopic, TopicPartition, accel
 from pykclient.testing import KafkaCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 FOLDER = Path(__file__).parent
-# Client -> the package that must be importable, and its distribution's name.
-CLIENTS = {
-    "pykclient": ("pykclient", "pykclient"),
-    "kafka_python": ("kafka", "kafka-python"),
-    "confluent_kafka": ("confluent_kafka", "confluent-kafka"),
-}
-BASELINE = "kafka_python"
 KAFKA_VERSION = "4.3.1"
 PARTITION_COUNT = 6
 VALUE_BYTES = 100
+ACTIONS = ("produce", "consume")
+
+
+class Client(NamedTuple):
+    """Where a client is found: its package, and the distribution that has the version."""
+
+    package: str
+    distribution: str
+
+
+CLIENTS = {
+    "pykclient": Client("pykclient", "pykclient"),
+    "kafka_python": Client("kafka", "kafka-python"),
+    "confluent_kafka": Client("confluent_kafka", "confluent-kafka"),
+}
+BASELINE = "kafka_python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +69,50 @@ class Arena:
     def __init__(self, bootstrap_servers: str, record_count: int) -> None:
         self._servers = bootstrap_servers
         self._record_count = record_count
+        self._topic_count = 0
 
     def runs(self, clients: Sequence[str], run_count: int) -> Iterator[Run]:
         """Let each client produce and consume `run_count` times."""
-        shared = self._topic("consumed")
+        shared = self.new_topic("consumed")
         self._run("pykclient", "produce", shared)
         for turn in range(run_count):
             first = turn % len(clients)
             for client in [*clients[first:], *clients[:first]]:
-                topic = self._topic(f"produced-{turn}-{client}")
+                topic = self.new_topic("produced")
                 yield self._run(client, "produce", topic)
-                self._check_arrival(topic)
-                with Admin(bootstrap_servers=self._servers) as admin:
-                    admin.delete_topics([topic])
+                self.check_arrival(topic)
+                self._delete(topic)
                 yield self._run(client, "consume", shared)
+        self._delete(shared)
 
-    def _topic(self, name: str) -> str:
+    def new_topic(self, stem: str) -> str:
+        """Create a topic and return its name."""
+        self._topic_count += 1
+        name = f"bench-{stem}-{os.getpid()}-{self._topic_count}"
         with Admin(bootstrap_servers=self._servers) as admin:
             admin.create_topics(
                 [NewTopic(name, num_partitions=PARTITION_COUNT, replication_factor=1)]
             )
         return name
 
+    def check_arrival(self, topic: str) -> None:
+        """Raise unless the broker has every record of a run."""
+        partitions = [TopicPartition(topic, index) for index in range(PARTITION_COUNT)]
+        with Consumer(bootstrap_servers=self._servers) as consumer:
+            arrived_count = sum(consumer.end_offsets(partitions).values())
+        if arrived_count != self._record_count:
+            raise RuntimeError(f"{arrived_count} of {self._record_count} records are in {topic}")
+
+    def _delete(self, topic: str) -> None:
+        with Admin(bootstrap_servers=self._servers) as admin:
+            admin.delete_topics([topic])
+
     def _run(self, client: str, action: str, topic: str) -> Run:
         job = Job(self._servers, topic, PARTITION_COUNT, self._record_count, VALUE_BYTES)
         settings = json.dumps(asdict(job))
         process = subprocess.run(
             [sys.executable, "-m", "contestants", f"with_{client}", action, settings],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(_python_path())},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, _import_path()))},
             stdout=subprocess.PIPE,
             text=True,
             check=True,
@@ -100,36 +125,24 @@ class Arena:
             cpu_seconds_per_million=taken["cpu_seconds"] / self._record_count * 1e6,
         )
 
-    def _check_arrival(self, topic: str) -> None:
-        partitions = [TopicPartition(topic, index) for index in range(PARTITION_COUNT)]
-        with Consumer(bootstrap_servers=self._servers) as consumer:
-            arrived_count = sum(consumer.end_offsets(partitions).values())
-        if arrived_count != self._record_count:
-            raise RuntimeError(f"{arrived_count} of {self._record_count} records are in {topic}")
+
+def _import_path() -> list[Path]:
+    """Where a run finds the contestants, and this very pykclient."""
+    return [FOLDER, Path(accel.__file__).parents[2]]
 
 
-def _python_path() -> list[str]:
-    inherited = os.environ.get("PYTHONPATH")
-    return [str(FOLDER), *([inherited] if inherited else [])]
-
-
-def _table(runs: Sequence[Run], clients: Sequence[str]) -> Table:
-    table = Table(title="Medians; in brackets the ratio to kafka-python")
-    for heading in ("job", "client", "records/s", "", "client CPU s per million", ""):
-        table.add_column(heading, justify="right" if "s" in heading else "left")
-    for action in ("produce", "consume"):
-        base_rate, base_cpu = _medians(runs, BASELINE, action) if BASELINE in clients else (0, 0)
+def comparison(runs: Sequence[Run], clients: Sequence[str]) -> list[tuple[str, ...]]:
+    """The table's rows: job, client, records/s with its ratio to the baseline, CPU with its."""
+    rows: list[tuple[str, ...]] = []
+    for action in ACTIONS:
+        baseline = _medians(runs, BASELINE, action) if BASELINE in clients else None
         for client in clients:
             rate, cpu = _medians(runs, client, action)
-            table.add_row(
-                action,
-                client,
-                f"{rate:,.0f}",
-                f"({rate / base_rate:.2f}x)" if base_rate else "",
-                f"{cpu:.2f}",
-                f"({cpu / base_cpu:.2f}x)" if base_cpu else "",
-            )
-    return table
+            ratios = ("", "")
+            if baseline is not None:
+                ratios = (f"{rate / baseline[0]:.2f}x", f"{cpu / baseline[1]:.2f}x")
+            rows.append((action, client, f"{rate:,.0f}", ratios[0], f"{cpu:.2f}", ratios[1]))
+    return rows
 
 
 def _medians(runs: Sequence[Run], client: str, action: str) -> tuple[float, float]:
@@ -140,9 +153,15 @@ def _medians(runs: Sequence[Run], client: str, action: str) -> tuple[float, floa
     )
 
 
+def write_json(path: Path, machine: Mapping[str, str], runs: Sequence[Run]) -> None:
+    """Write every run, and what it ran on."""
+    content = {"machine": machine, "runs": [asdict(run) for run in runs]}
+    path.write_text(json.dumps(content, indent=1))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the table, and write the JSON if it was asked for."""
-    installed = [name for name, (package, _) in CLIENTS.items() if find_spec(package)]
+    installed = [name for name, client in CLIENTS.items() if find_spec(client.package)]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -152,24 +171,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write every run, the machine and the versions")
     options = parser.parse_args(arguments)
 
-    machine = describe([CLIENTS[client][1] for client in options.clients])
-    machine |= {"Kafka": KAFKA_VERSION, "pykclient.accel": accel.implementation}
+    machine = {
+        **describe([CLIENTS[client].distribution for client in options.clients]),
+        "Kafka": KAFKA_VERSION,
+        "pykclient.accel": accel.implementation,
+    }
     console = Console()
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()))
     runs = []
     with KafkaCluster(version=KAFKA_VERSION) as kafka:
-        arena = Arena(kafka.bootstrap_servers, options.records)
-        for run in arena.runs(options.clients, options.runs):
+        for run in Arena(kafka.bootstrap_servers, options.records).runs(
+            options.clients, options.runs
+        ):
             console.print(
                 f"{run.action} {run.client}: {run.records_per_second:,.0f} records/s, "
                 f"{run.cpu_seconds_per_million:.2f} CPU s per million"
             )
             runs.append(run)
-    console.print(_table(runs, options.clients))
+    table = Table("job", "client", "records/s", "", "CPU s per million", "")
+    table.title = f"Medians, with the ratio to {CLIENTS[BASELINE].distribution}"
+    for row in comparison(runs, options.clients):
+        table.add_row(*row)
+    console.print(table)
     if options.json:
-        options.json.write_text(
-            json.dumps({"machine": machine, "runs": [asdict(run) for run in runs]}, indent=1)
-        )
+        write_json(options.json, machine, runs)
     return 0
 
 
