@@ -20,10 +20,19 @@ if TYPE_CHECKING:
 
     from pykclient.records.batch import RecordBatch
 
-__all__ = ["AbortedTransactions", "ControlType", "control_type"]
+__all__ = [
+    "AbortedTransactions",
+    "ControlType",
+    "control_type",
+    "control_type_number",
+    "coordinator_epoch",
+]
 
 KEY: Final = struct.Struct(">hh")
 """A control record's key: version of the key, type. Later versions may append fields."""
+
+END_MARKER: Final = struct.Struct(">hi")
+"""The value of a marker that ends a transaction: version, epoch of its coordinator."""
 
 
 class ControlType(IntEnum):
@@ -45,15 +54,36 @@ def control_type(batch: RecordBatch) -> ControlType:
     # Compaction may leave a control batch without its marker.
     if not keys:
         return ControlType.OTHER
-    key = keys[0]
-    if len(keys) != 1 or key is None or len(key) < KEY.size:
-        raise batch.corrupt(
-            f"it should hold one control record, and holds {len(keys)}: {key!r:.50}"
-        )
+    if len(keys) != 1:
+        raise batch.corrupt(f"it should hold one control record, and holds {len(keys)}")
+    number = control_type_number(batch, keys[0])
+    return ControlType(number) if number in (0, 1) else ControlType.OTHER
+
+
+def control_type_number(batch: RecordBatch, key: bytes | None) -> int:
+    """Return the type that the `key` of a record in a control batch says, also an unknown one.
+
+    Raises:
+        CorruptRecordError: the key cannot be read.
+    """
+    if key is None or len(key) < KEY.size:
+        raise batch.corrupt(f"the key of its control record is {key!r:.50}")
     version, number = KEY.unpack_from(key)
     if version < 0:
         raise batch.corrupt(f"the key of its control record has version {version}")
-    return ControlType(number) if number in (0, 1) else ControlType.OTHER
+    return int(number)
+
+
+def coordinator_epoch(batch: RecordBatch, value: bytes | None) -> int:
+    """Return which epoch of the coordinator wrote the marker, a commit or an abort, in `batch`.
+
+    Raises:
+        CorruptRecordError: the marker's `value` is too short.
+    """
+    if value is None or len(value) < END_MARKER.size:
+        raise batch.corrupt(f"the value of its marker is {value!r:.50}")
+    epoch: int = END_MARKER.unpack_from(value)[1]
+    return epoch
 
 
 class AbortedTransactions:

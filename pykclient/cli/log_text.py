@@ -1,0 +1,151 @@
+"""A segment as text: the lines that Kafka's ``DumpLogSegments`` prints.
+
+Owner: none; it holds no state that changes.
+Source: Java class ``DumpLogSegments`` of 4.3.1 and 3.9.2, whose output this equals.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pykclient.cli.segment_files import base_offset_of
+from pykclient.records.control import ControlType, control_type_number, coordinator_epoch
+from pykclient.records.offset_index import OffsetPosition
+from pykclient.types import TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.records.batch import RecordBatch
+    from pykclient.records.segment import PlacedBatch
+    from pykclient.records.time_index import TimestampOffset
+
+__all__ = ["TextDump"]
+
+MAGIC_WITH_PRODUCER: Final = 2
+SEQUENCE_COUNT: Final = 2**31
+"""After the largest sequence number comes 0."""
+NO_SEQUENCE: Final = -1
+NULL_SIZE: Final = -1
+
+_TIMESTAMP_NAMES: Final = {
+    TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+_CONTROL_NAMES: Final = dict(
+    enumerate(
+        (
+            *("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"),
+            *("KRAFT_VERSION", "KRAFT_VOTERS"),
+        )
+    )
+)
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+class TextDump:
+    """Lines of text; with `escapes`, no control character of a record reaches the terminal."""
+
+    def __init__(self, *, escapes: bool) -> None:
+        self._escapes = _ESCAPES if escapes else {}
+
+    def head(self, path: Path) -> str:
+        """Return the file's name and, of a log, its first offset."""
+        offset = f"Log starting offset: {base_offset_of(path)}\n" if path.suffix == ".log" else ""
+        return f"Dumping {path}\n{offset}"
+
+    def batch(self, placed: PlacedBatch) -> str:
+        """Return the line of a batch; that it is here says that its checksum is right."""
+        batch = placed.batch
+        if batch.magic >= MAGIC_WITH_PRODUCER:
+            fields = _producer_fields(batch)
+        else:
+            fields = f"offset: {batch.last_offset}"
+        return (
+            f"{fields} position: {placed.position}"
+            f" {_TIMESTAMP_NAMES[batch.timestamp_type]}: {batch.max_timestamp_ms}"
+            f" size: {batch.size_bytes} magic: {batch.magic}"
+            f" compresscodec: {batch.codec.name.lower()} crc: {batch.crc} isvalid: true\n"
+        )
+
+    def records(self, batch: RecordBatch, columns: RecordColumns, *, with_data: bool) -> str:
+        """Return a line for each record. Raises `CorruptRecordError` for a malformed marker."""
+        return "".join(self._record_lines(batch, columns, with_data))
+
+    def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str:
+        """Return the line of an entry."""
+        if isinstance(entry, OffsetPosition):
+            return f"offset: {entry.offset} position: {entry.position}\n"
+        return f"timestamp: {entry.timestamp_ms} offset: {entry.offset}\n"
+
+    def _record_lines(
+        self, batch: RecordBatch, columns: RecordColumns, with_data: bool
+    ) -> Iterator[str]:
+        time_name = _TIMESTAMP_NAMES[batch.timestamp_type]
+        for offset, timestamp_ms, key, value, headers in zip(*columns, strict=True):
+            line = (
+                f"| offset: {offset} {time_name}: {timestamp_ms}"
+                f" keySize: {_size(key)} valueSize: {_size(value)}"
+            )
+            if batch.magic >= MAGIC_WITH_PRODUCER:
+                names = ",".join(name for name, _ in headers).translate(self._escapes)
+                line += f" sequence: {sequence_of(batch, offset)} headerKeys: [{names}]"
+            if batch.is_control:
+                line += _marker(batch, key, value)
+            elif with_data:
+                line += self._data("key", key) + self._data("payload", value)
+            yield f"{line}\n"
+
+    def _data(self, name: str, data: bytes | None) -> str:
+        if data is None:
+            return ""
+        return f" {name}: {_text(data).translate(self._escapes)}"
+
+
+def sequence_of(batch: RecordBatch, offset: int) -> int:
+    """Return the sequence number of the record at `offset`, -1 where its producer gave none."""
+    if batch.base_sequence < 0:
+        return NO_SEQUENCE
+    sequence: int = (batch.base_sequence + offset - batch.base_offset) % SEQUENCE_COUNT
+    return sequence
+
+
+def _text(data: bytes) -> str:
+    """Decode UTF-8 as Java does, which replaces an encoded surrogate as a whole."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def _producer_fields(batch: RecordBatch) -> str:
+    horizon = f"OptionalLong[{batch.base_timestamp_ms}]"
+    if not batch.has_delete_horizon:
+        horizon = "OptionalLong.empty"
+    return (
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset}"
+        f" count: {batch.record_count} baseSequence: {batch.base_sequence}"
+        f" lastSequence: {sequence_of(batch, batch.last_offset)}"
+        f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
+        f" partitionLeaderEpoch: {batch.partition_leader_epoch}"
+        f" isTransactional: {str(batch.is_transactional).lower()}"
+        f" isControl: {str(batch.is_control).lower()} deleteHorizonMs: {horizon}"
+    )
+
+
+def _marker(batch: RecordBatch, key: bytes | None, value: bytes | None) -> str:
+    number = control_type_number(batch, key)
+    name = _CONTROL_NAMES.get(number, "UNKNOWN")
+    if number in (ControlType.ABORT, ControlType.COMMIT):
+        return f" endTxnMarker: {name} coordinatorEpoch: {coordinator_epoch(batch, value)}"
+    return f" controlType: {name}({number})"
+
+
+def _size(data: bytes | None) -> int:
+    return NULL_SIZE if data is None else len(data)

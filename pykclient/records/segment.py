@@ -1,0 +1,216 @@
+"""One segment of a partition, as a broker keeps it in a file: batches, one after the other.
+
+It is read in pieces, so a segment of any size costs the memory of one piece or of one batch, and
+nothing is believed before it was checked: a segment that is cut, damaged or no segment at all gives
+its good batches and then one error that says where and why it ends. With the indexes that lie
+beside it, an offset or a time is found as a broker finds it: the last index entry before it, and
+from there batch by batch.
+
+Owner: whoever made it.
+Source: Java classes ``LogSegment``, ``FileRecords`` and ``FileLogInputStream``; KIP-33 (search by
+time).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.errors.base import CorruptRecordError
+from pykclient.records.batch import (
+    HEADER_SIZE_BYTES,
+    RecordBatch,
+    first_batch_size_bytes,
+    iterate_batches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.records.offset_index import OffsetIndex
+    from pykclient.records.sparse_index import ReadAt
+    from pykclient.records.time_index import TimeIndex
+    from pykclient.types import TopicPartition
+
+__all__ = ["BATCH_SIZE_BYTES_MAX", "CorruptSegmentError", "LogSegment", "PlacedBatch", "Start"]
+
+WINDOW_BYTES: Final = 1024 * 1024
+"""How much is read at once, unless a batch is larger."""
+
+BATCH_SIZE_BYTES_MAX: Final = 104_857_600
+"""The default of a broker's ``socket.request.max.bytes``: a larger batch could not have come in."""
+
+FIRST_BYTES_SHOWN: Final = 16
+
+
+class CorruptSegmentError(CorruptRecordError):
+    """A segment ends, at byte `position`, before its file does.
+
+    `offset` is the first that is missing, as far as is known: the one after the last good batch.
+    """
+
+    def __init__(self, message: str, *, partition: TopicPartition, offset: int, position: int):
+        super().__init__(
+            message, topic=partition.topic, partition=partition.partition, offset=offset
+        )
+        self.position = position
+
+
+class PlacedBatch(NamedTuple):
+    """A batch, and the byte of the file at which it begins."""
+
+    position: int
+    batch: RecordBatch
+
+
+class Start(NamedTuple):
+    """Where to read from: the batch at byte `position`, its records from `offset` on."""
+
+    position: int
+    offset: int
+
+
+class LogSegment:
+    """The segment in a file of `size_bytes` bytes, read through `read_at`.
+
+    `partition` is for errors. `offset_index` and `time_index` None mean to search from the start.
+    A batch above `batch_size_bytes_max` bytes, as it is or decompressed, is refused.
+    """
+
+    def __init__(
+        self,
+        read_at: ReadAt,
+        size_bytes: int,
+        *,
+        partition: TopicPartition,
+        offset_index: OffsetIndex | None = None,
+        time_index: TimeIndex | None = None,
+        batch_size_bytes_max: int = BATCH_SIZE_BYTES_MAX,
+    ) -> None:
+        self._read_at = read_at
+        self.size_bytes: Final = size_bytes
+        self.partition: Final = partition
+        self._offset_index = offset_index
+        self._time_index = time_index
+        self._batch_size_bytes_max = batch_size_bytes_max
+
+    def batches(self, position: int = 0) -> Iterator[PlacedBatch]:
+        """Yield the batches from byte `position` on, where one must begin, each checked.
+
+        Raises:
+            CorruptSegmentError: no good batch follows the last one that was yielded, and the file
+                goes on.
+        """
+        next_offset = 0
+        while position < self.size_bytes:
+            window = self._window(position, next_offset)
+            try:
+                for batch in iterate_batches(window, **self.partition._asdict()):
+                    if batch.base_offset < next_offset:
+                        raise batch.corrupt(f"the batch before it ends at offset {next_offset - 1}")
+                    yield PlacedBatch(position, batch)
+                    position += batch.size_bytes
+                    next_offset = batch.last_offset + 1
+            except CorruptRecordError as error:
+                raise self.corrupt(position, next_offset, str(error)) from error
+
+    def find_offset(self, offset: int) -> Start | None:
+        """Find `offset`, or where it was compacted away the next one; None when all are before it.
+
+        Raises:
+            CorruptIndexError: the index points at a place where there is no such batch.
+            CorruptSegmentError: the segment ends before the offset was found.
+        """
+        for placed in self._batches_near(offset):
+            if placed.batch.last_offset >= offset:
+                return Start(placed.position, offset)
+        return None
+
+    def find_time(self, timestamp_ms: int) -> Start | None:
+        """Find the first record at or after a time, in milliseconds; None when all are before it.
+
+        Raises:
+            CorruptIndexError: an index points at a place where there is no such batch.
+            CorruptSegmentError: the segment ends before the time was found.
+        """
+        entry = self._time_index.lookup(timestamp_ms) if self._time_index is not None else None
+        for placed in self._batches_near(0 if entry is None else entry.offset):
+            if placed.batch.max_timestamp_ms >= timestamp_ms:
+                offset = self._first_at_or_after(placed, timestamp_ms)
+                if offset is not None:
+                    return Start(placed.position, offset)
+        return None
+
+    def corrupt(self, position: int, next_offset: int, reason: str) -> CorruptSegmentError:
+        """Return the error that says that the segment ends at a byte, after the offsets before."""
+        seen = f"after offset {next_offset - 1}, " if next_offset else ""
+        return CorruptSegmentError(
+            f"{seen}at byte {position} of {self.size_bytes}: {reason}",
+            partition=self.partition,
+            offset=next_offset,
+            position=position,
+        )
+
+    def _batches_near(self, offset: int) -> Iterator[PlacedBatch]:
+        """Yield the batches from the last index entry before `offset` on."""
+        index = self._offset_index
+        entry = index.lookup(offset) if index is not None else None
+        if index is None or entry is None:
+            yield from self.batches()
+            return
+        claim = f"it says that offset {entry.offset} stands at byte {entry.position}"
+        if not 0 <= entry.position < self.size_bytes:
+            raise index.corrupt(f"{claim}, and the segment has {self.size_bytes} bytes")
+        batches = self.batches(entry.position)
+        try:
+            first = next(batches)
+        except CorruptSegmentError as error:
+            raise index.corrupt(f"{claim}, where no good batch begins ({error})") from error
+        if first.batch.base_offset > entry.offset:
+            raise index.corrupt(f"{claim}, where offset {first.batch.base_offset} is")
+        yield first
+        yield from batches
+
+    def _first_at_or_after(self, placed: PlacedBatch, timestamp_ms: int) -> int | None:
+        batch = placed.batch
+        try:
+            for chunk in batch.chunks(decompressed_size_bytes_max=self._batch_size_bytes_max):
+                for offset, at_ms in zip(chunk.offsets, chunk.timestamps_ms, strict=True):
+                    if at_ms >= timestamp_ms:
+                        return offset
+        except CorruptRecordError as error:
+            raise self.corrupt(placed.position, batch.base_offset, str(error)) from error
+        return None
+
+    def _window(self, position: int, next_offset: int) -> memoryview:
+        """Read on from `position`: at least the whole next batch."""
+        rest_bytes = self.size_bytes - position
+        window = self._read_at(position, min(rest_bytes, WINDOW_BYTES))
+        wanted_bytes = first_batch_size_bytes(memoryview(window))
+        reason = self._why_no_batch(window, wanted_bytes, rest_bytes)
+        if wanted_bytes is not None and reason is None and wanted_bytes > len(window):
+            window = self._read_at(position, wanted_bytes)
+            if len(window) < wanted_bytes:
+                reason = "the file became shorter while it was read"
+        if reason is not None:
+            if position == 0:
+                reason += f"; this may be no segment, it begins with {window[:FIRST_BYTES_SHOWN]!r}"
+            raise self.corrupt(position, next_offset, reason)
+        return memoryview(window)
+
+    def _why_no_batch(self, window: bytes, wanted_bytes: int | None, rest_bytes: int) -> str | None:
+        if wanted_bytes is None:
+            return f"{rest_bytes} bytes are left, too few for a batch"
+        if not any(window[:HEADER_SIZE_BYTES]):
+            return (
+                f"zeros begin here, and {rest_bytes} bytes are left: the file was made larger in "
+                "advance (log.preallocate), or its end was lost in a crash"
+            )
+        if wanted_bytes > rest_bytes:
+            return f"the next batch has {wanted_bytes} bytes, and only {rest_bytes} are left"
+        if wanted_bytes > self._batch_size_bytes_max:
+            return (
+                f"the next batch claims to have {wanted_bytes} bytes, more than the limit of "
+                f"{self._batch_size_bytes_max}"
+            )
+        # One that is too short is for `iterate_batches` to refuse.
+        return None

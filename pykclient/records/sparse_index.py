@@ -1,0 +1,100 @@
+"""What the two indexes beside a segment have in common: entries of one size, ascending, found fast.
+
+A broker makes an index file larger than it needs and cuts it when the segment is full, so the index
+of the segment that it is writing ends in zeros; they are no entries. Nothing in an index is covered
+by a checksum: what an entry says is a hint, to be checked against the segment.
+
+Entries are read one at a time, as a search needs them: an index of any size costs the same memory,
+and a file that a broker cuts in the meantime is an error and not a crash, as it would be mapped.
+
+Owner: whoever made it.
+Source: Java class ``AbstractIndex``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+
+from pykclient.errors.base import DecodeError
+
+if TYPE_CHECKING:
+    import struct
+
+__all__ = ["CorruptIndexError", "ReadAt", "SparseIndex"]
+
+ReadAt = Callable[[int, int], bytes]
+"""Reads a file: a position and a size in bytes -> the bytes there, fewer where the file ends."""
+
+E = TypeVar("E")
+
+
+class CorruptIndexError(DecodeError):
+    """An index of a segment cannot be right; a broker would make it anew from the segment."""
+
+
+class SparseIndex(ABC, Generic[E]):
+    """The entries of an index file of `size_bytes` bytes, of the segment that begins at an offset.
+
+    Raises:
+        CorruptIndexError: the file does not end at the end of an entry, or its last entry is before
+            the segment.
+    """
+
+    NAME: ClassVar[str]
+    ENTRY: ClassVar[struct.Struct]
+
+    def __init__(self, read_at: ReadAt, size_bytes: int, *, base_offset: int) -> None:
+        self._read_at = read_at
+        self.base_offset: Final = base_offset
+        slot_count, rest_bytes = divmod(size_bytes, self.ENTRY.size)
+        if rest_bytes:
+            raise self.corrupt(
+                f"its {size_bytes} bytes are no multiple of {self.ENTRY.size}, the size of an entry"
+            )
+        self._entry_count: Final = bisect_left(range(slot_count), True, key=self._is_blank)
+        if self._entry_count:
+            self._check_last(self.entry(0), self.entry(self._entry_count - 1))
+
+    def __len__(self) -> int:
+        return self._entry_count
+
+    def entry(self, number: int) -> E:
+        """Return the entry with this number, counted from 0.
+
+        Raises:
+            CorruptIndexError: the file has become shorter since it was opened.
+        """
+        return self._parse(*self.ENTRY.unpack(self._bytes(number)))
+
+    def corrupt(self, reason: str) -> CorruptIndexError:
+        """Return the error that says what is wrong with this index, and the way round it."""
+        return CorruptIndexError(f"the {self.NAME} is corrupt: {reason}; search without the index")
+
+    def _last_up_to(self, key: int) -> E | None:
+        """Find the last entry whose key is not above `key`, None when all are."""
+        number = bisect_right(range(self._entry_count), key, key=self._key) - 1
+        return self.entry(number) if number >= 0 else None
+
+    def _is_blank(self, number: int) -> bool:
+        return not any(self._bytes(number))
+
+    def _bytes(self, number: int) -> bytes:
+        data = self._read_at(number * self.ENTRY.size, self.ENTRY.size)
+        if len(data) < self.ENTRY.size:
+            raise self.corrupt(f"it ended before entry {number} while it was read")
+        return data
+
+    @abstractmethod
+    def _parse(self, first: int, second: int) -> E:
+        """Make an entry of its two numbers."""
+
+    @abstractmethod
+    def _key(self, number: int) -> int:
+        """Return by what the entries ascend."""
+
+    @abstractmethod
+    def _check_last(self, first: E, last: E) -> None:
+        """Hold the last entry against the first and the segment."""
