@@ -78,7 +78,7 @@ def consume(job: Job) -> Taken:
             for message in messages:
                 if message.error():
                     raise RuntimeError(message.error())
-                read_bytes += len(message.value())
+                read_bytes += len(message.value())  # type: ignore[arg-type]  # never null here
             read_count += len(messages)
     consumer.close()
     job.check_bytes(read_bytes)

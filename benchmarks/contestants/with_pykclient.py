@@ -51,7 +51,7 @@ def consume(job: Job) -> Taken:
                 records = consumer.poll(timeout=SILENCE_S_MAX)
                 job.check_silence(records, read_count)
                 for record in records:
-                    read_bytes += len(record.value)
+                    read_bytes += len(record.value)  # type: ignore[arg-type]  # bytes here
                 read_count += len(records)
     job.check_bytes(read_bytes)
     return taken
