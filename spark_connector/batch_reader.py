@@ -95,7 +95,8 @@ class _RangeRead:
         self._wanted = wanted
         self._options = options
         # A user who sets max.poll.records decides how large batches are.
-        self._rows_max = None if "max.poll.records" in options.client_settings else BATCH_ROWS
+        is_set = {"max.poll.records", "max_poll_records"} & options.client_settings.keys()
+        self._rows_max = None if is_set else BATCH_ROWS
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
         """Every record of the range, in order."""
