@@ -1,0 +1,249 @@
+"""`pykclient log` prints what Java's DumpLogSegments prints, on segments that brokers wrote.
+
+On both tested Kafka versions one broker is filled with everything that a segment may hold: all
+codecs, headers, nulls, an idempotent producer, transactions committed and aborted, the broker's own
+timestamps, gaps of a compaction, several segments. Every line of every file is compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pykclient import Consumer, TopicPartition
+from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration.confluent_tools import confluent_create_topic, confluent_produce
+from tests.integration.dumped_log import java_dump, our_dump
+from tests.integration.java_tools import CODECS, Record, java_produce
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pykclient.testing import KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
+        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
+    ),
+]
+
+SEED = 20_130_103
+TIMEOUT_S = 60.0
+FIRST_MS = 1_600_000_000_000
+STEP_MS = 1000
+SEGMENTED_COUNT = 1200
+SEGMENT_BYTES = 1024 * 1024  # The least that Kafka 4.3 allows.
+VALUE_BYTES = 2000
+
+EVERY_KIND = (
+    Record(None),
+    Record(b""),
+    Record(b"v", b"k"),
+    Record(None, b""),
+    Record("café €".encode(), bytes(range(128, 256))),
+    Record(b"v", b"k", (("name", b"x"), ("name", None), ("café", b"\xff"))),
+    Record(b"old", timestamp_ms=FIRST_MS),
+    Record(b"compressible " * 5000),
+)
+
+
+@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+def cluster(
+    request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
+) -> Iterator[KafkaCluster]:
+    """A broker of each version that compacts at once and indexes every 4 KiB, as by default."""
+    config = {
+        "log.cleaner.backoff.ms": 100,
+        "log.cleaner.min.cleanable.ratio": 0.01,
+        "log.initial.task.delay.ms": 100,
+    }
+    with kafka_cluster_factory(version=request.param, config=config) as made:
+        yield made
+
+
+def create_topic(cluster: KafkaCluster, stem: str, config: dict[str, str]) -> str:
+    topic = f"{stem}-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(TIMEOUT_S)
+    return topic
+
+
+def segments(cluster: KafkaCluster, topic: str) -> list[Path]:
+    return sorted((cluster.data_folder(1) / f"{topic}-0").glob("*.log"))
+
+
+def check_equal(cluster: KafkaCluster, topic: str, folder: Path) -> list[str]:
+    """All that both print of all segments of a topic; what ours say with records and data.
+
+    The segments are copied first: a broker may compact them once more at any time.
+    """
+    copies = folder / f"{topic}-0"
+    shutil.copytree(cluster.data_folder(1) / f"{topic}-0", copies)
+    ours: list[str] = []
+    for path in sorted(copies.glob("*.log")):
+        assert our_dump(path) == java_dump(cluster.version, path)
+        assert our_dump(path, "--records") == java_dump(cluster.version, path, "--deep-iteration")
+        data = our_dump(path, "--data")
+        assert data == java_dump(cluster.version, path, "--print-data-log")
+        ours += data
+    return ours
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_of_every_kind_in_every_codec(
+    cluster: KafkaCluster, codec: str, tmp_path: Path
+) -> None:
+    topic = confluent_create_topic(cluster, f"dump-{codec}")
+    confluent_produce(cluster, topic, EVERY_KIND, codec)
+    java_produce(cluster, topic, EVERY_KIND, codec)
+    lines = check_equal(cluster, topic, tmp_path)
+    assert any(f"compresscodec: {codec} " in line for line in lines)
+    assert any("headerKeys: [name,name,café]" in line for line in lines)
+    assert any("keySize: -1 valueSize: -1" in line for line in lines)
+    # Both producers are idempotent.
+    assert any("baseSequence: 0 " in line and "producerId: -1" not in line for line in lines)
+
+
+def test_timestamps_of_the_broker(cluster: KafkaCluster, tmp_path: Path) -> None:
+    topic = create_topic(cluster, "dump-append", {"message.timestamp.type": "LogAppendTime"})
+    confluent_produce(cluster, topic, EVERY_KIND, "lz4")
+    assert any(
+        line.startswith("| ") and "LogAppendTime: " in line
+        for line in check_equal(cluster, topic, tmp_path)
+    )
+
+
+def test_transactions_that_ended_well_and_badly(cluster: KafkaCluster, tmp_path: Path) -> None:
+    topic = confluent_create_topic(cluster, "dump-txn")
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
+    )
+    producer.init_transactions(TIMEOUT_S)
+    # Markers are written after the call returned; but none is missing before the last one.
+    ends = (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction)
+    for end in ends:
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce(topic, b"%d" % number)
+        producer.flush(TIMEOUT_S)
+        end(TIMEOUT_S)
+    lines = check_equal(cluster, topic, tmp_path)
+    markers = [line for line in lines if "endTxnMarker" in line][:2]
+    assert ["COMMIT" in line for line in markers] == [True, False]
+    assert any("isTransactional: true isControl: false" in line for line in lines)
+
+
+def test_gaps_of_a_compaction(cluster: KafkaCluster, tmp_path: Path) -> None:
+    topic = create_topic(
+        cluster,
+        "dump-compact",
+        {"cleanup.policy": "compact", "segment.ms": "100", "delete.retention.ms": "3600000"},
+    )
+    for number in range(3):  # Each begins a segment; the last one is not compacted.
+        keyed = [
+            Record(b"v%d" % n, b"k%d" % (n % 7), timestamp_ms=FIRST_MS + number * STEP_MS)
+            for n in range(40)
+        ]
+        confluent_produce(cluster, topic, [*keyed, Record(None, b"gone")], "zstd")
+    kept_count = await_compaction(cluster, topic, below=2 * len(keyed))
+    lines = check_equal(cluster, topic, tmp_path)
+    assert sum(line.startswith("| ") for line in lines) == kept_count
+
+
+def await_compaction(cluster: KafkaCluster, topic: str, *, below: int) -> int:
+    """Wait until a consumer sees fewer records than `below`; how many it sees."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    partition = TopicPartition(topic, 0)
+    while time.monotonic() < deadline_s:
+        with Consumer(
+            bootstrap_servers=cluster.bootstrap_servers, consumer_timeout_ms=2000
+        ) as reader:
+            reader.assign([partition])
+            reader.seek_to_beginning([partition])
+            count = sum(1 for _ in reader)
+        if count < below:
+            return count
+    raise AssertionError(f"{topic} was not compacted within {TIMEOUT_S} s")
+
+
+@pytest.fixture(scope="module")
+def segmented(cluster: KafkaCluster) -> str:
+    """A topic of several segments, in which the record at offset n has the n-th timestamp."""
+    topic = create_topic(
+        cluster, "dump-segments", {"segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1"}
+    )
+    choose = random.Random(SEED)
+    records = [
+        Record(choose.randbytes(VALUE_BYTES), timestamp_ms=FIRST_MS + n * STEP_MS)
+        for n in range(SEGMENTED_COUNT)
+    ]
+    small = {"batch.num.messages": "10"}
+    confluent_produce(cluster, topic, records, settings=small)
+    assert len(segments(cluster, topic)) > 2
+    return topic
+
+
+def test_several_segments_and_their_indexes(
+    cluster: KafkaCluster, segmented: str, tmp_path: Path
+) -> None:
+    check_equal(cluster, segmented, tmp_path)
+    # The last is the one that the broker writes: its indexes end in zeros that are no entries.
+    for log in segments(cluster, segmented)[:-1]:
+        for suffix in (".index", ".timeindex"):
+            path = log.with_suffix(suffix)
+            lines = our_dump(path)
+            assert len(lines) > 2
+            assert lines == java_dump(cluster.version, path)
+
+
+def test_an_offset_and_a_time_are_found_with_and_without_the_indexes(
+    cluster: KafkaCluster, segmented: str
+) -> None:
+    choose = random.Random(SEED)
+    for log in segments(cluster, segmented):
+        records = [json.loads(line) for line in our_dump(log, "--records", "--json") if line]
+        offsets = [record["offset"] for record in records if record["type"] == "record"]
+        for offset in choose.sample(offsets, 3):
+            expected = list(range(offset, offsets[-1] + 1))
+            time_ms = FIRST_MS + offset * STEP_MS
+            between = time_ms - STEP_MS // 2
+            for search in (("--offset", offset), ("--time", time_ms), ("--time", between)):
+                arguments = (*map(str, search), "--records", "--json")
+                found = our_dump(log, *arguments)
+                assert found == our_dump(log, *arguments, "--no-index")
+                lines = [json.loads(line) for line in found if line]
+                assert [line["offset"] for line in lines if line["type"] == "record"] == expected
+
+
+def test_a_broker_finds_the_same_offsets_for_times(cluster: KafkaCluster, segmented: str) -> None:
+    choose = random.Random(SEED)
+    last_ms = FIRST_MS + (SEGMENTED_COUNT - 1) * STEP_MS
+    times_ms = [choose.randint(FIRST_MS, last_ms) for _ in range(4)]
+    partition = TopicPartition(segmented, 0)
+    for time_ms in times_ms:
+        with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            answer = consumer.offsets_for_times({partition: time_ms})[partition]
+        assert answer is not None
+        log = [path for path in segments(cluster, segmented) if int(path.stem) <= answer.offset][-1]
+        lines = [
+            json.loads(line)
+            for line in our_dump(log, "--time", str(time_ms), "--records", "--json")
+            if line
+        ]
+        first = next(line for line in lines if line["type"] == "record")
+        assert (first["offset"], first["timestamp_ms"]) == (answer.offset, answer.timestamp_ms)
