@@ -97,6 +97,23 @@ def test_when_every_known_broker_is_gone_the_bootstrap_addresses_are_tried_again
     assert network.port.peers[3].host == BOOTSTRAP[0].host
 
 
+def test_known_brokers_come_before_bootstrap_addresses_each_time(network: ScriptedNetwork) -> None:
+    network.send()
+    while len(network.port.peers) < len(BROKERS) + 1:
+        network.turn()
+        network.peer.refuse()
+    network.turn()
+    for peer in network.port.peers:
+        peer.refuse()
+    tried_count = len(network.port.peers)
+    network.turn(5_000)
+    for _ in BROKERS:
+        network.turn()
+        network.peer.refuse()
+    again = network.port.peers[tried_count : tried_count + len(BROKERS)]
+    assert {peer.host for peer in again} == {node.host for node in BROKERS}
+
+
 def test_without_that_strategy_only_known_brokers_are_tried() -> None:
     network = ScriptedNetwork(falls_back_to_bootstrap=False)
     network.know(*BROKERS)
@@ -192,6 +209,17 @@ def test_an_attempt_at_an_old_address_is_dropped_for_the_new_one(
     assert not outcome.is_done()
 
 
+def test_a_broker_that_moved_while_it_was_down_is_tried_at_once(network: ScriptedNetwork) -> None:
+    network.client.connect(1, network.now_ms)
+    network.peer.refuse()
+    network.turn()
+    assert network.client.is_unavailable(1, network.now_ms)
+    network.know(MOVED)
+    network.send(1)
+    network.turn()
+    assert network.peer.host == MOVED.host
+
+
 def test_a_broker_that_stays_keeps_its_connection(network: ScriptedNetwork) -> None:
     peer = network.make_ready(1)
     network.know(*BROKERS, Node(4, "broker-4", 9092))
@@ -222,6 +250,22 @@ def test_a_connection_with_an_answer_due_does_not_idle() -> None:
     network.turn(999)
     network.turn(20_000)
     assert not peer.is_closed()
+
+
+def test_a_connection_with_a_request_waiting_does_not_idle() -> None:
+    network = ScriptedNetwork(idle_max_ms=1_000)
+    network.know(*BROKERS)
+    peer = network.make_ready(1)
+    network.send(1)
+    network.turn()
+    peer.answer(MetadataResponse(throttle_time_ms=5_000))
+    network.turn()
+    outcome = network.send(1)
+    network.turn(4_999)
+    assert not peer.is_closed()
+    network.turn(1)
+    network.serve()
+    assert outcome.response is not None
 
 
 def test_connections_may_be_kept_for_ever() -> None:
