@@ -48,6 +48,8 @@ class FetchBuffer:
     """What is fetched, by partition. `deserializer` None leaves keys and values as they are."""
 
     def __init__(self, deserializer: RecordDeserializer | None, retry_backoff: Backoff) -> None:
+        self.version = 0
+        """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
         self._deserializer = deserializer
         self._retry_backoff = retry_backoff
         self._chains: dict[AssignedPartition, deque[_Link]] = {}
@@ -105,6 +107,7 @@ class FetchBuffer:
 
     def drop(self, assigned: AssignedPartition) -> None:
         """Forget everything fetched of a partition."""
+        self.version += 1
         self._failed.pop(assigned, None)
         chain = self._chains.pop(assigned, None)
         if assigned in self._ready:
@@ -124,6 +127,7 @@ class FetchBuffer:
 
     def forgive(self, assigned: AssignedPartition) -> None:
         """Read on where a deserializer failed: the user moved the position past it."""
+        self.version += 1
         self._failed.pop(assigned, None)
         self.refresh(assigned)
 

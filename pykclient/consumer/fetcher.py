@@ -68,6 +68,9 @@ UNUSED_RESPONSES_MAX: Final = 1
 """With more answers of a node than this still to be read, it is not asked for another."""
 
 
+UNGROUPED: Final = (-1, -1, -1)
+
+
 class Reachability(Protocol):
     """What a fetcher asks the network client about a node."""
 
@@ -131,8 +134,10 @@ class Fetcher:
         self._retry_backoff = retry_backoff
         self._in_flight: set[int] = set()
         self._by_node: dict[int, list[AssignedPartition]] = {}
-        self._grouped_at = (-1, -1)
-        """The versions of subscription and cluster that `_by_node` was made of."""
+        self._grouped_at = UNGROUPED
+        """The versions of subscription, cluster and buffer that `_by_node` was made of."""
+        self._nothing_ahead: dict[int, int] = {}
+        """Nodes of which no more is known to be there than was fetched, and when to look again."""
 
     def poll(self, now_ms: int) -> PollResult:
         """Fetch from every node that is idle and has partitions to read."""
@@ -146,12 +151,8 @@ class Fetcher:
             if self._client.is_unavailable(node_id, now_ms):
                 next_poll_ms = min(next_poll_ms, self._client.next_ready_ms(node_id, now_ms))
                 continue
-            targets, retry_ms = self._targets(node_id, now_ms)
+            targets, retry_ms = self._targets(node_id, now_ms, is_ahead=unused_count > 0)
             next_poll_ms = min(next_poll_ms, retry_ms)
-            # Ahead of reading, only for what is there: while a broker waits for more to come, its
-            # node is busy, and a seek has to wait.
-            if unused_count and not any(map(self._may_have_more, targets.values())):
-                continue
             if targets:
                 self._in_flight.add(node_id)
                 requests.append(self._request(node_id, targets))
@@ -162,10 +163,11 @@ class Fetcher:
     def _group(self, now_ms: int) -> None:
         """Sort the partitions by node, again only when something has changed."""
         cluster = self._metadata.cluster
-        versions = (self._subscription.version, cluster.version)
+        versions = (self._subscription.version, cluster.version, self._buffer.version)
         if versions == self._grouped_at and not self._has_expired_replica(now_ms):
             return
         self._grouped_at = versions
+        self._nothing_ahead.clear()
         by_node: dict[int, list[AssignedPartition]] = {}
         for assigned in self._subscription:
             if not assigned.is_fetching:
@@ -193,8 +195,14 @@ class Fetcher:
             for assigned in self._subscription
         )
 
-    def _targets(self, node_id: int, now_ms: int) -> tuple[_Targets, int]:
-        """Return what to fetch from a node now, and when the first back-off of the others ends."""
+    def _targets(self, node_id: int, now_ms: int, *, is_ahead: bool) -> tuple[_Targets, int]:
+        """Return what to fetch from a node now, and when the first back-off of the others ends.
+
+        While there is still something to read, a fetch is sent ahead only for what is known to be
+        there: while a broker waits for more to come, its node is busy, and a seek has to wait.
+        """
+        if is_ahead and now_ms < self._nothing_ahead.get(node_id, 0):
+            return {}, self._nothing_ahead[node_id]
         targets: _Targets = {}
         retry_ms = NEVER_MS
         for assigned in self._by_node[node_id]:
@@ -204,6 +212,11 @@ class Fetcher:
             offset = self._buffer.fetch_offset(assigned)
             if offset is not None:
                 targets[assigned.partition] = _Target(assigned, assigned.epoch, offset)
+        if is_ahead and not any(map(self._may_have_more, targets.values())):
+            # Until the next answer, or something changes: a poll that takes a few records must not
+            # look at all partitions each time.
+            self._nothing_ahead[node_id] = retry_ms
+            return {}, retry_ms
         return targets, retry_ms
 
     def _may_have_more(self, target: _Target) -> bool:
@@ -263,6 +276,7 @@ class Fetcher:
     ) -> None:
         assert isinstance(message, FetchResponse)
         self._in_flight.discard(node_id)
+        self._nothing_ahead.pop(node_id, None)
         if message.error_code != 0:
             error = error_for_code(message.error_code, f"Fetch from broker {node_id}")
             self._fail_all(targets, error, now_ms)
@@ -334,7 +348,7 @@ class Fetcher:
             log.info("%s: reading from replica %d", assigned.partition, replica_id)
         assigned.read_replica_id = replica_id
         assigned.read_replica_expires_ms = now_ms + self._settings.read_replica_ms
-        self._grouped_at = (-1, -1)
+        self._grouped_at = UNGROUPED
 
     def _on_error(self, target: _Target, answer: PartitionData, now_ms: int) -> None:
         assigned = target.assigned
@@ -396,7 +410,7 @@ class Fetcher:
     def _leave_replica(self, assigned: AssignedPartition) -> None:
         if assigned.read_replica_id is not None:
             assigned.read_replica_id = None
-            self._grouped_at = (-1, -1)
+            self._grouped_at = UNGROUPED
 
     def _back_off(self, assigned: AssignedPartition, now_ms: int) -> None:
         assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)

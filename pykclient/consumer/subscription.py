@@ -131,6 +131,8 @@ class SubscriptionState:
         """Grows whenever another set of partitions may be fetched."""
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._without_position: dict[AssignedPartition, None] = {}
+        self._limits: Mapping[TopicPartition, int] | None = {}
+        """What `set_limits` was given last; None when it does not hold for the assignment."""
         self._errors: dict[AssignedPartition, KafkaError] = {}
 
     def __len__(self) -> int:
@@ -193,6 +195,7 @@ class SubscriptionState:
         for partition, assigned in self._assigned.items():
             if partition not in before:
                 self._without_position[assigned] = None
+        self._limits = None
         self.version += 1
         return dropped
 
@@ -202,14 +205,19 @@ class SubscriptionState:
         Raises:
             UsageError: a limit is for a partition that is not assigned.
         """
+        if limits == self._limits:
+            return []  # as in nearly every poll, which must not cost more with more partitions
         for partition in limits:
             self.require(partition)
+        self._limits = dict(limits)
         changed = []
         for partition, assigned in self._assigned.items():
             limit = limits.get(partition)
             if assigned.limit != limit:
                 assigned.limit = limit
                 changed.append(assigned)
+        if changed:
+            self.version += 1
         return changed
 
     # Positions.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +15,7 @@ from pykclient.consumer.subscription import (
 from pykclient.errors import (
     CorruptRecordError,
     KafkaError,
+    NotLeaderOrFollowerError,
 )
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.messages.fetch import (
@@ -44,10 +45,6 @@ from tests.consumer.known_cluster import (
     know,
     topic,
 )
-
-if TYPE_CHECKING:
-    import pytest
-
 
 # Whom to ask for what.
 
@@ -122,6 +119,47 @@ def test_no_fetch_waits_at_the_end_of_the_log_while_records_are_left_to_be_read(
     assert scene.poll() == []
     scene.taken()
     assert asked(scene.fetch()) == [("t", 2, 0), ("t", 0, 5)]
+
+
+@pytest.mark.parametrize("change", ["seek", "drop", "resume", "limit"])
+def test_what_becomes_known_meanwhile_is_fetched_ahead(change: str) -> None:
+    scene = Scene()
+    know(scene.metadata, topic("t", [1, 1, 2]))
+    scene.read(A, B)
+    _, b = scene.subscription
+    if change == "resume":
+        scene.subscription.pause(b)
+    if change == "limit":
+        scene.subscription.set_limits({B: 0})
+    answers = [part(0, batch(range(5)), high_watermark=5)]
+    if not b.is_paused and b.limit is None:
+        answers.append(part(1, batch(range(5)), high_watermark=5))
+    reply(scene.fetch(), *answers)
+    assert scene.poll() == []
+    if change == "seek":
+        scene.buffer.drop(b)
+        scene.subscription.seek(b, 2)
+    elif change == "drop":
+        scene.buffer.drop(b)
+    elif change == "resume":
+        scene.subscription.resume(b)
+    else:
+        scene.subscription.set_limits({})
+    assert len(scene.poll()) == 1
+
+
+def test_a_back_off_that_ends_is_noticed_while_records_are_left_to_be_read() -> None:
+    scene = Scene()
+    scene.read(A, C)
+    reply(
+        scene.fetch(),
+        part(0, batch(range(5)), high_watermark=5),
+        part(2, code=NotLeaderOrFollowerError.code),
+    )
+    for _ in range(2):
+        result = scene.fetcher.poll(START_MS)
+        assert (list(result.requests), result.next_poll_ms) == ([], START_MS + RETRY_MS)
+    assert ("t", 2, 0) in asked(scene.fetch(START_MS + RETRY_MS))
 
 
 def test_a_reader_of_committed_records_has_its_own_end_of_the_log() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
+import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pykclient import Consumer, TopicPartition
 from pykclient.errors import OffsetOutOfRangeError, WakeupError
@@ -227,6 +231,75 @@ def test_positions_outside_the_log_are_told_with_its_range(kafka_cluster: KafkaC
             consumer.poll(TIMEOUT_S)
         consumer.seek(partition, 3)
         assert [record.offset for record in read(consumer, 2)] == [3, 4]
+
+
+def transactions(cluster: KafkaCluster, topic: str) -> confluent_kafka.Producer:
+    """Write a committed, an aborted and another committed transaction, and leave one open."""
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "transactional.id": uuid.uuid4().hex,
+            "linger.ms": 0,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    for value, end in (
+        (b"one", producer.commit_transaction),
+        (b"aborted", producer.abort_transaction),
+        (b"two", producer.commit_transaction),
+        (b"open", producer.flush),
+    ):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(topic, value, partition=0)
+        producer.flush(TIMEOUT_S)
+        end(TIMEOUT_S)
+    return producer
+
+
+def test_a_reader_of_committed_records_sees_no_others(each_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "transactions")
+    producer = transactions(each_kafka_cluster, topic)
+    (partition,) = partitions_of(topic, 1)
+    with open_consumer(each_kafka_cluster, isolation_level="read_committed") as consumer:
+        consumer.assign([partition])
+        # Nine records and three markers come before the transaction that is open.
+        assert consumer.end_offsets([partition]) == {partition: 12}
+        assert [r.value for r in read(consumer, 6)] == [b"one"] * 3 + [b"two"] * 3
+        assert consumer.position(partition) == 12
+        assert consumer.current_lag(partition) == 0
+        assert len(consumer.poll(0.5)) == 0
+        until = {partition: 12}
+        consumer.seek(partition, 8)
+        while consumer.position(partition) < 12:
+            rows = consumer.poll_arrow(TIMEOUT_S, until=until)
+            assert set(rows.column("value").to_pylist()) <= {b"two"}
+        producer.commit_transaction(TIMEOUT_S)
+        assert [r.value for r in read(consumer, 3)] == [b"open"] * 3
+    with open_consumer(each_kafka_cluster) as consumer:
+        consumer.assign([partition])
+        assert len(read(consumer, 12)) == 12
+        assert consumer.position(partition) == 16
+
+
+def test_records_that_retention_took_are_skipped_with_a_warning(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = confluent_create_topic(kafka_cluster, "retention")
+    confluent_produce(kafka_cluster, topic, numbered(10, 0))
+    (partition,) = partitions_of(topic, 1)
+    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    with open_consumer(kafka_cluster) as consumer:
+        consumer.assign([partition])
+        assert [record.offset for record in consumer.poll(TIMEOUT_S, 2)] == [0, 1]
+        for done in admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 6)]).values():
+            done.result(TIMEOUT_S)
+        consumer.seek(partition, 1)
+        with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+            assert [record.offset for record in read(consumer, 4)] == [6, 7, 8, 9]
+        assert f"{topic}-0: offset 1" in caplog.text
+        assert "5 offsets were skipped" in caplog.text
+        assert consumer.beginning_offsets([partition]) == {partition: 6}
 
 
 @pytest.mark.slow
