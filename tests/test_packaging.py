@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"),
+        *("pykclient/producer", "pykclient/consumer", "pykclient/network", "tools/protogen"),
+        *("spark_connector", "pyspark_pykafka", "tests", "benchmarks"),
+    ],
+)
+def test_the_project_has(name: str) -> None:
+    path = ROOT / name
+    assert path.stat().st_size > 0
+    assert path.is_file() or any(path.glob("*.py"))
+
+
 def test_the_pure_build_fits_every_platform(wheel: Path) -> None:
     assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
 
@@ -93,6 +108,30 @@ def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "pykclient/py.typed"} <= names
+
+
+def test_the_wheel_says_what_it_needs_and_offers(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        name = f"pykclient-{__version__}.dist-info"
+        metadata = message_from_string(archive.read(f"{name}/METADATA").decode())
+        license_text = archive.read(f"{name}/licenses/LICENSE").decode()
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert "Apache License" in license_text
+    assert {"spark", "arrow", "bench", "dev"} <= set(metadata.get_all("Provides-Extra", []))
+    needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert sorted(line.partition(">")[0] for line in needed) == [
+        *("cramjam", "crc32c", "lz4", "zstandard"),
+    ]
+
+
+def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) -> None:
+    """Method: the compiler's name leads nowhere, and there is no other program on the PATH."""
+    (sdist,) = dist.glob("*.tar.gz")
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps"]
+    command += ["--no-build-isolation", "--target", str(tmp_path), str(sdist)]
+    run(*command, cwd=tmp_path, CC="no-such-compiler", CXX="no-such-compiler", PATH="")
+    assert (tmp_path / "pykclient" / "producer" / "producer.py").is_file()
 
 
 def test_the_installed_package_imports_without_its_dependencies(installed: Path) -> None:
