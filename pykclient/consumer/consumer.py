@@ -97,9 +97,10 @@ class Consumer(BrokerQuestions):
     def poll(self, timeout: float | None = 1.0, max_records: int | None = None) -> ConsumerRecords:
         """Return the next records, waiting up to `timeout` seconds for the first one.
 
-        At most `max_records`, None means `max_poll_records`. Positions move past what is returned.
-        The result is empty when nothing came in time, unless there is a reason that waiting does
-        not cure: then that is raised. Records that are at hand are returned before any error.
+        `timeout` None means `default_api_timeout_ms`, `max_records` None means `max_poll_records`.
+        Positions move past what is returned. The result is empty when nothing came in time, unless
+        there is a reason that waiting does not cure: then that is raised. Records that are at hand
+        are returned before any error.
 
         Raises:
             NotSubscribedError: nothing is assigned.

@@ -91,10 +91,11 @@ class FetchedPartition:
         self._columns: RecordColumns | None = None
         self._passed_offset = fetch_offset
         self._error: CorruptRecordError | None = None
+        view = memoryview(records)
         try:
-            self._take_batches(memoryview(records), settings.check_crcs, high_watermark)
+            self._take_batches(view, settings.check_crcs, high_watermark)
         except CorruptRecordError as error:
-            self._error = error
+            self._error = self._with_cure(error, self._end_of_batch_at(error.offset, view))
 
     @property
     def is_exhausted(self) -> bool:
@@ -202,7 +203,8 @@ class FetchedPartition:
 
     def _fail(self, error: CorruptRecordError) -> None:
         """End here: nothing behind an error is read."""
-        self._error = error
+        end = None if self._batch is None else self._batch.last_offset + 1
+        self._error = self._with_cure(error, end)
         self._batch = None
         self._batches.clear()
 
@@ -232,6 +234,29 @@ class FetchedPartition:
             self.end_offset = batch.last_offset + 1
         if not self._batches:
             raise self._incomplete(records)
+
+    def _end_of_batch_at(self, offset: int | None, records: memoryview) -> int | None:
+        """Return the offset after a batch whose checksum is wrong; None if its header is as well.
+
+        Without it one would have to seek through the batch record by record.
+        """
+        topic, partition = self.partition
+        batches = iterate_batches(records, topic=topic, partition=partition, check_crcs=False)
+        try:
+            return next((b.last_offset + 1 for b in batches if b.base_offset == offset), None)
+        except CorruptRecordError:
+            return None  # that is no news: it is the error that is being told
+
+    def _with_cure(self, error: CorruptRecordError, end: int | None) -> CorruptRecordError:
+        past = "seek() past it" if end is None else f"seek() to {end}, the offset after it"
+        told = CorruptRecordError(
+            f"{error}. Poll again to fetch it anew, or {past}",
+            topic=error.topic,
+            partition=error.partition,
+            offset=error.offset,
+        )
+        told.__cause__ = error
+        return told
 
     def _incomplete(self, records: memoryview) -> CorruptRecordError:
         size_bytes = first_batch_size_bytes(records)

@@ -196,6 +196,14 @@ def test_a_wrong_checksum_is_an_error_after_what_is_good() -> None:
         with pytest.raises(CorruptRecordError, match="checksum") as raised:
             partition.peek(partition.settle(3), ALL)
         assert raised.value.offset == 3
+        assert "seek() to 6" in str(raised.value)
+
+
+def test_of_a_damaged_header_nobody_can_tell_where_the_batch_ends() -> None:
+    data = bytearray(batch(range(3)))
+    data[16] = 9  # the format's version
+    with pytest.raises(CorruptRecordError, match=r"seek\(\) past it"):
+        fetched(bytes(data)).peek(0, ALL)
 
 
 def test_checksums_are_checked_only_when_asked_for() -> None:
@@ -208,7 +216,7 @@ def test_checksums_are_checked_only_when_asked_for() -> None:
 def test_a_batch_that_unfolds_to_too_much_is_an_error() -> None:
     bomb = build([(1, None, bytes(100_000), ())], Codec.GZIP)
     small = DecodeSettings(check_crcs=True, decompressed_max_bytes=10_000)
-    with pytest.raises(CorruptRecordError, match="10000"):
+    with pytest.raises(CorruptRecordError, match=r"10000.*seek\(\) to 1\b"):
         fetched(bomb, settings=small).peek(0, ALL)
 
 
