@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,7 @@ def draw_delays(delays: Sequence[AirlineDelay], path: Path) -> None:
     flown.bar_label(flown.containers[0], fmt="{:,.0f}", padding=3)
     flown.set_title("Flights")
     flown.set_xlabel("flights in 2013 (count)")
+    flown.xaxis.set_major_locator(MaxNLocator(4))
     flown.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
     for axes in (late, flown):
