@@ -15,13 +15,49 @@ if TYPE_CHECKING:
     from pykclient.testing.broker_process import BrokerFailedError
     from pykclient.testing.kafka import KafkaCluster
     from pykclient.testing.prerequisite import MissingPrerequisiteError
+    from pykclient.testing.proxy import FaultProxy
+    from pykclient.testing.proxy_faults import (
+        Blackhole,
+        Cut,
+        Delay,
+        Direction,
+        Double,
+        Fault,
+        Flip,
+        ForgeLength,
+        Lose,
+        Refuse,
+    )
 
-__all__ = ["BrokerFailedError", "KafkaCluster", "MissingPrerequisiteError"]
+__all__ = [
+    "Blackhole",
+    "BrokerFailedError",
+    "Cut",
+    "Delay",
+    "Direction",
+    "Double",
+    "Fault",
+    "FaultProxy",
+    "Flip",
+    "ForgeLength",
+    "KafkaCluster",
+    "Lose",
+    "MissingPrerequisiteError",
+    "Refuse",
+]
 
 _HOME = {
     "BrokerFailedError": "pykclient.testing.broker_process",
     "KafkaCluster": "pykclient.testing.kafka",
     "MissingPrerequisiteError": "pykclient.testing.prerequisite",
+    "FaultProxy": "pykclient.testing.proxy",
+    **dict.fromkeys(
+        (
+            *("Blackhole", "Cut", "Delay", "Direction", "Double", "Fault", "Flip", "ForgeLength"),
+            *("Lose", "Refuse"),
+        ),
+        "pykclient.testing.proxy_faults",
+    ),
 }
 
 

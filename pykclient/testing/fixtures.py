@@ -38,6 +38,8 @@ class KafkaClusterFactory(Protocol):
         brokers: int = ...,
         version: str = ...,
         config: Mapping[str, PropertyValue] | None = ...,
+        *,
+        proxied: bool = ...,
     ) -> KafkaCluster:
         """Start a cluster; it is closed when the run ends, or by its user before."""
 
@@ -59,9 +61,12 @@ def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
             brokers: int = 1,
             version: str = KAFKA_VERSIONS[0],
             config: Mapping[str, PropertyValue] | None = None,
+            *,
+            proxied: bool = False,
         ) -> KafkaCluster:
             try:
-                return clusters.enter_context(KafkaCluster(brokers, version, config))
+                cluster = KafkaCluster(brokers, version, config, proxied=proxied)
+                return clusters.enter_context(cluster)
             except MissingPrerequisiteError as error:
                 skip_or_fail(str(error))
 

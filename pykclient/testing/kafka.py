@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
     from pykclient.testing.broker_process import BrokerProcess
     from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.proxy import FaultProxy
 
 __all__ = ["KafkaCluster"]
 
@@ -61,15 +62,19 @@ class KafkaCluster:
     broker is its own controller; several have one beside them that is never killed, so any number
     of them may be down.
 
+    With `proxied` clients reach each broker through a fault proxy, `proxy(1)` and so on, which
+    breaks their connections as told. What brokers say to each other does not pass it.
+
     With ``PYKCLIENT_BOOTSTRAP_SERVERS`` in the environment this is the cluster found there, which
-    must have at least `brokers` brokers; `config` must be empty, and `version` is taken on trust.
+    must have at least `brokers` brokers; `config` must be empty, `proxied` is refused, and
+    `version` is taken on trust.
 
     Raises:
         ConfigError: an argument or an environment variable cannot be used as it is.
         MissingPrerequisiteError: no Java, or no jars and no way to fetch them; says the cure.
         BrokerFailedError: a broker ended at its start; ends with the tail of its log.
         KafkaTimeoutError: it was not ready in time.
-        UsageError: the existing cluster is too small, or was given a `config`.
+        UsageError: the existing cluster is too small, was given a `config`, or is to be `proxied`.
         ConnectionFailedError: the existing cluster does not answer.
     """
 
@@ -79,6 +84,7 @@ class KafkaCluster:
         version: str = KAFKA_VERSIONS[0],
         config: Mapping[str, PropertyValue] | None = None,
         *,
+        proxied: bool = False,
         start_timeout: float = 90.0,
     ) -> None:
         if not 1 <= brokers <= BROKER_COUNT_MAX:
@@ -89,11 +95,18 @@ class KafkaCluster:
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
             self._addresses = _existing_addresses(existing)
+            if proxied:
+                raise UsageError(
+                    f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, which advertises "
+                    "addresses without proxies; unset it to start a cluster here"
+                )
             _check_existing(self._addresses, brokers, config or {})
         else:
             _check_provider()
-            self._local = LocalCluster(brokers, version, config or {}, timeout=start_timeout)
-            self._addresses = [self._local.address(id_) for id_ in self._local.brokers]
+            self._local = LocalCluster(
+                brokers, version, config or {}, proxied=proxied, timeout=start_timeout
+            )
+            self._addresses = [self._local.client_address(id_) for id_ in self._local.brokers]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -158,6 +171,19 @@ class KafkaCluster:
         """
         self._broker(broker)
         self._own_cluster().start(broker, timeout)
+
+    def proxy(self, broker: int) -> FaultProxy:
+        """The fault proxy through which clients reach a broker.
+
+        Raises:
+            UsageError: the cluster is not `proxied` or not ours, or there is no such broker.
+            ClosedError: the cluster was closed.
+        """
+        self._broker(broker)
+        proxies = self._own_cluster().proxies
+        if not proxies:
+            raise UsageError("this cluster has no proxies; make it with KafkaCluster(proxied=True)")
+        return proxies[broker]
 
     def data_folder(self, broker: int) -> Path:
         """Where a broker keeps its partitions, each in a folder of its own: ``<topic>-<number>``.

@@ -20,7 +20,8 @@ from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.port_reservation import LOOPBACK, PortReservation
 from pykclient.testing.process_group import ProcessGroup
 from pykclient.testing.properties import dump_properties
-from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout
+from pykclient.testing.proxy import FaultProxy
+from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
 from pykclient.testing.storage import copy_storage, format_storage
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _JVM_OPTIONS = (
 class LocalCluster:
     """Brokers numbered from 1, each with its address, process and data folder.
 
+    With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
+
     Raises:
         ConfigError: a setting that the cluster chooses itself, or an unusable version.
         MissingPrerequisiteError: no Java, or no jars and no way to fetch them.
@@ -60,6 +63,7 @@ class LocalCluster:
         version: str,
         config: Mapping[str, PropertyValue],
         *,
+        proxied: bool,
         timeout: float,
     ) -> None:
         jars = kafka_jars(version)
@@ -70,10 +74,16 @@ class LocalCluster:
                 node_id: resources.enter_context(closing(PortReservation()))
                 for node_id in (*range(1, broker_count + 1), CONTROLLER_ID)
             }
+            broker_ports = {id_: self._ports[id_].port for id_ in range(1, broker_count + 1)}
+            self.proxies: dict[int, FaultProxy] = {}
+            self._inter_broker_ports: dict[int, PortReservation] = {}
+            for node_id, port in broker_ports.items() if proxied else ():
+                proxy = FaultProxy((LOOPBACK, port), seed=node_id)
+                self.proxies[node_id] = resources.enter_context(proxy)
+                reservation = resources.enter_context(closing(PortReservation()))
+                self._inter_broker_ports[node_id] = reservation
             self._layout = ClusterLayout(
-                {node_id: self._ports[node_id].port for node_id in range(1, broker_count + 1)},
-                self._ports[CONTROLLER_ID].port,
-                config,
+                broker_ports, self._ports[CONTROLLER_ID].port, config, self._proxy_ports()
             )
             self._group = resources.enter_context(closing(ProcessGroup("pykclient-kafka")))
             self._java = (
@@ -96,6 +106,12 @@ class LocalCluster:
     def address(self, node_id: int) -> Address:
         """Where broker `node_id` listens, whether or not it is up."""
         return Address(LOOPBACK, self._layout.broker_ports[node_id])
+
+    def client_address(self, node_id: int) -> Address:
+        """Where broker `node_id` tells clients to go: its proxy, if it has one."""
+        if node_id in self.proxies:
+            return self.proxies[node_id].address
+        return self.address(node_id)
 
     def data_folder(self, node_id: int) -> Path:
         """Where broker `node_id` keeps its partitions, each in a folder of its own."""
@@ -122,6 +138,12 @@ class LocalCluster:
         """Kill all servers and remove what they left. A second call does nothing."""
         self._resources.close()
 
+    def _proxy_ports(self) -> dict[int, ProxyPorts]:
+        return {
+            node_id: ProxyPorts(proxy.address.port, self._inter_broker_ports[node_id].port)
+            for node_id, proxy in self.proxies.items()
+        }
+
     def _make_servers(self) -> dict[int, BrokerProcess]:
         """Write each server's properties; the controller comes first, the brokers need it."""
         settings = {
@@ -139,6 +161,8 @@ class LocalCluster:
         ports = [self._ports[node_id]]
         if not self._layout.has_own_controller:
             ports.append(self._ports[CONTROLLER_ID])
+        if node_id in self._inter_broker_ports:
+            ports.append(self._inter_broker_ports[node_id])
         return BrokerProcess(
             "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}",
             [*self._java, "kafka.Kafka", str(self._properties_file(node_id))],

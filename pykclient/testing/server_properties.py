@@ -4,6 +4,9 @@ One broker is its own controller. Several brokers have one controller beside the
 its own that no test can kill: any number of brokers may be down at once, and those that are left
 still get leaders elected, which a quorum among the brokers would not grant.
 
+A broker behind a proxy has a second listener for the other brokers and the controller. The one for
+clients advertises the proxy's address, so that clients' traffic passes it and replication does not.
+
 The settings keep Kafka's defaults, but for what a small cluster cannot fulfil (replication of
 Kafka's own topics), what makes a test wait for nothing (the first rebalance) and what costs time
 and files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB).
@@ -14,8 +17,8 @@ Source: ``KafkaConfig`` and the config classes under ``org.apache.kafka.*.config
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors.base import ConfigError
 from pykclient.testing.port_reservation import LOOPBACK
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing.properties import PropertyValue
 
-__all__ = ["CONTROLLER_ID", "ClusterLayout"]
+__all__ = ["CONTROLLER_ID", "ClusterLayout", "ProxyPorts"]
 
 CONTROLLER_ID = 100
 """The node id of a controller that is no broker; brokers count from 1 and stay below it."""
@@ -34,6 +37,13 @@ CONTROLLER_ID = 100
 REPLICATION_FACTOR_MAX = 3
 INTERNAL_PARTITION_COUNT = 5
 CLEANER_BUFFER_BYTES = 4 * 1024 * 1024
+
+_INTER_BROKER = "REPLICATION"
+"""The listener of a broker behind a proxy that is for the other brokers."""
+_PROTOCOL_MAP = "listener.security.protocol.map"
+_ALL_PLAINTEXT = ",".join(
+    f"{name}:PLAINTEXT" for name in ("PLAINTEXT", _INTER_BROKER, "CONTROLLER")
+)
 
 _OWNED = frozenset(
     {
@@ -43,9 +53,18 @@ _OWNED = frozenset(
 )
 
 
+class ProxyPorts(NamedTuple):
+    """Of a broker behind a proxy: the proxy's port, and where other brokers reach the broker."""
+
+    proxy: int
+    inter_broker: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
     """Brokers by node id and the controller, each with its port; `config` is the user's own.
+
+    `proxies` has the further ports of the brokers that are behind a proxy.
 
     Raises:
         ConfigError: `config` has a setting that the cluster must choose itself.
@@ -54,9 +73,11 @@ class ClusterLayout:
     broker_ports: Mapping[int, int]
     controller_port: int
     config: Mapping[str, PropertyValue]
+    proxies: Mapping[int, ProxyPorts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        owned = sorted(_OWNED & self.config.keys())
+        owns = _OWNED | {_PROTOCOL_MAP} if self.proxies else _OWNED
+        owned = sorted(owns & self.config.keys())
         if owned:
             raise ConfigError(
                 f"config has {', '.join(owned)}, which the cluster chooses itself; leave it out"
@@ -70,16 +91,27 @@ class ClusterLayout:
     def broker(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
         """What broker `node_id` is started with; its data go to `folder`."""
         listener = f"PLAINTEXT://{LOOPBACK}:{self.broker_ports[node_id]}"
-        if self.has_own_controller:
-            roles, listeners = "broker", listener
-        else:
-            roles, listeners = "broker,controller", f"{listener},{self._controller_listener}"
+        listeners, advertised = [listener], [listener]
+        inter_broker: dict[str, PropertyValue] = {"inter.broker.listener.name": "PLAINTEXT"}
+        if node_id in self.proxies:
+            ports = self.proxies[node_id]
+            second = f"{_INTER_BROKER}://{LOOPBACK}:{ports.inter_broker}"
+            listeners, advertised = (
+                [listener, second],
+                [f"PLAINTEXT://{LOOPBACK}:{ports.proxy}", second],
+            )
+            inter_broker = {
+                "inter.broker.listener.name": _INTER_BROKER,
+                _PROTOCOL_MAP: _ALL_PLAINTEXT,
+            }
+        if not self.has_own_controller:
+            listeners.append(self._controller_listener)
         return {
             **self._shared(node_id, folder),
-            "process.roles": roles,
-            "listeners": listeners,
-            "advertised.listeners": listener,
-            "inter.broker.listener.name": "PLAINTEXT",
+            **inter_broker,
+            "process.roles": "broker" if self.has_own_controller else "broker,controller",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
         }
 
     def controller(self, folder: Path) -> dict[str, PropertyValue]:

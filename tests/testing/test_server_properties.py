@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykclient.errors.base import ConfigError
-from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout
+from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
 
 FOLDER = Path("data")
 
@@ -38,6 +38,28 @@ def test_several_brokers_have_one_controller_beside_them() -> None:
     controller = three.controller(FOLDER)
     assert controller["process.roles"] == "controller"
     assert controller["node.id"] == CONTROLLER_ID
+
+
+@pytest.mark.parametrize("broker_count", [1, 2])
+def test_clients_are_sent_to_the_proxies_and_brokers_are_not(broker_count: int) -> None:
+    ports = {node_id: 9000 + node_id for node_id in range(1, broker_count + 1)}
+    proxies = {node_id: ProxyPorts(9200 + node_id, 9300 + node_id) for node_id in ports}
+    settings = ClusterLayout(ports, 9100, {}, proxies).broker(1, FOLDER)
+    for_brokers = "REPLICATION://127.0.0.1:9301"
+    listeners = str(settings["listeners"]).split(",")
+    assert listeners[:2] == ["PLAINTEXT://127.0.0.1:9001", for_brokers]
+    assert ("CONTROLLER://127.0.0.1:9100" in listeners) is (broker_count == 1)
+    assert settings["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:9201,{for_brokers}"
+    assert settings["inter.broker.listener.name"] == "REPLICATION"
+    names = {listener.partition("://")[0] for listener in listeners} | {"CONTROLLER"}
+    mapped = str(settings["listener.security.protocol.map"]).split(",")
+    assert {f"{name}:PLAINTEXT" for name in names} <= set(mapped)
+
+
+def test_the_listeners_protocols_are_the_clusters_to_choose_behind_proxies() -> None:
+    config = {"listener.security.protocol.map": "PLAINTEXT:SSL"}
+    with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):
+        ClusterLayout({1: 9001}, 9100, config, {1: ProxyPorts(9201, 9301)})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,343 @@
+"""A TCP proxy between Kafka clients and one broker, which breaks what passes as it is told.
+
+It knows Kafka's frames, so that it can do what no other network fault does: lose an acknowledgement
+after the broker has written, cut in the middle of an answer, forge a size. It rewrites nothing
+else: the broker must advertise the proxy's address, on a listener that only clients use
+(``KafkaCluster(proxied=True)`` sees to that).
+
+It listens when the constructor returns, on a thread of its own, and is gone after `close`. Memory
+is bounded: a connection holds a few hundred KiB, and there are at most `LINK_COUNT_MAX`.
+
+Owner: any thread may use it. Its own thread owns the sockets; orders reach it through a deque.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, Self
+
+from pykclient.errors.base import ClosedError, ConfigError, KafkaError
+from pykclient.testing.broker_probe import Address
+from pykclient.testing.fault_plan import FaultPlan
+from pykclient.testing.port_reservation import LOOPBACK, PortReservation
+from pykclient.testing.proxy_link import ProxyLink, reset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from pykclient.testing.proxy_faults import Fault
+
+__all__ = ["FaultProxy"]
+
+LINK_COUNT_MAX: Final = 500
+"""Further connections are reset, which is counted as ``Crowded``."""
+
+CLOSE_TIMEOUT_S: Final = 10.0
+BACKLOG: Final = 128
+
+
+class FaultProxy:
+    """Passes connections on to the broker at `upstream`; a context manager.
+
+    `seed` is that of its dice. What it does is counted by name: the faults' own names, and
+    ``Lifetime`` (a connection that died of age) and ``Crowded``.
+    """
+
+    def __init__(self, upstream: tuple[str, int], *, seed: int = 0) -> None:
+        self._upstream = upstream
+        self._plan = FaultPlan(seed)
+        self._reservation = PortReservation()
+        self._orders: deque[Callable[[], None]] = deque()
+        self._links: dict[socket.socket, ProxyLink] = {}
+        """Each link under both of its sockets."""
+        self._rate_bytes_per_s: int | None = None
+        self._lifetimes_ms: tuple[int, int] | None = None
+        self._connection_count = 0
+        self._is_stopping = False
+        self._failure: BaseException | None = None
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._wakened = socket.socketpair()
+        for end in (self._waker, self._wakened):
+            end.setblocking(False)
+        self._selector.register(self._wakened, selectors.EVENT_READ)
+        self._listener: socket.socket | None = None
+        self._listen()
+        self._thread = threading.Thread(
+            target=self._run, name=f"pykclient-proxy-{self.address.port}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return Address(LOOPBACK, self._reservation.port)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often it did what, by name; 0 for a name that never occurred."""
+        return self._plan.counts
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections it has accepted so far, those that it reset at once included."""
+        return self._connection_count
+
+    def inject(self, *faults: Fault) -> None:
+        """Add faults, which strike frames and connections that begin from now on.
+
+        Raises:
+            ClosedError: the proxy was closed.
+        """
+        self._check_open()
+        for fault in faults:
+            self._plan.add(fault)
+
+    def limit_rate(self, bytes_per_s: int | None) -> None:
+        """Let at most so many bytes a second pass each way of each connection; None = any.
+
+        Raises:
+            ConfigError: the rate is not positive.
+            ClosedError: the proxy was closed.
+        """
+        if bytes_per_s is not None and bytes_per_s < 1:
+            raise ConfigError(f"bytes_per_s is {bytes_per_s}; give a number from 1 on, or None")
+
+        def limit() -> None:
+            self._rate_bytes_per_s = bytes_per_s
+
+        self._order(limit)
+
+    def limit_lifetimes(self, lifetimes_ms: tuple[int, int] | None) -> None:
+        """Reset each new connection at an age between these two, chosen by dice; None = never.
+
+        Raises:
+            ConfigError: they are negative, or the first is above the second.
+            ClosedError: the proxy was closed.
+        """
+        if lifetimes_ms is not None and not 0 <= lifetimes_ms[0] <= lifetimes_ms[1]:
+            raise ConfigError(f"lifetimes_ms is {lifetimes_ms}; give the least and the most")
+
+        def limit() -> None:
+            self._lifetimes_ms = lifetimes_ms
+
+        self._order(limit)
+
+    def refuse_connections(self) -> None:
+        """Reset all connections and stop listening, as if the broker had been killed.
+
+        Raises:
+            ClosedError: the proxy was closed.
+        """
+
+        def refuse() -> None:
+            self._stop_listening()
+            self._reset_links()
+
+        self._order(refuse)
+
+    def accept_connections(self) -> None:
+        """Listen again after `refuse_connections`.
+
+        Raises:
+            ClosedError: the proxy was closed.
+        """
+        self._order(self._listen)
+
+    def disconnect_all(self) -> None:
+        """Reset all connections; new ones are welcome.
+
+        Raises:
+            ClosedError: the proxy was closed.
+        """
+        self._order(self._reset_links)
+
+    def heal(self) -> None:
+        """Take all faults and limits away, and listen; blackholes of the past are reset too.
+
+        Raises:
+            ClosedError: the proxy was closed.
+        """
+        self._check_open()
+        self._plan.replace([])
+
+        def restore() -> None:
+            self._rate_bytes_per_s = self._lifetimes_ms = None
+            self._listen()
+            self._reset_links()
+
+        self._order(restore)
+
+    def close(self) -> None:
+        """Reset all connections and end the thread, within 10 s. A second call does nothing.
+
+        Raises:
+            KafkaError: its thread had failed, or does not end.
+        """
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._wake()
+        self._thread.join(CLOSE_TIMEOUT_S)
+        self._reservation.close()
+        if self._thread.is_alive():
+            raise KafkaError(f"the proxy at {self.address} did not end; this is a bug in the proxy")
+        self._waker.close()
+        if self._failure is not None:
+            raise KafkaError(
+                f"the proxy at {self.address} failed while it was used: {self._failure!r}"
+            ) from self._failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._is_stopping:
+            raise ClosedError("the proxy was closed; make a new one")
+
+    def _order(self, order: Callable[[], None]) -> None:
+        """Have the thread do this, and return when it is done."""
+        self._check_open()
+        done = threading.Event()
+
+        def do() -> None:
+            order()
+            done.set()
+
+        self._orders.append(do)
+        self._wake()
+        while not done.wait(0.1):
+            if not self._thread.is_alive():
+                raise KafkaError(f"the proxy at {self.address} is dead: {self._failure!r}")
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # It has been told already.
+            self._waker.send(b"!")
+
+    # On the proxy's thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                self._turn()
+        except Exception as error:  # noqa: BLE001 (told by `close` and by every order)
+            self._failure = error
+        finally:
+            self._stop_listening()
+            self._reset_links()
+            self._selector.close()
+            self._wakened.close()
+
+    def _turn(self) -> None:
+        """Serve every link, then wait until a socket or the time has something new."""
+        while self._orders:
+            self._orders.popleft()()
+        now_ms = _now_ms()
+        next_times_ms = [self._serve(link, now_ms) for link in set(self._links.values())]
+        known = [at_ms for at_ms in next_times_ms if at_ms is not None]
+        timeout_s = max(0.0, min(known) - now_ms) / 1000 if known else None
+        for key, events in self._selector.select(timeout_s):
+            ready = key.fileobj
+            assert isinstance(ready, socket.socket)
+            if ready is self._listener:
+                self._accept(self._listener)
+            elif ready is self._wakened:
+                self._wakened.recv(4096)
+            elif events & selectors.EVENT_READ and ready in self._links:
+                self._links[ready].read(ready)
+
+    def _serve(self, link: ProxyLink, now_ms: float) -> float | None:
+        """Send what can be sent; when to look at it again."""
+        if link.dies_at_ms is not None and now_ms >= link.dies_at_ms and not link.is_closed:
+            self._plan.count("Lifetime")
+            link.reset()
+        rate = self._rate_bytes_per_s
+        if not link.is_closed:
+            link.write(now_ms, rate)
+        if link.is_closed:
+            self._forget(link)
+            return None
+        for each, events in link.interests(now_ms, rate).items():
+            self._watch(each, events)
+        return link.next_ms(now_ms, rate)
+
+    def _watch(self, each: socket.socket, events: int) -> None:
+        is_watched = each in self._selector.get_map()
+        if is_watched and not events:
+            self._selector.unregister(each)
+        elif is_watched and self._selector.get_key(each).events != events:
+            self._selector.modify(each, events)
+        elif events and not is_watched:
+            self._selector.register(each, events)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError:  # It was gone before we came to it.
+            return
+        self._connection_count += 1
+        if self._plan.strike_connection():
+            reset(client)
+            return
+        if len(self._links) >= 2 * LINK_COUNT_MAX:
+            self._plan.count("Crowded")
+            reset(client)
+            return
+        broker = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        for each in (client, broker):
+            each.setblocking(False)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Where nobody listens the first read says so, and the client's connection is reset.
+        broker.connect_ex(self._upstream)
+        lifetimes_ms = self._lifetimes_ms
+        dies_at_ms = None
+        if lifetimes_ms is not None:
+            dies_at_ms = _now_ms() + self._plan.lifetime_ms(lifetimes_ms)
+        link = ProxyLink(client, broker, self._plan, dies_at_ms)
+        self._links.update(dict.fromkeys(link.sockets, link))
+
+    def _forget(self, link: ProxyLink) -> None:
+        """Drop a closed link; the selector must let go of its sockets by their old numbers."""
+        for each in link.sockets:
+            with contextlib.suppress(KeyError):  # It was not waited for.
+                self._selector.unregister(each)
+            del self._links[each]
+
+    def _reset_links(self) -> None:
+        for link in set(self._links.values()):
+            link.reset()
+            self._forget(link)
+
+    def _listen(self) -> None:
+        if self._listener is not None:
+            return
+        self._reservation.make_way()
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(self.address)
+        self._listener.listen(BACKLOG)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
