@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 import flights_demo
@@ -23,6 +25,7 @@ from flights.record import flight_records
 from flights.stopwatch import Stopwatch
 from pykclient import ConsumerRecord, Producer, TimestampType
 from pykclient.testing import MissingPrerequisiteError
+from tests.testing.test_process_group import await_true
 
 if TYPE_CHECKING:
     from flights.data_set import Flight
@@ -216,6 +219,21 @@ def test_the_chart_is_a_png_of_a_page_size(tmp_path: Path) -> None:
     assert int.from_bytes(written[16:20]) == 1200
 
 
+def test_the_chart_has_titles_and_axes_with_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    draw_delays([AirlineDelay("AA", "American", 3, 2, 0.5)], tmp_path / "chart.png")
+    (figure,) = drawn
+    assert "Flights from New York" in figure.get_suptitle()
+    late, flown = figure.axes
+    assert (late.get_title(), flown.get_title()) == ("Mean departure delay", "Flights")
+    assert late.get_xlabel().endswith("(minutes)")
+    assert flown.get_xlabel().endswith("(count)")
+    assert late.get_ylabel() == "airline (carrier code)"
+
+
 def test_every_step_is_timed_also_one_that_fails() -> None:
     seconds = iter([0.0, 2.0, 10.0, 11.5])
     text = io.StringIO()
@@ -247,9 +265,11 @@ def test_a_machine_without_java_is_told_how_to_get_spark(
 @pytest.mark.slow
 def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path) -> None:
     # A process of its own: it stops Spark, which the tests here share.
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
     finished = subprocess.run(
         [sys.executable, flights_demo.__file__, "--data", tmp_path, "--output", tmp_path / "out"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -260,6 +280,27 @@ def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path
     assert ["UA", "United Air Lines Inc.", "2", "2", "-2.50"] in rows
     assert "Spark's answer equals the data set's" in finished.stdout
     assert (tmp_path / "out" / "departure_delays.png").exists()
+    await_true(lambda: not processes_with(f"TMPDIR={scratch}"), "all that was started is gone")
+
+
+def test_a_process_left_behind_is_seen(tmp_path: Path) -> None:
+    variable = f"TMPDIR={tmp_path}"
+    assert processes_with(variable) == []
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, env={"TMPDIR": str(tmp_path)}, stdin=subprocess.PIPE) as process:
+        assert [found.split()[-1] for found in processes_with(variable)] == ["input()"]
+        process.communicate(b"\n")
+
+
+def processes_with(variable: str) -> list[str]:
+    """The commands of processes that were started with the variable, by whomever in between."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        # A process may end, and others' are not for us to read.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
 
 
 @pytest.mark.kafka

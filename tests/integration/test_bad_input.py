@@ -16,6 +16,7 @@ import pytest
 
 from pykclient import Admin, Consumer, Producer, TopicPartition
 from pykclient.errors import (
+    BufferExhaustedError,
     ClosedError,
     ConcurrentModificationError,
     ConfigError,
@@ -198,7 +199,7 @@ def test_a_port_that_is_not_kafka_is_told_as_such_in_time(
         assert server.connection_count <= 5 * (TIMEOUT_MS / 1000 + GRACE_S)
 
 
-@pytest.mark.parametrize("journey", [produce, consume])
+@pytest.mark.parametrize("journey", JOURNEYS)
 def test_a_broker_too_old_is_told_at_once_with_the_version_it_takes(
     journey: Callable[[str], None],
 ) -> None:
@@ -320,6 +321,35 @@ def test_a_record_larger_than_the_broker_takes_fails_its_delivery(
         with pytest.raises(MessageTooLargeError, match=topic):
             delivery.result(timeout=10)
         assert producer.send(topic, b"small").result(timeout=10).offset == 0
+
+
+@pytest.mark.kafka
+def test_a_send_without_memory_waits_as_long_as_set_and_says_so(
+    kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    """Method: a callback keeps the sender thread, so that no memory comes back."""
+    held, let_go = threading.Event(), threading.Event()
+    with Producer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        buffer_memory=100_000,
+        max_block_ms=TIMEOUT_MS,
+    ) as producer:
+
+        def keep(*_: object) -> None:
+            held.set()
+            let_go.wait(30)
+
+        producer.send(topic, b"v", on_delivery=keep)
+        assert held.wait(10)
+        producer.send(topic, bytes(60_000))
+        start_s = time.monotonic()
+        with (
+            ends_within(TIMEOUT_MS / 1000),
+            pytest.raises(BufferExhaustedError, match="buffer_memory is 100000"),
+        ):
+            producer.send(topic, bytes(60_000))
+        assert time.monotonic() - start_s >= TIMEOUT_MS / 1000
+        let_go.set()
 
 
 @pytest.mark.kafka
