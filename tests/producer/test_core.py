@@ -49,6 +49,17 @@ def test_a_record_travels_from_send_to_its_delivery(producer: ScriptedProducer) 
     assert (heard[0].offset, heard[0].timestamp_ms) == (0, WALL_CLOCK_NS // 1_000_000)
 
 
+@pytest.mark.parametrize(("acks", "number"), [(0, 0), (1, 1), ("all", -1)])
+def test_the_broker_is_asked_for_the_acknowledgements_that_are_set(
+    acks: object, number: int
+) -> None:
+    producer = ScriptedProducer(acks=acks)
+    producer.know("t")
+    producer.send("t", b"v")
+    producer.turn(3, after_ms=5)
+    assert [request.acks for request in producer.produced] == [number]
+
+
 def test_send_is_the_per_record_cores_own_without_a_layer(producer: ScriptedProducer) -> None:
     assert Producer.send is SendCore.send
     producer.send("t", b"first", partition=0)
