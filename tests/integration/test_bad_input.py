@@ -29,7 +29,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from tests.integration.fresh_topic import fresh_topic
+from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import (
     Behaviour,
     LoopbackServer,
@@ -220,7 +220,7 @@ def test_one_address_that_works_is_enough(
 ) -> None:
     with LoopbackServer(behaviour) as stranger:
         servers = f"{stranger.address},{unused_address()},{kafka_cluster.bootstrap_servers}"
-        topic = fresh_topic(kafka_cluster.bootstrap_servers, "half-reachable")
+        topic = confluent_create_topic(kafka_cluster, "half-reachable")
         with ends_within(4):
             with Producer(bootstrap_servers=servers) as producer:
                 assert producer.send(topic, b"v").result(timeout=5).offset == 0
@@ -279,7 +279,7 @@ def test_a_name_that_no_topic_can_have_is_refused(kafka_cluster: KafkaCluster) -
 
 @pytest.mark.kafka
 def test_a_partition_that_the_topic_lacks_is_named(kafka_cluster: KafkaCluster) -> None:
-    topic = fresh_topic(kafka_cluster.bootstrap_servers, "one-partition")
+    topic = confluent_create_topic(kafka_cluster, "one-partition")
     with (
         Producer(
             bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=TIMEOUT_MS
@@ -298,7 +298,7 @@ def producer(kafka_cluster: KafkaCluster) -> Iterator[Producer]:
 
 @pytest.fixture
 def topic(kafka_cluster: KafkaCluster) -> str:
-    return fresh_topic(kafka_cluster.bootstrap_servers, "bad-input")
+    return confluent_create_topic(kafka_cluster, "bad-input")
 
 
 @pytest.mark.kafka

@@ -14,8 +14,11 @@ import pytest
 
 from pykclient import Consumer, Producer, TopicPartition
 from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
-from tests.integration.confluent_tools import confluent_consume, confluent_produce
-from tests.integration.fresh_topic import fresh_topic
+from tests.integration.confluent_tools import (
+    confluent_consume,
+    confluent_create_topic,
+    confluent_produce,
+)
 from tests.integration.java_tools import CODECS, Record, dump_log, java_consume, java_produce
 from tests.integration.sample_records import SAMPLE_RECORDS
 
@@ -93,7 +96,7 @@ def _placed(record: Record, partition: int, offset: int | None, timestamp_ms: in
 
 def check_round_trip(cluster: KafkaCluster, produce: Produce, consume: Consume, codec: str) -> None:
     """What is written is acknowledged as given, read as acknowledged, and valid in the log."""
-    topic = fresh_topic(cluster.bootstrap_servers, f"{produce.__name__}-{codec}")
+    topic = confluent_create_topic(cluster, f"{produce.__name__}-{codec}")
     written = produce(cluster, topic, SAMPLE_RECORDS, codec)
     assert [record[:3] for record in written] == [record[:3] for record in SAMPLE_RECORDS]
     assert [record.offset for record in written] == list(range(len(SAMPLE_RECORDS)))
@@ -137,9 +140,7 @@ def test_keys_land_on_the_partitions_that_java_chooses(kafka_cluster: KafkaClust
             record.partition
             for record in produce(
                 kafka_cluster,
-                fresh_topic(
-                    kafka_cluster.bootstrap_servers, "keys", partition_count=PARTITION_COUNT
-                ),
+                confluent_create_topic(kafka_cluster, "keys", partition_count=PARTITION_COUNT),
                 records,
             )
         ]
@@ -150,7 +151,7 @@ def test_keys_land_on_the_partitions_that_java_chooses(kafka_cluster: KafkaClust
 
 
 def test_a_batch_of_ours_carries_what_makes_it_idempotent(kafka_cluster: KafkaCluster) -> None:
-    topic = fresh_topic(kafka_cluster.bootstrap_servers, "idempotent")
+    topic = confluent_create_topic(kafka_cluster, "idempotent")
     our_produce(kafka_cluster, topic, [Record(b"%d" % number) for number in range(3)])
     (batch,) = dump_log(kafka_cluster, topic)
     assert int(batch["producerId"]) >= 0

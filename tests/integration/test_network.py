@@ -13,7 +13,7 @@ from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.messages.produce import ProduceRequest
 from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
 from pykclient.types import TopicPartition
-from tests.integration.fresh_topic import fresh_topic
+from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import LoopbackServer, is_silent, unused_address
 from tests.integration.network_line import NetworkLine
 
@@ -39,7 +39,7 @@ def three_brokers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
 
 def test_metadata_of_each_tested_version_is_learned(each_kafka_cluster: KafkaCluster) -> None:
     servers = each_kafka_cluster.bootstrap_servers
-    topic = fresh_topic(servers, "network", partition_count=3)
+    topic = confluent_create_topic(each_kafka_cluster, "network", partition_count=3)
     with NetworkLine(servers) as line:
         line.metadata.add_topic(topic, now_ms())
         partitions = [TopicPartition(topic, number) for number in range(3)]
