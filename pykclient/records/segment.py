@@ -103,6 +103,7 @@ class LogSegment:
         next_offset = 0
         while position < self.size_bytes:
             window = self._window(position, next_offset)
+            window_position = position
             try:
                 for batch in iterate_batches(window, **self.partition._asdict()):
                     if batch.base_offset < next_offset:
@@ -111,7 +112,8 @@ class LogSegment:
                     position += batch.size_bytes
                     next_offset = batch.last_offset + 1
             except CorruptRecordError as error:
-                raise self.corrupt(position, next_offset, str(error)) from error
+                reason = self._zeros_at(window[position - window_position :], position)
+                raise self.corrupt(position, next_offset, reason or str(error)) from error
 
     def find_offset(self, offset: int) -> Start | None:
         """Find `offset`, or where it was compacted away the next one; None when all are before it.
@@ -200,11 +202,6 @@ class LogSegment:
     def _why_no_batch(self, window: bytes, wanted_bytes: int | None, rest_bytes: int) -> str | None:
         if wanted_bytes is None:
             return f"{rest_bytes} bytes are left, too few for a batch"
-        if not any(window[:HEADER_SIZE_BYTES]):
-            return (
-                f"zeros begin here, and {rest_bytes} bytes are left: the file was made larger in "
-                "advance (log.preallocate), or its end was lost in a crash"
-            )
         if wanted_bytes > rest_bytes:
             return f"the next batch has {wanted_bytes} bytes, and only {rest_bytes} are left"
         if wanted_bytes > self._batch_size_bytes_max:
@@ -214,3 +211,12 @@ class LogSegment:
             )
         # One that is too short is for `iterate_batches` to refuse.
         return None
+
+    def _zeros_at(self, rest: memoryview, position: int) -> str | None:
+        """Say that zeros begin at `position`, where `rest` is what was read from there on."""
+        if any(rest[:HEADER_SIZE_BYTES]):
+            return None
+        return (
+            f"zeros begin here, and {self.size_bytes - position} bytes are left: the file was made "
+            "larger in advance (log.preallocate), or its end was lost in a crash"
+        )
