@@ -57,8 +57,9 @@ class TextDump:
 
     def head(self, path: Path) -> str:
         """Return the file's name and, of a log, its first offset."""
-        offset = f"Log starting offset: {base_offset_of(path)}\n" if path.suffix == ".log" else ""
-        return f"Dumping {path}\n{offset}"
+        offset = base_offset_of(path) if path.suffix == ".log" else None
+        start = "" if offset is None else f"Log starting offset: {offset}\n"
+        return f"Dumping {path}\n{start}"
 
     def batch(self, placed: PlacedBatch) -> str:
         """Return the line of a batch; that it is here says that its checksum is right."""

@@ -38,19 +38,10 @@ UNKNOWN_PARTITION: Final = -1
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
 
-def base_offset_of(path: Path) -> int:
-    """Return the offset at which a segment begins, which is its name.
-
-    Raises:
-        ConfigError: the name has no offset.
-    """
+def base_offset_of(path: Path) -> int | None:
+    """Return the offset at which a segment begins, which is its name; None when it is not."""
     found = SEGMENT_NAME.match(path.name)
-    if found is None:
-        raise ConfigError(
-            f"{path}: the files of a segment are named after its first offset in 20 digits, as in "
-            f"{0:020}.log"
-        )
-    return int(found[1])
+    return None if found is None else int(found[1])
 
 
 def open_log(
@@ -86,8 +77,13 @@ def open_index(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex:
         ConfigError: it is no regular file, or its name has no offset.
         CorruptIndexError: it cannot be an index.
     """
-    base_offset = base_offset_of(path)
     read_at, size_bytes = _open(stack, path)
+    base_offset = base_offset_of(path)
+    if base_offset is None:
+        raise ConfigError(
+            f"offsets in {path.name} count from the segment's first, which its name should say in "
+            f"20 digits, as in {0:020}{path.suffix}"
+        )
     return kind(read_at, size_bytes, base_offset=base_offset)
 
 
