@@ -1,0 +1,35 @@
+"""A clock that moves only when it is told to.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from pykclient.errors.base import UsageError
+
+__all__ = ["ManualClock"]
+
+
+class ManualClock:
+    """Milliseconds that stand still until `advance` or `move_to`."""
+
+    __slots__ = ("_now_ms",)
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._now_ms = now_ms
+
+    @property
+    def now_ms(self) -> int:
+        """The time, in ms."""
+        return self._now_ms
+
+    def advance(self, duration_ms: int) -> int:
+        """Move by `duration_ms` and return the new time. Raises `UsageError` if that is back."""
+        return self.move_to(self._now_ms + duration_ms)
+
+    def move_to(self, now_ms: int) -> int:
+        """Move to `now_ms` and return it. Raises `UsageError` if that is back."""
+        if now_ms < self._now_ms:
+            raise UsageError(f"a clock cannot go back from {self._now_ms} ms to {now_ms} ms")
+        self._now_ms = now_ms
+        return now_ms

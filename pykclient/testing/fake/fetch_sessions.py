@@ -1,0 +1,90 @@
+"""Fetch sessions of one broker: what a client has asked for and been told, so that it need not say.
+
+A session is made by a fetch of epoch 0, goes on with 1, 2, ..., and ends by a fetch of epoch -1, or
+when the broker needs its place for another.
+
+Owner: the broker.
+Source: KIP-227; Java classes ``FetchSession``, ``FullFetchContext``, ``IncrementalFetchContext``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors.broker import FetchSessionIdNotFoundError, InvalidFetchSessionEpochError
+
+if TYPE_CHECKING:
+    from pykclient.errors.base import BrokerError
+    from pykclient.protocol.messages.fetch import FetchPartition, PartitionData
+    from pykclient.types import TopicPartition
+
+__all__ = ["FINAL_EPOCH", "INITIAL_EPOCH", "NO_SESSION", "FetchSession", "FetchSessions"]
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+SESSION_COUNT_MAX: Final = 1000
+EPOCH_MAX: Final = 2**31 - 1
+
+
+class FetchSession:
+    """What one client follows on one broker; `wanted` is in the order in which it is read."""
+
+    def __init__(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.next_epoch = 1
+        self.wanted: dict[TopicPartition, FetchPartition] = {}
+        self._told: dict[TopicPartition, tuple[int, int, int]] = {}
+
+    def forget(self, name: TopicPartition) -> None:
+        """Follow this partition no more."""
+        self.wanted.pop(name, None)
+        self._told.pop(name, None)
+
+    def is_news(self, name: TopicPartition, data: PartitionData) -> bool:
+        """Whether the client must be told, which is then taken for done."""
+        told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+        has_changed = self._told.get(name) != told
+        self._told[name] = told
+        if data.records or data.error_code or data.preferred_read_replica >= 0:
+            # What was read goes to the end, so that the others have their turn (KIP-74).
+            self.wanted[name] = self.wanted.pop(name)
+            return True
+        return has_changed or data.diverging_epoch.epoch >= 0
+
+
+class FetchSessions:
+    """All sessions of a broker; when there are too many, the longest unused one ends."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._ids = count(1)
+
+    def begin(self) -> FetchSession:
+        """Make a session."""
+        session = FetchSession(next(self._ids))
+        self._sessions[session.session_id] = session
+        if len(self._sessions) > SESSION_COUNT_MAX:
+            self._sessions.popitem(last=False)
+        return session
+
+    def end(self, session_id: int) -> None:
+        """End a session, if it is there."""
+        self._sessions.pop(session_id, None)
+
+    def resume(self, session_id: int, epoch: int) -> FetchSession | type[BrokerError]:
+        """The session for its next fetch, or why there is none."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchSessionIdNotFoundError
+        if epoch != session.next_epoch:
+            return InvalidFetchSessionEpochError
+        session.next_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def clear(self) -> None:
+        """Lose all, as a broker does that stops."""
+        self._sessions.clear()

@@ -1,0 +1,48 @@
+"""How each API is served, one module per API.
+
+To serve another one, write its module and name it here. A handler gets the cluster, the call and
+the request; it returns the answer, or None and ends the call later (`Call.answer`), for which
+`cluster.purgatory` and `cluster.timers` are made.
+
+Owner: none; handlers hold no state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake.handlers import (
+    api_versions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.handlers.handler import Handler
+
+__all__ = ["HANDLERS"]
+
+HANDLERS: dict[ApiKey, Handler] = {
+    ApiKey.PRODUCE: produce.HANDLER,
+    ApiKey.FETCH: fetch.HANDLER,
+    ApiKey.LIST_OFFSETS: list_offsets.HANDLER,
+    ApiKey.METADATA: metadata.HANDLER,
+    ApiKey.FIND_COORDINATOR: find_coordinator.HANDLER,
+    ApiKey.API_VERSIONS: api_versions.HANDLER,
+    ApiKey.CREATE_TOPICS: create_topics.HANDLER,
+    ApiKey.DELETE_TOPICS: delete_topics.HANDLER,
+    ApiKey.DELETE_RECORDS: delete_records.HANDLER,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id.HANDLER,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.HANDLER,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster.HANDLER,
+}

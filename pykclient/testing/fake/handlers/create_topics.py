@@ -1,0 +1,131 @@
+"""CreateTopics: topics are made, or only looked at.
+
+Owner: none; it holds no state.
+Source: KIP-4, KIP-464 (defaults), KIP-525 (what was made).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pykclient.errors.base import UsageError
+from pykclient.errors.broker import (
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    TopicAlreadyExistsError,
+)
+from pykclient.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.topics import is_valid_name, log_settings
+
+if TYPE_CHECKING:
+    from pykclient.errors.base import BrokerError
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+DEFAULT = -1
+PARTITION_COUNT_MAX = 10_000
+_TOPIC_CONFIG = 1
+
+
+def handle(cluster: FakeCluster, _: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Make each topic that can be made."""
+    counts = Counter(topic.name for topic in request.topics)
+
+    def made(topic: CreatableTopic) -> CreatableTopicResult:
+        if counts[topic.name] > 1:
+            return _refused(topic, InvalidRequestError, "it is named twice")
+        return _created(cluster, topic, validate_only=request.validate_only)
+
+    return CreateTopicsResponse(topics=[made(topic) for topic in request.topics])
+
+
+def refuse(request: CreateTopicsRequest, error_code: int) -> CreateTopicsResponse:
+    """Refuse every topic."""
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=error_code) for topic in request.topics
+        ]
+    )
+
+
+def _created(
+    cluster: FakeCluster, topic: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    if not is_valid_name(topic.name):
+        return _refused(topic, InvalidTopicError, "the name is not valid")
+    if topic.name in cluster.topics:
+        return _refused(topic, TopicAlreadyExistsError, f"topic {topic.name!r} exists")
+    config = {each.name: each.value or "" for each in topic.configs}
+    try:
+        log_settings(config)
+    except ValueError as error:
+        return _refused(topic, InvalidConfigError, str(error))
+    assignments = _assignments(cluster, topic)
+    if isinstance(assignments, CreatableTopicResult):
+        return assignments
+    result = CreatableTopicResult(
+        name=topic.name,
+        num_partitions=len(assignments),
+        replication_factor=len(assignments[0]),
+        configs=[
+            CreatableTopicConfigs(name=name, value=value, config_source=_TOPIC_CONFIG)
+            for name, value in config.items()
+        ],
+    )
+    if not validate_only:
+        made = cluster.create_topic(topic.name, assignments=assignments, config=config)
+        result.topic_id = made.topic_id
+    return result
+
+
+def _assignments(
+    cluster: FakeCluster, topic: CreatableTopic
+) -> list[list[int]] | CreatableTopicResult:
+    if topic.assignments:
+        return _given(cluster, topic)
+    count = topic.num_partitions
+    if count == DEFAULT:
+        count = cluster.default_partition_count
+    if not 0 < count <= PARTITION_COUNT_MAX:
+        return _refused(topic, InvalidPartitionsError, f"{count} partitions cannot be made")
+    factor = None if topic.replication_factor == DEFAULT else topic.replication_factor
+    try:
+        return cluster.spread(count, factor)
+    except UsageError as error:
+        return _refused(topic, InvalidReplicationFactorError, str(error))
+
+
+def _given(cluster: FakeCluster, topic: CreatableTopic) -> list[list[int]] | CreatableTopicResult:
+    if topic.num_partitions != DEFAULT or topic.replication_factor != DEFAULT:
+        return _refused(topic, InvalidRequestError, "give counts or assignments, not both")
+    given = {each.partition_index: each.broker_ids for each in topic.assignments}
+    are_in_a_row = sorted(given) == list(range(len(topic.assignments)))
+    sizes = {len(replicas) for replicas in given.values()}
+    are_known = all(
+        set(replicas) <= cluster.brokers.keys() and len(set(replicas)) == len(replicas)
+        for replicas in given.values()
+    )
+    if not are_in_a_row or not are_known or len(sizes) != 1 or 0 in sizes:
+        return _refused(topic, InvalidReplicaAssignmentError, "the assignment is not valid")
+    return [given[number] for number in range(len(given))]
+
+
+def _refused(topic: CreatableTopic, error: type[BrokerError], message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=message)
+
+
+HANDLER = TypedHandler(CreateTopicsRequest, handle, refuse)

@@ -1,0 +1,81 @@
+"""DeleteRecords: a log's start moves up.
+
+Owner: none; it holds no state.
+Source: KIP-107.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import OffsetOutOfRangeError
+from pykclient.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.leadership import led_partition
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+TO_HIGH_WATERMARK = -1
+_NO_WATERMARK = -1
+
+
+def handle(
+    cluster: FakeCluster, call: Call, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    """Delete from each partition what is before the offset."""
+
+    def deleted(topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        partition = led_partition(cluster, call.broker_id, topic, asked.partition_index)
+        if isinstance(partition, type):
+            return _refused(asked, partition.code)
+        log = partition.log
+        offset = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        if not log.log_start_offset <= offset <= log.high_watermark:
+            return _refused(asked, OffsetOutOfRangeError.code)
+        log.delete_records(offset)
+        cluster.purgatory.check(partition.name, cluster.now_ms)
+        return DeleteRecordsPartitionResult(
+            partition_index=asked.partition_index, low_watermark=log.log_start_offset
+        )
+
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[deleted(topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(request: DeleteRecordsRequest, error_code: int) -> DeleteRecordsResponse:
+    """Refuse every partition."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_refused(asked, error_code) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refused(asked: DeleteRecordsPartition, error_code: int) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=_NO_WATERMARK, error_code=error_code
+    )
+
+
+HANDLER = TypedHandler(DeleteRecordsRequest, handle, refuse)

@@ -1,0 +1,60 @@
+"""DeleteTopics: topics go, by name or by id.
+
+Owner: none; it holds no state.
+Source: KIP-4, KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import UnknownTopicIdError, UnknownTopicOrPartitionError
+from pykclient.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+
+def handle(cluster: FakeCluster, _: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete each topic that is there."""
+    return DeleteTopicsResponse(responses=[_deleted(cluster, asked) for asked in _asked(request)])
+
+
+def refuse(request: DeleteTopicsRequest, error_code: int) -> DeleteTopicsResponse:
+    """Refuse every topic."""
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=error_code)
+            for asked in _asked(request)
+        ]
+    )
+
+
+def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    """What is asked for, in whichever form the version has."""
+    return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _deleted(cluster: FakeCluster, asked: DeleteTopicState) -> DeletableTopicResult:
+    if asked.name is None:
+        topic = cluster.topic_by_id(asked.topic_id)
+        error: int = UnknownTopicIdError.code
+    else:
+        topic = cluster.topics.get(asked.name)
+        error = UnknownTopicOrPartitionError.code
+    if topic is None:
+        return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=error)
+    cluster.delete_topic(topic.name)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+HANDLER = TypedHandler(DeleteTopicsRequest, handle, refuse)

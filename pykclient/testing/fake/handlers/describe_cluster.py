@@ -1,0 +1,52 @@
+"""DescribeCluster: the brokers, the controller, the cluster's id.
+
+Owner: none; it holds no state.
+Source: KIP-700, KIP-919.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import MismatchedEndpointTypeError
+from pykclient.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+BROKERS = 1
+
+
+def handle(
+    cluster: FakeCluster, _: Call, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """Describe the brokers that run."""
+    if request.endpoint_type != BROKERS:
+        return refuse(request, MismatchedEndpointTypeError.code)
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in cluster.brokers.values()
+            if broker.is_alive
+        ],
+    )
+
+
+def refuse(_: DescribeClusterRequest, error_code: int) -> DescribeClusterResponse:
+    """Refuse the request."""
+    return DescribeClusterResponse(error_code=error_code)
+
+
+HANDLER = TypedHandler(DescribeClusterRequest, handle, refuse)

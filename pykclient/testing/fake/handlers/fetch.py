@@ -1,0 +1,359 @@
+"""Fetch: records from an offset on, at once or as soon as there are enough.
+
+Owner: a `_Reading` belongs to its call; the module holds no state.
+Source: KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions), KIP-320 (epochs), KIP-392
+(followers), KIP-595 (diverging epochs), KIP-951 (new leaders); Java class ``DelayedFetch``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
+    UnknownTopicIdError,
+)
+from pykclient.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from pykclient.protocol.primitives import ZERO_UUID
+from pykclient.testing.fake.delayed import DelayedOperation
+from pykclient.testing.fake.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.topics import Partition
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+IDS_FROM_VERSION = 13
+SESSIONS_FROM_VERSION = 7
+FOLLOWERS_FROM_VERSION = 11
+LEADERS_FROM_VERSION = 16
+FIRST_WHOLE_FROM_VERSION = 3
+READ_COMMITTED = 1
+UNKNOWN = -1
+
+_LEADER_ERRORS = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
+
+
+class _Reading:
+    """One request under way: what is wanted, and how far that has got."""
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        call: Call,
+        request: FetchRequest,
+        wanted: Mapping[TopicPartition, FetchPartition],
+        session: FetchSession | None,
+    ) -> None:
+        self._cluster = cluster
+        self._call = call
+        self._request = request
+        self._wanted = wanted
+        self._session = session
+        self._is_full = session is None or request.session_epoch == INITIAL_EPOCH
+        self._unknown = _unknown_topics(cluster, call, request)
+
+    def run(self) -> None:
+        """Answer at once, or leave that to the purgatory."""
+        now_ms = self._cluster.now_ms
+        self._cluster.purgatory.complete_or_watch(
+            DelayedOperation(self._try_complete, self._answer),
+            set(self._wanted),
+            deadline_ms=now_ms + max(0, self._request.max_wait_ms),
+            now_ms=now_ms,
+        )
+
+    def _try_complete(self, now_ms: int) -> bool:
+        data = self._read()
+        size_bytes = sum(len(each.records or b"") for each in data.values())
+        is_told = any(
+            each.error_code or each.diverging_epoch.epoch >= 0 or each.preferred_read_replica >= 0
+            for each in data.values()
+        )
+        is_enough = size_bytes >= self._request.min_bytes
+        if not (is_enough or is_told or self._unknown or not self._wanted
+                or self._request.max_wait_ms <= 0):  # fmt: skip
+            return False
+        self._send(data, now_ms)
+        return True
+
+    def _answer(self, now_ms: int) -> None:
+        self._send(self._read(), now_ms)
+
+    def _read(self) -> dict[TopicPartition, PartitionData]:
+        """Read each partition in turn until the whole answer is full."""
+        left_bytes = self._request.max_bytes
+        is_first = self._call.version >= FIRST_WHOLE_FROM_VERSION
+        answers: dict[TopicPartition, PartitionData] = {}
+        for name, asked in self._wanted.items():
+            answer = self._read_one(name, asked, left_bytes, is_first=is_first)
+            size_bytes = len(answer.records or b"")
+            left_bytes = max(0, left_bytes - size_bytes)
+            is_first = is_first and not size_bytes
+            answers[name] = answer
+        return answers
+
+    def _read_one(
+        self, name: TopicPartition, asked: FetchPartition, left_bytes: int, *, is_first: bool
+    ) -> PartitionData:
+        may_follow = self._call.version >= FOLLOWERS_FROM_VERSION
+        partition = led_partition(
+            self._cluster,
+            self._call.broker_id,
+            name.topic,
+            name.partition,
+            leader_epoch=asked.current_leader_epoch,
+            also_follower=may_follow,
+        )
+        if isinstance(partition, type):
+            return _refused(name, partition.code)
+        answer = self._described(partition)
+        nearest = self._nearest_replica(partition)
+        diverging = _diverging(partition, asked)
+        if diverging is not None:
+            answer.diverging_epoch = diverging
+        elif nearest is not None:
+            answer.preferred_read_replica = nearest
+        else:
+            limit_bytes = min(asked.partition_max_bytes, left_bytes)
+            self._fill(answer, partition, asked, limit_bytes, is_first=is_first)
+        return answer
+
+    def _described(self, partition: Partition) -> PartitionData:
+        log = partition.log
+        # A follower has no more than it has copied, whatever the leader's watermark is.
+        copied = partition.replica_ends[self._call.broker_id]
+        return PartitionData(
+            partition_index=partition.name.partition,
+            high_watermark=min(log.high_watermark, copied),
+            last_stable_offset=min(log.last_stable_offset, copied),
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+
+    def _fill(
+        self,
+        answer: PartitionData,
+        partition: Partition,
+        asked: FetchPartition,
+        max_bytes: int,
+        *,
+        is_first: bool,
+    ) -> None:
+        is_committed = self._request.isolation_level == READ_COMMITTED
+        end_offset = answer.last_stable_offset if is_committed else answer.high_watermark
+        records = partition.log.read(
+            asked.fetch_offset, end_offset=end_offset, max_bytes=max_bytes, whole_first=is_first
+        )
+        if isinstance(records, type):
+            answer.error_code = records.code
+            answer.high_watermark = answer.last_stable_offset = UNKNOWN
+            answer.log_start_offset = UNKNOWN
+            return
+        answer.records = records
+        if is_committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in partition.log.aborted_between(asked.fetch_offset, end_offset)
+            ]
+
+    def _nearest_replica(self, partition: Partition) -> int | None:
+        """The in-sync follower in the client's rack, which it should rather ask (KIP-392)."""
+        cluster, rack = self._cluster, self._request.rack_id
+        is_leader = partition.leader_id == self._call.broker_id
+        if not (cluster.has_rack_aware_reads and rack and is_leader):
+            return None
+        if cluster.brokers[partition.leader_id].rack == rack:
+            return None
+        near = (
+            each
+            for each in partition.isr
+            if each in cluster.alive and cluster.brokers[each].rack == rack
+        )
+        return next(near, None)
+
+    def _send(self, data: dict[TopicPartition, PartitionData], now_ms: int) -> None:
+        session = self._session
+        if session is not None:
+            data = {
+                name: each
+                for name, each in data.items()
+                if session.is_news(name, each) or self._is_full
+            }
+        topics: dict[str, FetchableTopicResponse] = {}
+        for name, each in data.items():
+            found = self._cluster.topics.get(name.topic)
+            topic = topics.setdefault(
+                name.topic,
+                FetchableTopicResponse(
+                    topic=name.topic,
+                    topic_id=ZERO_UUID if found is None else found.topic_id,
+                ),
+            )
+            topic.partitions.append(each)
+        response = FetchResponse(
+            session_id=NO_SESSION if session is None else session.session_id,
+            responses=[*topics.values(), *self._unknown],
+        )
+        if self._call.version >= LEADERS_FROM_VERSION:
+            self._name_leaders(response)
+        self._call.answer(response, now_ms)
+
+    def _name_leaders(self, response: FetchResponse) -> None:
+        """Tell a client that asked the wrong broker which one is right (KIP-951)."""
+        leaders: set[int] = set()
+        for topic in response.responses:
+            for answer in topic.partitions:
+                found = self._cluster.topics.get(topic.topic)
+                partition = find_partition(found, answer.partition_index)
+                if answer.error_code in _LEADER_ERRORS and partition is not None:
+                    answer.current_leader = LeaderIdAndEpoch(
+                        leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+                    )
+                    leaders.add(partition.leader_id)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in self._cluster.brokers.values()
+            if broker.id in leaders
+        ]
+
+
+def handle(cluster: FakeCluster, call: Call, request: FetchRequest) -> FetchResponse | None:
+    """Find or make the session, and read."""
+    sessions = cluster.brokers[call.broker_id].fetch_sessions
+    named = _named(cluster, call, request)
+    epoch = request.session_epoch
+    session: FetchSession | None = None
+    if call.version >= SESSIONS_FROM_VERSION and epoch != FINAL_EPOCH:
+        if epoch == INITIAL_EPOCH:
+            sessions.end(request.session_id)
+            session = sessions.begin()
+        else:
+            resumed = sessions.resume(request.session_id, epoch)
+            if isinstance(resumed, type):
+                return refuse(request, resumed.code)
+            session = resumed
+    else:
+        sessions.end(request.session_id)
+    if session is None:
+        wanted: Mapping[TopicPartition, FetchPartition] = named
+    else:
+        for name in _forgotten(cluster, call, request):
+            session.forget(name)
+        session.wanted.update(named)
+        wanted = dict(session.wanted)
+    _Reading(cluster, call, request, wanted, session).run()
+    return None
+
+
+def refuse(request: FetchRequest, error_code: int) -> FetchResponse:
+    """Refuse the request; every partition too, since versions before 7 have no other place."""
+    return FetchResponse(
+        error_code=error_code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    _refused(TopicPartition(topic.topic, each.partition), error_code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _named(
+    cluster: FakeCluster, call: Call, request: FetchRequest
+) -> dict[TopicPartition, FetchPartition]:
+    """What is asked for, by name; topics with unknown ids are left to `_unknown_topics`."""
+    named: dict[TopicPartition, FetchPartition] = {}
+    for topic in request.topics:
+        name = _name_of(cluster, call, topic.topic, topic.topic_id)
+        if name is not None:
+            named.update((TopicPartition(name, each.partition), each) for each in topic.partitions)
+    return named
+
+
+def _forgotten(cluster: FakeCluster, call: Call, request: FetchRequest) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, number)
+        for topic in request.forgotten_topics_data
+        if (name := _name_of(cluster, call, topic.topic, topic.topic_id)) is not None
+        for number in topic.partitions
+    ]
+
+
+def _name_of(cluster: FakeCluster, call: Call, name: str, topic_id: bytes) -> str | None:
+    if call.version < IDS_FROM_VERSION:
+        return name
+    topic = cluster.topic_by_id(topic_id)
+    return None if topic is None else topic.name
+
+
+def _unknown_topics(
+    cluster: FakeCluster, call: Call, request: FetchRequest
+) -> list[FetchableTopicResponse]:
+    if call.version < IDS_FROM_VERSION:
+        return []
+    return [
+        FetchableTopicResponse(
+            topic_id=topic.topic_id,
+            partitions=[
+                _refused(TopicPartition("", each.partition), UnknownTopicIdError.code)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if cluster.topic_by_id(topic.topic_id) is None
+    ]
+
+
+def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's log and this one part, None while they agree."""
+    if asked.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch, partition.leader_epoch)
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
+
+
+def _refused(name: TopicPartition, error_code: int) -> PartitionData:
+    return PartitionData(
+        partition_index=name.partition,
+        error_code=error_code,
+        high_watermark=UNKNOWN,
+        last_stable_offset=UNKNOWN,
+        log_start_offset=UNKNOWN,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+HANDLER = TypedHandler(FetchRequest, handle, refuse)

@@ -1,0 +1,68 @@
+"""FindCoordinator: which broker looks after a group, a transactional id or a share group.
+
+Owner: none; it holds no state.
+Source: KIP-699 (several keys); KIP-932 (share groups).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    CoordinatorNotAvailableError,
+    InvalidRequestError,
+)
+from pykclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+_KEY_TYPES = range(3)
+_MANY_FROM_VERSION = 4
+_NOBODY = -1
+
+
+def handle(
+    cluster: FakeCluster, call: Call, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Name the coordinators."""
+    if call.version >= _MANY_FROM_VERSION:
+        found = [_found(cluster, request, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _found(cluster, request, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+def refuse(request: FindCoordinatorRequest, error_code: int) -> FindCoordinatorResponse:
+    """Refuse every key."""
+    if not request.coordinator_keys:
+        return FindCoordinatorResponse(error_code=error_code, node_id=_NOBODY, port=_NOBODY)
+    return FindCoordinatorResponse(
+        coordinators=[_none(key, error_code) for key in request.coordinator_keys]
+    )
+
+
+def _found(cluster: FakeCluster, request: FindCoordinatorRequest, key: str) -> Coordinator:
+    if request.key_type not in _KEY_TYPES:
+        return _none(key, InvalidRequestError.code)
+    broker = cluster.coordinator(request.key_type, key)
+    if broker is None:
+        return _none(key, CoordinatorNotAvailableError.code)
+    return Coordinator(key=key, node_id=broker.id, host=broker.host, port=broker.port)
+
+
+def _none(key: str, error_code: int) -> Coordinator:
+    return Coordinator(key=key, node_id=_NOBODY, port=_NOBODY, error_code=error_code)
+
+
+HANDLER = TypedHandler(FindCoordinatorRequest, handle, refuse)

@@ -1,0 +1,59 @@
+"""InitProducerId: a producer id for an idempotent producer, and a new epoch for a transactional id.
+
+Owner: none; it holds no state.
+Source: KIP-98, KIP-360; Java class ``TransactionCoordinator.handleInitProducerId``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    NotCoordinatorError,
+)
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+_TRANSACTION = 1
+TRANSACTION_TIMEOUT_MS_MAX = 900_000
+EPOCH_MAX = 2**15 - 2
+
+
+def handle(
+    cluster: FakeCluster, call: Call, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    """Give out an id."""
+    name = request.transactional_id
+    if name is None:
+        return InitProducerIdResponse(producer_id=cluster.new_producer_id(), producer_epoch=0)
+    if not name:
+        return refuse(request, InvalidRequestError.code)
+    coordinator = cluster.coordinator(_TRANSACTION, name)
+    if coordinator is None or coordinator.id != call.broker_id:
+        return refuse(request, NotCoordinatorError.code)
+    if not 0 < request.transaction_timeout_ms <= TRANSACTION_TIMEOUT_MS_MAX:
+        return refuse(request, InvalidTransactionTimeoutError.code)
+    producer_id, epoch = cluster.transactional_ids.get(name, (-1, -1))
+    if producer_id < 0 or epoch >= EPOCH_MAX:
+        producer_id, epoch = cluster.new_producer_id(), -1
+    cluster.transactional_ids[name] = producer_id, epoch + 1
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
+
+
+def refuse(_: InitProducerIdRequest, error_code: int) -> InitProducerIdResponse:
+    """Refuse the request."""
+    return InitProducerIdResponse(error_code=error_code, producer_id=-1, producer_epoch=-1)
+
+
+HANDLER = TypedHandler(InitProducerIdRequest, handle, refuse)

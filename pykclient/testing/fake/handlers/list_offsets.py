@@ -1,0 +1,114 @@
+"""ListOffsets: where a log begins and ends, and what stands there at a time.
+
+Owner: none; it holds no state.
+Source: KIP-79, KIP-207, KIP-734 (largest timestamp), KIP-405 (local log), KIP-1023.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.leadership import led_partition
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.topics import Partition
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+NOT_FOUND = -1
+_READ_COMMITTED = 1
+
+
+def handle(cluster: FakeCluster, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look up each partition."""
+
+    def look_up(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        partition = led_partition(
+            cluster,
+            call.broker_id,
+            topic,
+            asked.partition_index,
+            leader_epoch=asked.current_leader_epoch,
+        )
+        if isinstance(partition, type):
+            return _refused(asked, partition.code)
+        is_committed = request.isolation_level == _READ_COMMITTED
+        log = partition.log
+        end_offset = log.last_stable_offset if is_committed else log.high_watermark
+        return _found(partition, asked, end_offset)
+
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[look_up(topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(request: ListOffsetsRequest, error_code: int) -> ListOffsetsResponse:
+    """Refuse every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_refused(asked, error_code) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _found(
+    partition: Partition, asked: ListOffsetsPartition, end_offset: int
+) -> ListOffsetsPartitionResponse:
+    log = partition.log
+    answer = ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, offset=NOT_FOUND, timestamp=NOT_FOUND
+    )
+    if asked.timestamp == LATEST:
+        answer.offset = end_offset
+        answer.leader_epoch = partition.leader_epoch
+    elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = log.epoch_at(log.log_start_offset)
+    elif asked.timestamp != LATEST_TIERED:
+        found = (
+            log.find_max_timestamp(end_offset)
+            if asked.timestamp == MAX_TIMESTAMP
+            else log.find_timestamp(asked.timestamp, end_offset)
+        )
+        if found is not None:
+            answer.offset, answer.timestamp, answer.leader_epoch = found
+    return answer
+
+
+def _refused(asked: ListOffsetsPartition, error_code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=error_code,
+        offset=NOT_FOUND,
+        timestamp=NOT_FOUND,
+    )
+
+
+HANDLER = TypedHandler(ListOffsetsRequest, handle, refuse)

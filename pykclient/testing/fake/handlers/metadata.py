@@ -1,0 +1,118 @@
+"""Metadata: brokers, topics, partitions and their leaders; topics are made when they are missed.
+
+Owner: none; it holds no state.
+Source: Kafka protocol guide; KIP-516 (topic ids); Java class ``KafkaApis``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykclient.protocol.primitives import ZERO_UUID
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.topics import NO_LEADER, is_valid_name
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.topics import Partition, Topic
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+_MAY_FORBID_CREATION_FROM_VERSION = 4
+
+
+def handle(cluster: FakeCluster, call: Call, request: MetadataRequest) -> MetadataResponse:
+    """Describe the topics asked for, all when none is named (in version 0 by an empty list)."""
+    asked = request.topics
+    if asked is None or (not asked and call.version == 0):
+        topics = [_described(cluster, topic) for topic in cluster.topics.values()]
+    else:
+        may_create = (
+            request.allow_auto_topic_creation or call.version < _MAY_FORBID_CREATION_FROM_VERSION
+        )
+        topics = [_looked_up(cluster, topic, may_create=may_create) for topic in asked]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in cluster.brokers.values()
+            if broker.is_alive
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=topics,
+    )
+
+
+def refuse(request: MetadataRequest, error_code: int) -> MetadataResponse:
+    """Refuse every topic; the brokers are not named."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                name=topic.name or "", topic_id=topic.topic_id, error_code=error_code
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+def _looked_up(
+    cluster: FakeCluster, asked: MetadataRequestTopic, *, may_create: bool
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID:
+        topic = cluster.topic_by_id(asked.topic_id)
+        if topic is not None:
+            return _described(cluster, topic)
+        return MetadataResponseTopic(
+            topic_id=asked.topic_id, name=None, error_code=UnknownTopicIdError.code
+        )
+    name = asked.name or ""
+    if name in cluster.topics:
+        return _described(cluster, cluster.topics[name])
+    if not is_valid_name(name):
+        return MetadataResponseTopic(name=name, error_code=InvalidTopicError.code)
+    if may_create and cluster.auto_create_topics:
+        cluster.create_topic(name)
+    # As of a real broker, this answer is that the topic is not there; the next one has it.
+    return MetadataResponseTopic(name=name, error_code=UnknownTopicOrPartitionError.code)
+
+
+def _described(cluster: FakeCluster, topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(cluster, partition) for partition in topic.partitions],
+    )
+
+
+def _partition(cluster: FakeCluster, partition: Partition) -> MetadataResponsePartition:
+    has_leader = partition.leader_id != NO_LEADER
+    return MetadataResponsePartition(
+        error_code=0 if has_leader else LeaderNotAvailableError.code,
+        partition_index=partition.name.partition,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[each for each in partition.replicas if each not in cluster.alive],
+    )
+
+
+HANDLER = TypedHandler(MetadataRequest, handle, refuse)

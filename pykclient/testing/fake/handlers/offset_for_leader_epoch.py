@@ -1,0 +1,73 @@
+"""OffsetForLeaderEpoch: where a leader's time ended, by which a client finds out what was lost.
+
+Owner: none; it holds no state.
+Source: KIP-101, KIP-279, KIP-320.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.leadership import led_partition
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+
+def handle(
+    cluster: FakeCluster, call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Look up each partition."""
+
+    def look_up(topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        partition = led_partition(
+            cluster,
+            call.broker_id,
+            topic,
+            asked.partition,
+            leader_epoch=asked.current_leader_epoch,
+        )
+        if isinstance(partition, type):
+            return EpochEndOffset(partition=asked.partition, error_code=partition.code)
+        epoch, end_offset = partition.log.epoch_end(asked.leader_epoch, partition.leader_epoch)
+        return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[look_up(topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(request: OffsetForLeaderEpochRequest, error_code: int) -> OffsetForLeaderEpochResponse:
+    """Refuse every partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=asked.partition, error_code=error_code)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = TypedHandler(OffsetForLeaderEpochRequest, handle, refuse)

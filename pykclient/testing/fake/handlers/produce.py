@@ -1,0 +1,240 @@
+"""Produce: batches are appended by the leader; with acks=all the answer waits for the replicas.
+
+Owner: a `_Production` belongs to its call; the module holds no state.
+Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (new leaders); Java class
+``ReplicaManager.appendRecords``, ``DelayedProduce``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    InvalidRequiredAcksError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from pykclient.testing.fake.delayed import DelayedOperation
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
+from pykclient.testing.fake.partition_log import Refused
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.topics import Partition
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+ALL, NONE, LEADER = -1, 0, 1
+IDS_FROM_VERSION = 13
+LEADERS_FROM_VERSION = 10
+NO_OFFSET = -1
+
+
+class _Waiting:
+    """A partition whose replicas have not copied everything up to `end_offset` yet."""
+
+    def __init__(
+        self, partition: Partition, answer: PartitionProduceResponse, end_offset: int
+    ) -> None:
+        self.partition = partition
+        self.answer = answer
+        self.end_offset = end_offset
+        self._leader_epoch = partition.leader_epoch
+
+    def is_settled(self, min_isr: int) -> bool:
+        """Whether it is known how it went, which then is in the answer."""
+        if self.partition.leader_epoch != self._leader_epoch:
+            self._fail(NotLeaderOrFollowerError.code)
+            return True
+        if self.partition.log.high_watermark < self.end_offset:
+            return False
+        if len(self.partition.isr) < min_isr:
+            self._fail(NotEnoughReplicasAfterAppendError.code)
+        return True
+
+    def time_out(self) -> None:
+        self._fail(RequestTimedOutError.code)
+
+    def _fail(self, error_code: int) -> None:
+        self.answer.error_code = error_code
+        self.answer.base_offset = NO_OFFSET
+
+
+class _Production:
+    """One request under way."""
+
+    def __init__(self, cluster: FakeCluster, call: Call, request: ProduceRequest) -> None:
+        self._cluster = cluster
+        self._call = call
+        self._request = request
+        self._waiting: list[_Waiting] = []
+        self._response = ProduceResponse(
+            responses=[self._topic(topic) for topic in request.topic_data]
+        )
+
+    def run(self) -> ProduceResponse | None:
+        """Answer at once, or leave that to the purgatory."""
+        now_ms = self._cluster.now_ms
+        if self._request.acks == NONE:
+            # There is no answer in which an error could stand; closing is how Kafka tells of one.
+            has_failed = any(p.error_code for t in self._response.responses
+                             for p in t.partition_responses)  # fmt: skip
+            if has_failed:
+                self._call.close(now_ms)
+            else:
+                self._call.silence(now_ms)
+            return None
+        if self._request.acks == LEADER or not self._waiting:
+            self._name_leaders()
+            return self._response
+        self._cluster.purgatory.complete_or_watch(
+            DelayedOperation(self._try_complete, self._expire),
+            {each.partition.name for each in self._waiting},
+            deadline_ms=now_ms + max(0, self._request.timeout_ms),
+            now_ms=now_ms,
+        )
+        return None
+
+    def _topic(self, data: TopicProduceData) -> TopicProduceResponse:
+        name, error_code = data.name, UnknownTopicOrPartitionError.code
+        if self._call.version >= IDS_FROM_VERSION:
+            topic = self._cluster.topic_by_id(data.topic_id)
+            name, error_code = ("" if topic is None else topic.name), UnknownTopicIdError.code
+        answers = [
+            self._partition(name, each)
+            if name in self._cluster.topics
+            else _refused(each, error_code)
+            for each in data.partition_data
+        ]
+        return TopicProduceResponse(
+            name=data.name, topic_id=data.topic_id, partition_responses=answers
+        )
+
+    def _partition(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
+        cluster = self._cluster
+        partition = led_partition(cluster, self._call.broker_id, topic, data.index)
+        if isinstance(partition, type):
+            return _refused(data, partition.code)
+        if self._request.acks == ALL and len(partition.isr) < self._min_isr(topic):
+            return _refused(data, NotEnoughReplicasError.code)
+        appended = partition.log.append(
+            bytes(data.records or b""),
+            leader_epoch=partition.leader_epoch,
+            now_ms=cluster.wall_ms,
+        )
+        if isinstance(appended, Refused):
+            return _refused(data, appended.error.code, appended.reason)
+        answer = PartitionProduceResponse(
+            index=data.index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        )
+        self._waiting.append(_Waiting(partition, answer, partition.log.log_end_offset))
+        if not appended.is_duplicate:
+            cluster.replication.on_append(partition, cluster.now_ms)
+        return answer
+
+    def _min_isr(self, topic: str) -> int:
+        config = self._cluster.topics[topic].config
+        return int(config.get("min.insync.replicas", self._cluster.min_insync_replicas))
+
+    def _try_complete(self, now_ms: int) -> bool:
+        self._waiting = [
+            each
+            for each in self._waiting
+            if not each.is_settled(
+                self._min_isr(each.partition.name.topic)
+                if each.partition.name.topic in self._cluster.topics
+                else 0
+            )
+        ]
+        if self._waiting:
+            return False
+        self._answer(now_ms)
+        return True
+
+    def _expire(self, now_ms: int) -> None:
+        for each in self._waiting:
+            each.time_out()
+        self._answer(now_ms)
+
+    def _answer(self, now_ms: int) -> None:
+        self._name_leaders()
+        self._call.answer(self._response, now_ms)
+
+    def _name_leaders(self) -> None:
+        """Tell a client that asked the wrong broker which one is right (KIP-951)."""
+        if self._call.version < LEADERS_FROM_VERSION:
+            return
+        leaders: set[int] = set()
+        for topic in self._response.responses:
+            found = self._cluster.topics.get(topic.name) or self._cluster.topic_by_id(
+                topic.topic_id
+            )
+            for answer in topic.partition_responses:
+                partition = find_partition(found, answer.index)
+                if answer.error_code == NotLeaderOrFollowerError.code and partition is not None:
+                    answer.current_leader = LeaderIdAndEpoch(
+                        leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+                    )
+                    leaders.add(partition.leader_id)
+        self._response.node_endpoints = [
+            NodeEndpoint(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in self._cluster.brokers.values()
+            if broker.id in leaders
+        ]
+
+
+def handle(cluster: FakeCluster, call: Call, request: ProduceRequest) -> ProduceResponse | None:
+    """Append, and answer as soon as `acks` allows."""
+    if request.acks not in (ALL, NONE, LEADER):
+        return refuse(request, InvalidRequiredAcksError.code)
+    return _Production(cluster, call, request).run()
+
+
+def refuse(request: ProduceRequest, error_code: int) -> ProduceResponse:
+    """Refuse every partition."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_refused(each, error_code) for each in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _refused(
+    data: PartitionProduceData, error_code: int, reason: str | None = None
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=error_code,
+        base_offset=NO_OFFSET,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        error_message=reason,
+    )
+
+
+# Kafka 4 names version 0, which it does not speak, since old librdkafka looks for it (KAFKA-18659).
+HANDLER = TypedHandler(ProduceRequest, handle, refuse, versions=(0, ProduceRequest.max_version))

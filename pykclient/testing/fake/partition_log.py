@@ -1,0 +1,313 @@
+"""The log of one partition: segments, leader epochs, producers, high watermark.
+
+There is one log, the leader's; a replica is how far it has copied it. Offsets run from
+`log_start_offset` over `high_watermark` (what all in-sync replicas have, and consumers may see) to
+`log_end_offset`.
+
+Owner: the partition.
+Source: Java classes ``UnifiedLog``, ``LogValidator``, ``LeaderEpochFileCache``; KIP-101.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.accel import crc32c
+from pykclient.errors.base import CorruptRecordError
+from pykclient.errors.broker import (
+    CorruptMessageError,
+    InvalidRecordError,
+    MessageTooLargeError,
+    OffsetOutOfRangeError,
+)
+from pykclient.records.batch import (
+    ATTRIBUTE_LOG_APPEND_TIME,
+    CRC_AT,
+    CRC_START,
+    MAGIC_AT,
+    RecordBatch,
+    first_batch_size_bytes,
+)
+from pykclient.records.builder import RecordBatchBuilder
+from pykclient.records.control import END_MARKER, KEY, ControlType, control_type
+from pykclient.testing.fake.producer_states import AbortedTransaction, ProducerStates
+from pykclient.testing.fake.segment import FoundTimestamp, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.errors.base import BrokerError
+
+__all__ = ["Appended", "LogSettings", "PartitionLog", "Refused"]
+
+NO_TIME = -1
+MAX_TIMESTAMP_AT = 35
+ATTRIBUTES_AT = 21
+CONTROL_BATCH_BYTES = 1024
+
+
+class LogSettings(NamedTuple):
+    """A topic's settings that the log obeys; sizes in bytes, times in ms, -1 for no limit."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    max_message_bytes: int = 1_048_588
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    is_log_append_time: bool = False
+
+
+class Appended(NamedTuple):
+    """Where a batch stands; `log_append_time_ms` is -1 unless the broker sets the times."""
+
+    base_offset: int
+    log_append_time_ms: int
+    is_duplicate: bool = False
+
+
+class Refused(NamedTuple):
+    """Why a batch was not appended."""
+
+    error: type[BrokerError]
+    reason: str
+
+
+class EpochStart(NamedTuple):
+    """From which offset on a leader epoch wrote."""
+
+    epoch: int
+    start_offset: int
+
+
+class PartitionLog:
+    """One partition's records."""
+
+    def __init__(self, settings: LogSettings | None = None) -> None:
+        self.settings = settings or LogSettings()
+        self.log_start_offset = 0
+        self.high_watermark = 0
+        self.producers = ProducerStates()
+        self._segments = [Segment(0)]
+        self._epochs: list[EpochStart] = []
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments[-1].next_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where a reader of committed records may read."""
+        open_from = self.producers.first_open_offset()
+        if open_from is None:
+            return self.high_watermark
+        return min(open_from, self.high_watermark)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes all batches have."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are; the last one is written to."""
+        return len(self._segments)
+
+    # Writing.
+
+    def append(self, records: bytes, *, leader_epoch: int, now_ms: int) -> Appended | Refused:
+        """Append one batch as a producer sent it, recognise it as one that is there, or refuse.
+
+        `now_ms` is the broker's wall clock.
+        """
+        checked = self._checked(records)
+        if isinstance(checked, Refused):
+            return checked
+        if checked.producer_id >= 0:
+            duplicate = self.producers.duplicate(checked)
+            if duplicate is not None:
+                return Appended(
+                    duplicate.base_offset, duplicate.log_append_time_ms, is_duplicate=True
+                )
+            error = self.producers.refusal(checked)
+            if error is not None:
+                return Refused(error, f"its sequence is {checked.base_sequence}")
+        return self._write(records, leader_epoch, now_ms)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, *, is_commit: bool, leader_epoch: int,
+        now_ms: int, coordinator_epoch: int = 0,
+    ) -> Appended:  # fmt: skip
+        """End a producer's transaction with a control batch (KIP-98)."""
+        builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=CONTROL_BATCH_BYTES)
+        kind = ControlType.COMMIT if is_commit else ControlType.ABORT
+        builder.try_append(now_ms, KEY.pack(0, kind), END_MARKER.pack(0, coordinator_epoch))
+        data = builder.close(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=True,
+            is_control=True,
+        )
+        return self._write(bytes(data), leader_epoch, now_ms)
+
+    def _checked(self, records: bytes) -> RecordBatch | Refused:
+        data = memoryview(records)
+        size_bytes = first_batch_size_bytes(data)
+        if size_bytes is not None and len(data) > MAGIC_AT and data[MAGIC_AT] < 2:
+            return Refused(InvalidRecordError, "its format is older than version 2")
+        if size_bytes is not None and 0 < size_bytes < len(data):
+            return Refused(InvalidRecordError, "a request must have one batch for each partition")
+        try:
+            batch = RecordBatch(data, topic="", partition=0)
+            columns = batch.records()
+        except CorruptRecordError as error:
+            return Refused(CorruptMessageError, str(error))
+        if len(records) > self.settings.max_message_bytes:
+            return Refused(MessageTooLargeError, f"the batch has {len(records)} bytes")
+        if batch.is_control or batch.record_count != batch.last_offset_delta + 1:
+            return Refused(InvalidRecordError, "it is a control batch, or lacks records")
+        expected = range(batch.base_offset, batch.base_offset + batch.record_count)
+        if not batch.record_count or list(columns.offsets) != list(expected):
+            return Refused(InvalidRecordError, "the offsets of its records are not in a row")
+        return batch
+
+    def _write(self, records: bytes, leader_epoch: int, now_ms: int) -> Appended:
+        """Give the batch its offsets, which its checksum does not cover, and its time."""
+        data = bytearray(records)
+        base_offset = self.log_end_offset
+        data[:8] = base_offset.to_bytes(8, "big")
+        data[12:16] = leader_epoch.to_bytes(4, "big")
+        log_append_time_ms = NO_TIME
+        if self.settings.is_log_append_time:
+            log_append_time_ms = now_ms
+            _stamp(data, now_ms)
+        written = bytes(data)
+        batch = RecordBatch(memoryview(written), topic="", partition=0, check_crcs=False)
+        if not self._epochs or self._epochs[-1].epoch < leader_epoch:
+            self._epochs.append(EpochStart(leader_epoch, base_offset))
+        segment = self._segments[-1]
+        if segment.size_bytes and segment.size_bytes + len(written) > self.settings.segment_bytes:
+            segment = Segment(base_offset)
+            self._segments.append(segment)
+        segment.append(batch, written)
+        self._note_producer(batch, log_append_time_ms)
+        return Appended(base_offset, log_append_time_ms)
+
+    def _note_producer(self, batch: RecordBatch, log_append_time_ms: int) -> None:
+        if batch.producer_id >= 0:
+            is_commit = batch.is_control and control_type(batch) is ControlType.COMMIT
+            self.producers.update(batch, log_append_time_ms=log_append_time_ms, is_commit=is_commit)
+
+    # Reading.
+
+    def read(
+        self, offset: int, *, end_offset: int, max_bytes: int, whole_first: bool
+    ) -> bytes | type[BrokerError]:
+        """Batches from the one that holds `offset` on, of one segment, before `end_offset`."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return OffsetOutOfRangeError
+        for segment in self._segments[self._segment_number(offset) :]:
+            if segment.next_offset > offset:
+                return segment.read(offset, end_offset, max_bytes, whole_first=whole_first)
+        return b""
+
+    def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of these offsets must know of."""
+        return self.producers.aborted_between(start_offset, end_offset)
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """All batches from the log's start."""
+        for segment in self._segments:
+            for batch, _ in segment.batches(self.log_start_offset):
+                yield batch
+
+    def find_timestamp(self, timestamp_ms: int, end_offset: int) -> FoundTimestamp | None:
+        """The first record that is not earlier, before `end_offset`."""
+        for segment in self._segments:
+            found = segment.find_timestamp(timestamp_ms)
+            if found is not None and found.offset >= self.log_start_offset:
+                return found if found.offset < end_offset else None
+        return None
+
+    def find_max_timestamp(self, end_offset: int) -> FoundTimestamp | None:
+        """The first record with the largest timestamp (KIP-734), before `end_offset`."""
+        largest_ms = max(segment.max_timestamp_ms for segment in self._segments)
+        return None if largest_ms < 0 else self.find_timestamp(largest_ms, end_offset)
+
+    def _segment_number(self, offset: int) -> int:
+        low, high = 0, len(self._segments) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._segments[middle].base_offset <= offset:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    # Leader epochs.
+
+    def epoch_end(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch that is not above `epoch`, and where it ended; -1 and -1 for none."""
+        if epoch == leader_epoch:
+            return epoch, self.log_end_offset
+        started = [each for each in self._epochs if each.epoch <= epoch]
+        if not started or epoch > leader_epoch:
+            return -1, -1
+        following = self._epochs[len(started) :]
+        end_offset = following[0].start_offset if following else self.log_end_offset
+        return started[-1].epoch, end_offset
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the leader that wrote, or is to write, this offset; -1 for none."""
+        return max((e.epoch for e in self._epochs if e.start_offset <= offset), default=-1)
+
+    # Losing records.
+
+    def truncate(self, end_offset: int) -> None:
+        """Lose everything from `end_offset` on, what is known of producers too."""
+        if end_offset >= self.log_end_offset:
+            return
+        kept = [
+            (batch, data)
+            for segment in self._segments
+            for batch, data in segment.batches()
+            if batch.last_offset < end_offset
+        ]
+        start = self._segments[0].base_offset
+        self._segments = [Segment(min(start, end_offset))]
+        self._epochs = [each for each in self._epochs if each.start_offset < end_offset]
+        self.producers = ProducerStates()
+        for batch, data in kept:
+            segment = self._segments[-1]
+            if segment.size_bytes and segment.size_bytes + len(data) > self.settings.segment_bytes:
+                segment = Segment(batch.base_offset)
+                self._segments.append(segment)
+            segment.append(batch, data)
+            self._note_producer(batch, NO_TIME)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+
+    def delete_records(self, before_offset: int) -> None:
+        """Move the log's start to `before_offset` (KIP-107); whole segments are given up."""
+        self.log_start_offset = max(self.log_start_offset, before_offset)
+        while len(self._segments) > 1 and self._segments[0].next_offset <= self.log_start_offset:
+            del self._segments[0]
+
+    def retain(self, now_ms: int) -> None:
+        """Delete the oldest segments that are too old or too much; never above the watermark."""
+        settings = self.settings
+        while len(self._segments) > 1:
+            oldest = self._segments[0]
+            is_old = 0 <= settings.retention_ms < now_ms - oldest.max_timestamp_ms
+            spare_bytes = self.size_bytes - oldest.size_bytes
+            is_much = 0 <= settings.retention_bytes <= spare_bytes
+            if not (is_old or is_much) or oldest.next_offset > self.high_watermark:
+                return
+            self.delete_records(oldest.next_offset)
+
+
+def _stamp(data: bytearray, now_ms: int) -> None:
+    """Have all records of a batch carry the broker's time."""
+    data[ATTRIBUTES_AT + 1] |= ATTRIBUTE_LOG_APPEND_TIME
+    data[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = now_ms.to_bytes(8, "big")
+    with memoryview(data) as view, view[CRC_START:] as covered:
+        crc = crc32c(covered)
+    data[CRC_AT:CRC_START] = crc.to_bytes(CRC_START - CRC_AT, "big")

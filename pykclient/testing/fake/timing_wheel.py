@@ -1,0 +1,176 @@
+"""Timers on a hierarchical wheel: adding and cancelling take constant time, however many there are.
+
+The lowest wheel has slots of one tick; a wheel above it has slots as long as the whole wheel below.
+A timer waits in the lowest wheel that reaches its deadline; when the slot of an upper wheel comes
+due, its timers move down. The slots that hold something are kept in a heap, so that a jump over
+hours costs no more than the slots that are used.
+
+A timer is *waiting*, then *fired* or *cancelled*.
+
+Owner: the cluster.
+Source: Java classes ``TimingWheel`` and ``SystemTimer`` of Kafka's purgatory.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Timer", "TimingWheel"]
+
+TICK_MS = 1
+SLOT_COUNT = 20
+
+
+class Timer:
+    """One call to come; made by `TimingWheel.add`."""
+
+    __slots__ = ("callback", "deadline_ms", "sequence", "slot")
+
+    def __init__(self, deadline_ms: int, sequence: int, callback: Callable[[int], None]) -> None:
+        self.deadline_ms = deadline_ms
+        self.sequence = sequence
+        self.callback = callback
+        self.slot: _Slot | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has neither fired nor been cancelled."""
+        return self.slot is not None
+
+    def cancel(self) -> None:
+        """Never fire; no effect on a timer that has fired."""
+        if self.slot is not None:
+            del self.slot.timers[self.sequence]
+            self.slot = None
+
+
+class _Slot:
+    """The timers of one slot of one wheel; it starts at `start_ms` while it is in the heap."""
+
+    __slots__ = ("start_ms", "timers")
+
+    def __init__(self) -> None:
+        self.start_ms: int | None = None
+        self.timers: dict[int, Timer] = {}
+
+
+class _Wheel:
+    """One level: slots of `tick_ms`, and a wheel of longer slots above once it is needed."""
+
+    __slots__ = ("_above", "_now_ms", "_queue", "_slots", "_span_ms", "_tick_ms")
+
+    def __init__(self, tick_ms: int, now_ms: int, queue: _SlotQueue) -> None:
+        self._tick_ms = tick_ms
+        self._span_ms = tick_ms * SLOT_COUNT
+        self._now_ms = now_ms - now_ms % tick_ms
+        self._slots = [_Slot() for _ in range(SLOT_COUNT)]
+        self._queue = queue
+        self._above: _Wheel | None = None
+
+    def place(self, timer: Timer) -> bool:
+        """Put the timer where it belongs; False when it is due by now."""
+        if timer.deadline_ms < self._now_ms + self._tick_ms:
+            return False
+        if timer.deadline_ms < self._now_ms + self._span_ms:
+            number = timer.deadline_ms // self._tick_ms
+            slot = self._slots[number % SLOT_COUNT]
+            slot.timers[timer.sequence] = timer
+            timer.slot = slot
+            self._queue.put(slot, number * self._tick_ms)
+            return True
+        if self._above is None:
+            self._above = _Wheel(self._span_ms, self._now_ms, self._queue)
+        return self._above.place(timer)
+
+    def turn(self, now_ms: int) -> None:
+        if now_ms >= self._now_ms + self._tick_ms:
+            self._now_ms = now_ms - now_ms % self._tick_ms
+            if self._above is not None:
+                self._above.turn(self._now_ms)
+
+
+class _SlotQueue:
+    """The slots in use, by start."""
+
+    __slots__ = ("_heap", "_order")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, _Slot]] = []
+        self._order = count()
+
+    def put(self, slot: _Slot, start_ms: int) -> None:
+        if slot.start_ms is None:
+            slot.start_ms = start_ms
+            heapq.heappush(self._heap, (start_ms, next(self._order), slot))
+
+    def start_ms(self) -> int | None:
+        """When the first slot that holds a timer starts."""
+        while self._heap and not self._heap[0][2].timers:
+            self._pop()
+        return self._heap[0][0] if self._heap else None
+
+    def take(self) -> list[Timer]:
+        """The timers of the first slot, which is empty afterwards."""
+        slot = self._pop()
+        timers = sorted(slot.timers.values(), key=attrgetter("deadline_ms", "sequence"))
+        slot.timers.clear()
+        return timers
+
+    def _pop(self) -> _Slot:
+        slot = heapq.heappop(self._heap)[2]
+        slot.start_ms = None
+        return slot
+
+
+class TimingWheel:
+    """All timers of a cluster."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._queue = _SlotQueue()
+        self._lowest = _Wheel(TICK_MS, now_ms, self._queue)
+        self._sequences = count()
+        self._due = _Slot()
+
+    def add(self, deadline_ms: int, callback: Callable[[int], None]) -> Timer:
+        """Have `callback(now_ms)` called by the first `advance` that reaches the deadline.
+
+        One that is due already is called by the next `advance`, never from here.
+        """
+        timer = Timer(deadline_ms, next(self._sequences), callback)
+        if not self._lowest.place(timer):
+            timer.slot = self._due
+            self._due.timers[timer.sequence] = timer
+        return timer
+
+    def next_deadline_ms(self) -> int | None:
+        """When to advance next; never later than the first deadline, None without timers."""
+        if self._due.timers:
+            return min(timer.deadline_ms for timer in self._due.timers.values())
+        return self._queue.start_ms()
+
+    def advance(self, now_ms: int) -> None:
+        """Fire what is due, in the order of deadlines, each at its own time or later."""
+        self._fire_due(now_ms)
+        while (start_ms := self._queue.start_ms()) is not None and start_ms <= now_ms:
+            self._lowest.turn(start_ms)
+            timers = self._queue.take()
+            for timer in timers:
+                if not self._lowest.place(timer):
+                    timer.slot = self._due
+                    self._due.timers[timer.sequence] = timer
+            self._fire_due(start_ms)
+        self._lowest.turn(now_ms)
+
+    def _fire_due(self, now_ms: int) -> None:
+        due = self._due.timers
+        # Only those of now: a timer that adds another due one must not keep us here for ever.
+        for timer in sorted(due.values(), key=attrgetter("deadline_ms", "sequence")):
+            if timer.slot is not None:  # an earlier one may have cancelled it
+                timer.cancel()
+                timer.callback(max(now_ms, timer.deadline_ms))

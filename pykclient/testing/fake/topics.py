@@ -1,0 +1,93 @@
+"""The topics of a fake cluster: partitions with their replicas, and settings.
+
+Owner: the cluster.
+Source: Kafka's topic configuration; Java classes ``Topic``, ``ReplicationControlManager``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pykclient.testing.fake.partition_log import LogSettings, PartitionLog
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+__all__ = ["NO_LEADER", "Partition", "Topic", "is_valid_name", "log_settings"]
+
+NO_LEADER = -1
+NAME_LENGTH_MAX = 249
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class Partition:
+    """One partition: who leads it, who has how much of it, and the log.
+
+    `replica_ends` says up to where each replica has copied the leader's log.
+    """
+
+    def __init__(self, name: TopicPartition, replicas: Sequence[int], log: PartitionLog) -> None:
+        self.name = name
+        self.replicas = tuple(replicas)
+        self.isr = list(replicas)
+        self.leader_id = replicas[0]
+        self.leader_epoch = 0
+        self.log = log
+        self.replica_ends = dict.fromkeys(replicas, 0)
+
+    @property
+    def followers(self) -> list[int]:
+        """The replicas that do not lead."""
+        return [replica for replica in self.replicas if replica != self.leader_id]
+
+
+class Topic:
+    """A topic by name and id."""
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: UUID,
+        assignments: Sequence[Sequence[int]],
+        config: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id.bytes
+        self.config = dict(config)
+        self.partitions = [
+            Partition(
+                TopicPartition(name, number), replicas, PartitionLog(log_settings(self.config))
+            )
+            for number, replicas in enumerate(assignments)
+        ]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of Kafka's own."""
+        return self.name.startswith("__")
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether Kafka takes it as a topic's name."""
+    if name in (".", "..") or len(name) > NAME_LENGTH_MAX:
+        return False
+    return _NAME.fullmatch(name) is not None
+
+
+def log_settings(config: Mapping[str, str]) -> LogSettings:
+    """What a topic's settings mean for its logs. Raises ValueError for a value that is no number.
+
+    Settings that only concern real brokers' disks are kept and change nothing.
+    """
+    defaults = LogSettings()
+    return LogSettings(
+        segment_bytes=int(config.get("segment.bytes", defaults.segment_bytes)),
+        max_message_bytes=int(config.get("max.message.bytes", defaults.max_message_bytes)),
+        retention_ms=int(config.get("retention.ms", defaults.retention_ms)),
+        retention_bytes=int(config.get("retention.bytes", defaults.retention_bytes)),
+        is_log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
+    )
