@@ -122,7 +122,13 @@ class ConsumerCore:
         with self._guard:
             return self._subscription.partitions
 
-    def subscribe(self, topics: Collection[str] = (), *, pattern: str | None = None) -> None:
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        *,
+        pattern: str | None = None,
+        listener: object = None,
+    ) -> None:
         """Refuse: consumer groups are not built yet. Use `assign`.
 
         Raises:

@@ -68,6 +68,13 @@ UNUSED_RESPONSES_MAX: Final = 1
 """With more answers of a node than this still to be read, it is not asked for another."""
 
 
+LATE_MS: Final = 2_000
+"""How long after `fetch_max_wait_ms` an answer may still take before we doubt the leader."""
+
+ABSENCE_MS: Final = 500
+CONNECT_MS: Final = 250
+OTHERS_MAX: Final = 2
+
 UNGROUPED: Final = (-1, -1, -1)
 
 
@@ -80,6 +87,14 @@ class Reachability(Protocol):
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
         """Return when to look again."""
+        ...
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Return whether a request sent now would be written now."""
+        ...
+
+    def connect(self, node_id: int, now_ms: int) -> None:
+        """Begin to connect, unless that is under way or too early."""
         ...
 
 
@@ -132,7 +147,8 @@ class Fetcher:
         self._client = client
         self._settings = settings
         self._retry_backoff = retry_backoff
-        self._in_flight: set[int] = set()
+        self._in_flight: dict[int, int] = {}
+        """When the answer of each node that was asked counts as late."""
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
         """The versions of subscription, cluster and buffer that `_by_node` was made of."""
@@ -141,9 +157,9 @@ class Fetcher:
 
     def poll(self, now_ms: int) -> PollResult:
         """Fetch from every node that is idle and has partitions to read."""
+        next_poll_ms = self._doubt_late(now_ms)
         self._group(now_ms)
         requests: list[Request] = []
-        next_poll_ms = NEVER_MS
         for node_id in self._by_node:
             unused_count = self._buffer.response_count(node_id)
             if node_id in self._in_flight or unused_count > UNUSED_RESPONSES_MAX:
@@ -154,11 +170,37 @@ class Fetcher:
             targets, retry_ms = self._targets(node_id, now_ms, is_ahead=unused_count > 0)
             next_poll_ms = min(next_poll_ms, retry_ms)
             if targets:
-                self._in_flight.add(node_id)
+                self._in_flight[node_id] = now_ms + self._settings.max_wait_ms + LATE_MS
+                next_poll_ms = min(next_poll_ms, self._in_flight[node_id])
                 requests.append(self._request(node_id, targets))
         return PollResult(requests, next_poll_ms)
 
     # Whom to ask for what.
+
+    def _doubt_late(self, now_ms: int) -> int:
+        """Find out who leads the partitions of nodes that are late; return when to look again.
+
+        A leader that hangs, but keeps its connections, has been replaced by the others long before
+        `request_timeout_ms` would tell.
+        """
+        for node_id, late_ms in self._in_flight.items():
+            if now_ms < late_ms:
+                continue
+            self._in_flight[node_id] = now_ms + LATE_MS
+            # Looked at much later than asked for: the application was away, not the broker.
+            if now_ms < late_ms + ABSENCE_MS and not self._ask_others(node_id, now_ms):
+                self._in_flight[node_id] = now_ms + CONNECT_MS
+        return min(self._in_flight.values(), default=NEVER_MS)
+
+    def _ask_others(self, node_id: int, now_ms: int) -> bool:
+        """Ask for metadata; False if no other node is connected yet, since it would be asked."""
+        others = [other for other in self._metadata.cluster.nodes if other != node_id]
+        if others and not any(self._client.is_ready(other, now_ms) for other in others):
+            for other in others[:OTHERS_MAX]:
+                self._client.connect(other, now_ms)
+            return False
+        self._metadata.request_update()
+        return True
 
     def _group(self, now_ms: int) -> None:
         """Sort the partitions by node, again only when something has changed."""
@@ -275,7 +317,7 @@ class Fetcher:
         now_ms: int,
     ) -> None:
         assert isinstance(message, FetchResponse)
-        self._in_flight.discard(node_id)
+        self._in_flight.pop(node_id, None)
         self._nothing_ahead.pop(node_id, None)
         if message.error_code != 0:
             error = error_for_code(message.error_code, f"Fetch from broker {node_id}")
@@ -382,7 +424,7 @@ class Fetcher:
             self._subscription.lose_position(assigned, self._settings.auto_offset_reset)
 
     def _on_failure(self, node_id: int, targets: _Targets, error: KafkaError, now_ms: int) -> None:
-        self._in_flight.discard(node_id)
+        self._in_flight.pop(node_id, None)
         log.debug("fetch from broker %d failed: %s", node_id, error)
         self._fail_all(targets, error, now_ms)
         current = [target.assigned for target in targets.values() if target.is_current]

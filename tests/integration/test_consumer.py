@@ -32,6 +32,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 30.0
 PARTITION_COUNT = 3
 
+QUICK_FAILOVER = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}
+
 SHAPES = [
     Record(value=b"plain", key=b"key"),
     Record(value=None, key=b"null value"),
@@ -306,8 +308,7 @@ def test_records_that_retention_took_are_skipped_with_a_warning(
 def test_reading_goes_on_when_leaders_die_and_come_back(
     kafka_cluster_factory: KafkaClusterFactory,
 ) -> None:
-    settings = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}
-    with kafka_cluster_factory(brokers=3, config=settings) as cluster:
+    with kafka_cluster_factory(brokers=3, config=QUICK_FAILOVER) as cluster:
         topic = confluent_create_topic(
             cluster, "failover", partition_count=PARTITION_COUNT, replication_factor=3
         )
@@ -323,3 +324,23 @@ def test_reading_goes_on_when_leaders_die_and_come_back(
                 records += read(consumer, len(written) - len(records))
                 cluster.start(victim)
             assert by_place(map(as_read, records)) == by_place(written)
+
+
+@pytest.mark.slow
+def test_reading_goes_on_soon_when_a_leader_hangs(
+    kafka_cluster_factory: KafkaClusterFactory,
+) -> None:
+    with kafka_cluster_factory(brokers=3, config=QUICK_FAILOVER) as cluster:
+        topic = confluent_create_topic(cluster, "hang", replication_factor=3)
+        confluent_produce(cluster, topic, numbered(10, 0))
+        with open_consumer(cluster) as consumer:
+            consumer.assign(partitions_of(topic, 1))
+            assert len(read(consumer, 10)) == 10
+            leader = cluster.leader(topic, 0)
+            cluster.pause(leader)
+            confluent_produce(cluster, topic, numbered(5, 0))
+            started_s = time.monotonic()
+            assert len(read(consumer, 5)) == 5
+            # Far less than request_timeout_ms, after which the hanging leader would be given up.
+            assert time.monotonic() - started_s < 15
+            cluster.resume(leader)
