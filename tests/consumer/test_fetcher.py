@@ -252,14 +252,15 @@ def test_records_of_aborted_transactions_are_left_out_for_read_committed() -> No
         assert scene.taken() == expected
 
 
-def test_an_answer_from_before_a_seek_is_thrown_away() -> None:
+@pytest.mark.parametrize("sought", [2, 50])
+def test_an_answer_from_before_a_seek_is_thrown_away(sought: int) -> None:
     scene = Scene()
-    assigned = scene.read(A)
+    assigned = scene.read(A, offset=10)
     request = scene.fetch()
-    scene.subscription.seek(assigned, 50)
-    reply(request, part(0, batch(range(3))))
+    scene.subscription.seek(assigned, sought)
+    reply(request, part(0, batch(range(10, 13))))
     assert scene.taken() == []
-    assert asked(scene.fetch()) == [("t", 0, 50)]
+    assert asked(scene.fetch()) == [("t", 0, sought)]
 
 
 def test_an_answer_from_before_an_unassign_is_thrown_away() -> None:

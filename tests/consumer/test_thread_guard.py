@@ -6,11 +6,15 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.errors import ClosedError, ConcurrentModificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def enter(guard: ThreadGuard) -> None:
@@ -57,6 +61,16 @@ def test_nobody_enters_after_close_not_even_from_inside() -> None:
         other.submit(enter, guard).result()
 
 
+@pytest.fixture
+def busy_switching() -> Iterator[None]:
+    """Threads take turns after every few instructions."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval_s)
+
+
+@pytest.mark.usefixtures("busy_switching")
 def test_of_many_threads_one_is_inside() -> None:
     guard = ThreadGuard("consumer")
     inside = 0
@@ -68,7 +82,8 @@ def test_of_many_threads_one_is_inside() -> None:
             try:
                 with guard:
                     inside += 1
-                    most = max(most, inside)
+                    for _ in range(100):
+                        most = max(most, inside)
                     inside -= 1
             except ConcurrentModificationError:
                 pass
