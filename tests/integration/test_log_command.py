@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import time
 import uuid
@@ -21,11 +22,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pykclient import Consumer, TopicPartition
+from pykclient.records.compression import Codec
 from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_create_topic, confluent_produce
 from tests.integration.dumped_log import java_dump, our_dump
 from tests.integration.java_tools import CODECS, Record, java_produce
+from tests.records.test_legacy import message, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,3 +250,22 @@ def test_a_broker_finds_the_same_offsets_for_times(cluster: KafkaCluster, segmen
         ]
         first = next(line for line in lines if line["type"] == "record")
         assert (first["offset"], first["timestamp_ms"]) == (answer.offset, answer.timestamp_ms)
+
+
+def test_messages_of_the_old_formats(tmp_path: Path) -> None:
+    """No tested broker writes them any more, but they may lie on disks; Java's tool reads them.
+
+    It repeats the checksum of each message within the line of the record, and ours does not.
+    """
+    inner = message(0, b"a", b"b") + message(2, b"c", None)
+    path = tmp_path / f"{7:020}.log"
+    path.write_bytes(
+        message(7, b"k", b"v", magic=0)
+        + message(8, None, b"w")
+        + message(9, b"k", None, attributes=8)
+        + wrapped(12, inner, Codec.GZIP)
+    )
+    theirs = java_dump(KAFKA_VERSIONS[0], path, "--print-data-log")
+    assert [re.sub(r" isValid: true crc: \d+", "", line) for line in theirs] == our_dump(
+        path, "--data"
+    )

@@ -1,0 +1,249 @@
+"""Our producer and consumer through a fault proxy before a real broker.
+
+The promises of the design's reliability page: acknowledged is kept, once, in order, as librdkafka
+counts it; no corrupt value is delivered; every call returns; and after the fault it goes on. A run
+in which too few faults struck does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from pykclient import Consumer, Delivery, Producer, RecordMetadata, TopicPartition
+from pykclient.errors import KafkaError
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import Cut, Delay, Direction, Double, Fault, Flip, ForgeLength, Lose
+from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from tests.integration.confluent_tools import confluent_consume, confluent_create_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.testing import FaultProxy, KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
+        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
+    ),
+]
+
+PARTITION_COUNT = 4
+ROUND_RECORDS = 400
+RECORDS_MAX = 40_000
+FAULTS_MIN = 10
+TIMEOUT_S = 90.0
+POLL_TIMEOUT_S = 1.0
+POLL_GRACE_S = 4.0
+"""Beyond the poll's own time-out, on a machine that does other things too."""
+CONSUMED_RECORDS = 6_000
+FETCH_BYTES = 8_000
+
+
+@pytest.fixture(scope="module")
+def kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
+    with kafka_cluster_factory(proxied=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def proxy(kafka: KafkaCluster) -> Iterator[FaultProxy]:
+    """The proxy before the one broker, in order again after the test."""
+    proxy = kafka.proxy(1)
+    yield proxy
+    proxy.heal()
+
+
+def produce_through(kafka: KafkaCluster, topic: str, proxy: FaultProxy, fault: str) -> list[int]:
+    """Send records ``<number>`` in turn to the partitions until enough faults struck; how many
+    each partition got."""
+    counts = [0] * PARTITION_COUNT
+    before = proxy.counts.get(fault, 0)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    deliveries: list[Delivery[RecordMetadata]] = []
+    with Producer(
+        bootstrap_servers=kafka.bootstrap_servers, linger_ms=1, batch_size=500, retry_backoff_ms=20
+    ) as producer:
+        while proxy.counts.get(fault, 0) - before < FAULTS_MIN or len(deliveries) < ROUND_RECORDS:
+            assert time.monotonic() < deadline_s, f"too few faults: {proxy.counts}"
+            assert len(deliveries) < RECORDS_MAX, f"too few faults: {proxy.counts}"
+            for number in range(ROUND_RECORDS):
+                partition = number % PARTITION_COUNT
+                value = b"%d" % counts[partition]
+                deliveries.append(producer.send(topic, value, partition=partition))
+                counts[partition] += 1
+            producer.flush(timeout=TIMEOUT_S)
+    failed = [error for delivery in deliveries if (error := delivery.exception())]
+    assert failed == []
+    return counts
+
+
+def values_in_log(kafka: KafkaCluster, topic: str) -> dict[int, list[int]]:
+    """What librdkafka reads of each partition, up to its end, in order."""
+    reader = ConfluentConsumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": topic})
+    ends = [
+        reader.get_watermark_offsets(ConfluentPartition(topic, number), TIMEOUT_S)[1]
+        for number in range(PARTITION_COUNT)
+    ]
+    reader.close()
+    values: dict[int, list[int]] = defaultdict(list)
+    for record in confluent_consume(kafka, topic, sum(ends)):
+        assert record.partition is not None
+        values[record.partition].append(int(record.value or b"-1"))
+    return values
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Lose(api=ApiKey.PRODUCE, probability=0.1), id="acknowledgements lost"),
+        pytest.param(Cut(api=ApiKey.PRODUCE, probability=0.1), id="acknowledgements cut"),
+        pytest.param(
+            Cut(api=ApiKey.PRODUCE, direction=Direction.REQUEST, probability=0.1),
+            id="requests cut",
+        ),
+        pytest.param(Double(api=ApiKey.PRODUCE, probability=0.1), id="acknowledgements doubled"),
+        pytest.param(
+            Delay(api=ApiKey.PRODUCE, probability=0.1, delay_ms=200), id="acknowledgements late"
+        ),
+    ],
+)
+def test_acknowledged_is_kept_once_and_in_order(
+    kafka: KafkaCluster, proxy: FaultProxy, fault: Fault
+) -> None:
+    topic = confluent_create_topic(kafka, "faulty", partition_count=PARTITION_COUNT)
+    proxy.inject(fault)
+    counts = produce_through(kafka, topic, proxy, fault.name)
+    proxy.heal()
+    expected = {partition: list(range(count)) for partition, count in enumerate(counts)}
+    assert values_in_log(kafka, topic) == expected
+
+
+def test_connections_that_die_young_lose_and_double_nothing(
+    kafka: KafkaCluster, proxy: FaultProxy
+) -> None:
+    topic = confluent_create_topic(kafka, "short-lived", partition_count=PARTITION_COUNT)
+    proxy.limit_lifetimes((50, 300))
+    proxy.inject(Delay(api=ApiKey.PRODUCE, probability=0.2, delay_ms=30))
+    counts = produce_through(kafka, topic, proxy, "Lifetime")
+    proxy.heal()
+    expected = {partition: list(range(count)) for partition, count in enumerate(counts)}
+    assert values_in_log(kafka, topic) == expected
+
+
+def checked_value(number: int) -> bytes:
+    """A value that can tell whether it is whole."""
+    text = b"%d %s" % (number, b"x" * 80)
+    return b"%08x %s" % (zlib.crc32(text), text)
+
+
+def number_in(value: object) -> int:
+    assert isinstance(value, bytes)
+    assert zlib.crc32(value[9:]) == int(value[:8], 16), f"a corrupt value: {value!r}"
+    return int(value[9:].split(b" ")[0])
+
+
+@pytest.fixture(scope="module")
+def filled(kafka: KafkaCluster) -> str:
+    """A topic whose record at offset n has the checked value n."""
+    topic = confluent_create_topic(kafka, "filled")
+    with Producer(bootstrap_servers=kafka.bootstrap_servers, batch_size=4_000) as producer:
+        for number in range(CONSUMED_RECORDS):
+            producer.send(topic, checked_value(number), partition=0)
+        producer.flush(timeout=TIMEOUT_S)
+    return topic
+
+
+def consumer_of(kafka: KafkaCluster, topic: str) -> Consumer:
+    """A consumer of many small fetches, so that many of them can be struck."""
+    consumer = Consumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        auto_offset_reset="earliest",
+        fetch_max_bytes=FETCH_BYTES,
+        max_partition_fetch_bytes=FETCH_BYTES,
+        request_timeout_ms=3_000,
+        fetch_max_wait_ms=200,
+        reconnect_backoff_ms=20,
+        reconnect_backoff_max_ms=200,
+        retry_backoff_ms=20,
+    )
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning([partition])
+    return consumer
+
+
+def poll_numbers(consumer: Consumer, errors: list[KafkaError]) -> list[tuple[int, int]]:
+    """Offset and number of each record that one poll gives; it must return in time."""
+    started_s = time.monotonic()
+    try:
+        found = [
+            (record.offset, number_in(record.value)) for record in consumer.poll(POLL_TIMEOUT_S)
+        ]
+    except KafkaError as error:
+        errors.append(error)
+        found = []
+    assert time.monotonic() - started_s < POLL_TIMEOUT_S + POLL_GRACE_S
+    return found
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(ForgeLength(length_bytes=2**31 - 1), id="a huge length"),
+        pytest.param(ForgeLength(length_bytes=-1), id="a negative length"),
+        pytest.param(ForgeLength(length_bytes=100), id="a length too small"),
+        pytest.param(Cut(), id="cut"),
+        pytest.param(Double(), id="doubled"),
+        pytest.param(Lose(), id="lost"),
+    ],
+)
+def test_every_record_comes_once_and_in_order(
+    kafka: KafkaCluster, proxy: FaultProxy, filled: str, fault: Fault
+) -> None:
+    before = proxy.counts.get(fault.name, 0)
+    proxy.inject(replace(fault, api=ApiKey.FETCH, probability=0.4, count_max=FAULTS_MIN))
+    errors: list[KafkaError] = []
+    found: list[tuple[int, int]] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    with consumer_of(kafka, filled) as consumer:
+        while len(found) < CONSUMED_RECORDS:
+            assert time.monotonic() < deadline_s, (len(found), proxy.counts, errors)
+            found += poll_numbers(consumer, errors)
+    assert proxy.counts[fault.name] - before >= FAULTS_MIN
+    assert found == [(number, number) for number in range(CONSUMED_RECORDS)]
+
+
+def test_flipped_bits_give_no_corrupt_value_and_no_end(
+    kafka: KafkaCluster, proxy: FaultProxy, filled: str
+) -> None:
+    """A flip in an offset goes unseen: checksums do not cover it. So all that is asked is that
+    each value is whole, that every poll returns, and that a healed network is made use of."""
+    before = proxy.counts.get("Flip", 0)
+    errors: list[KafkaError] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    with consumer_of(kafka, filled) as consumer:
+        poll_numbers(consumer, errors)
+        proxy.inject(Flip(api=ApiKey.FETCH, probability=0.3))
+        while proxy.counts.get("Flip", 0) - before < 3 * FAULTS_MIN:
+            assert time.monotonic() < deadline_s, (proxy.counts, errors)
+            if not poll_numbers(consumer, errors):
+                consumer.seek_to_beginning([TopicPartition(filled, 0)])
+        proxy.heal()
+        consumer.seek_to_beginning([TopicPartition(filled, 0)])
+        numbers: set[int] = set()
+        while len(numbers) < CONSUMED_RECORDS:
+            assert time.monotonic() < deadline_s, (len(numbers), errors)
+            numbers.update(number for _, number in poll_numbers(consumer, errors))
+    assert numbers == set(range(CONSUMED_RECORDS))
