@@ -121,7 +121,7 @@ class SenderBench:
         self.fast_topics: dict[object, TopicAppenders[RecordMetadata]] = {}
         self.pool = BufferPool(buffer_memory)
         self.random = Random(seed)
-        self.accumulator = RecordAccumulator(
+        self.accumulator = self._make_accumulator(
             AccumulatorSettings(
                 batch_size_bytes=batch_size_bytes,
                 linger_ms=linger_ms,
@@ -129,13 +129,7 @@ class SenderBench:
                 compression=Compression(Codec.NONE, None),
                 hash_keys=True,
                 is_adaptive=True,
-            ),
-            self.pool,
-            waiting=NoWaiting(),
-            clock_ms=lambda: self.now_ms,
-            wakeup=self._on_wakeup,
-            random=self.random,
-            fast_topics=self.fast_topics,
+            )
         )
         backoff = Backoff(100, 1_000, jitter=0.0)
         self.idempotence: Idempotence | None = None
@@ -168,6 +162,17 @@ class SenderBench:
         self.lead(*leaders)
         if is_idempotent and has_producer_id:
             self.give_producer_id()
+
+    def _make_accumulator(self, settings: AccumulatorSettings) -> RecordAccumulator:
+        return RecordAccumulator(
+            settings,
+            self.pool,
+            waiting=NoWaiting(),
+            clock_ms=lambda: self.now_ms,
+            wakeup=self._on_wakeup,
+            random=self.random,
+            fast_topics=self.fast_topics,
+        )
 
     # The cluster.
 
