@@ -2,8 +2,9 @@
 
 A `Reader` has one state, its position, which never passes the end of its data and never moves
 back. It trusts nothing: a length, count or tag size beyond what remains is refused before anything
-is allocated for it, and whatever is wrong with the bytes is a `DecodeError`. It never keeps a
-reference to a string or a `bytes` value's source; only `records` values are slices of the data.
+is allocated for it, as is a message with more array elements than any real one has, and whatever
+is wrong with the bytes is a `DecodeError`. It never keeps a reference to a string or a `bytes`
+value's source; only `records` values are slices of the data.
 
 Writers are functions that append to a bytearray; if it is a `GatherBuffer`, large `records` values
 are kept by reference.
@@ -86,6 +87,15 @@ pack_int64 = _INT64.pack
 pack_float64 = _FLOAT64.pack
 pack_boolean = _BOOLEAN.pack
 
+ELEMENTS_MAX = 1_000_000
+"""Structures and strings in all arrays of one message. Some take 3 bytes on the wire and 250 as an
+object, so that the limit of a frame's size alone would not keep memory bounded. All metadata of a
+cluster with 200,000 partitions, each of a topic of its own, has 400,000."""
+
+NUMBERS_MAX = 4_000_000
+"""Numbers in all arrays of one message, some 40 bytes each. 200,000 partitions with 5 replicas,
+listed three times (all, in sync, offline), have 3,000,000."""
+
 _INT16_MAX = 0x7FFF
 _INT32_MAX = 0x7FFF_FFFF
 _UINT32_MAX = 0xFFFF_FFFF
@@ -106,11 +116,13 @@ class Reader:
             undefined and the reader must not be used further.
     """
 
-    __slots__ = ("_data", "_end", "position")
+    __slots__ = ("_data", "_elements_left", "_end", "_numbers_left", "position")
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self._data = memoryview(data)
         self._end = len(self._data)
+        self._elements_left = ELEMENTS_MAX
+        self._numbers_left = NUMBERS_MAX
         self.position = 0
 
     @property
@@ -169,8 +181,25 @@ class Reader:
         return bytes(self._take(16))
 
     def numbers(self, code: str, count: int) -> list[int]:
-        """`count` numbers of one `struct` format code (``b h i q``)."""
-        return list(self.unpack(_numbers(code, count)))
+        """`count` numbers of one `struct` format code (``b h i q``).
+
+        `count` was read just before: what it took of `ELEMENTS_MAX` goes back, since numbers have a
+        limit of their own.
+        """
+        if count == 0:  # often, as of replicas that are offline
+            return []
+        self._elements_left += count
+        self._numbers_left -= count
+        if self._numbers_left < 0:
+            raise self._too_many("numbers", NUMBERS_MAX)
+        layout = _numbers(code, count)
+        position = self.position
+        try:
+            values = layout.unpack_from(self._data, position)
+        except struct_error:
+            raise self._too_short(layout.size) from None
+        self.position = position + layout.size
+        return list(values)
 
     # Variable sizes
 
@@ -265,7 +294,8 @@ class Reader:
 
     def compact_count(self, size_min: int) -> int:
         """The element count of an array that must not be null, count + 1 as a varint."""
-        return self._checked(self._present(self.unsigned_varint() - 1), size_min)
+        count = self.unsigned_varint() - 1
+        return self._checked(count if count >= 0 else self._present(count), size_min)
 
     def compact_nullable_count(self, size_min: int) -> int:
         """The element count of an array, count + 1 as a varint; -1 is null (0 on the wire)."""
@@ -274,7 +304,7 @@ class Reader:
     # Tags (KIP-482)
 
     def tag_count(self) -> int:
-        """How many tagged fields follow; each takes at least two bytes."""
+        """How many tagged fields follow; each takes at least two bytes and counts as an element."""
         return self._checked(self.unsigned_varint(), 2)
 
     def tag(self) -> tuple[int, int]:
@@ -336,7 +366,15 @@ class Reader:
                 f"{count} elements of at least {size_min} bytes announced at byte {self.position},"
                 f" but only {self.remaining} bytes remain"
             )
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise self._too_many("array elements", ELEMENTS_MAX)
         return count
+
+    def _too_many(self, what: str, limit: int) -> DecodeError:
+        return DecodeError(
+            f"more than {limit} {what} in one message announced at byte {self.position}"
+        )
 
     def _too_short(self, size: int) -> DecodeError:
         return DecodeError(

@@ -177,6 +177,40 @@ def test_count_is_taken_only_if_its_elements_can_be_there(name: str, count: byte
 
 
 @pytest.mark.parametrize(
+    "name", ["count", "nullable_count", "compact_count", "compact_nullable_count"]
+)
+def test_elements_of_all_arrays_of_a_message_together_have_a_limit(name: str) -> None:
+    half = primitives.ELEMENTS_MAX // 2
+    out = bytearray()
+    for count in (half, half, 1):
+        getattr(primitives, f"write_{name}")(out, range(count))
+    reader = Reader(out + bytes(primitives.ELEMENTS_MAX))
+    read_count = getattr(reader, name)
+    assert [read_count(1), read_count(1)] == [half, half]
+    with pytest.raises(DecodeError, match="more than 1000000 array elements in one message"):
+        read_count(1)
+
+
+def test_tags_count_as_elements() -> None:
+    out = bytearray()
+    primitives.write_count(out, range(primitives.ELEMENTS_MAX))
+    reader = Reader(out + b"\x01" + bytes(primitives.ELEMENTS_MAX))
+    reader.count(1)
+    with pytest.raises(DecodeError, match="array elements"):
+        reader.tag_count()
+
+
+def test_numbers_have_a_limit_of_their_own() -> None:
+    size = primitives.ELEMENTS_MAX
+    reader = Reader((size.to_bytes(4, "big") + bytes(size)) * 4 + b"\x00\x00\x00\x01" + bytes(5))
+    for _ in range(primitives.NUMBERS_MAX // size):
+        assert len(reader.numbers("b", reader.count(1))) == size
+    count = reader.count(1)
+    with pytest.raises(DecodeError, match="more than 4000000 numbers in one message"):
+        reader.numbers("b", count)
+
+
+@pytest.mark.parametrize(
     ("name", "data"), [("nullable_count", NULL_32), ("compact_nullable_count", b"\x00")]
 )
 def test_null_array_has_the_count_minus_one(name: str, data: bytes) -> None:
@@ -205,6 +239,7 @@ def test_numbers_survive(code: str, size: int) -> None:
     primitives.write_numbers(out, code, values)
     assert len(out) == len(values) * size
     assert Reader(out).numbers(code, len(values)) == values
+    assert Reader(b"").numbers(code, 0) == []
     with pytest.raises(DecodeError):
         Reader(out[:-1]).numbers(code, len(values))
 
