@@ -4,7 +4,7 @@ Builds the engine with its managers in the right order, and has every public met
 wait. `Consumer` adds those that do; it reads and changes nothing that is not here.
 
 Owner: the thread guard, which each public method takes; `wakeup` alone does not.
-Source: Java class ``KafkaConsumer``; the order of managers is architecture section 4.
+Source: Java class ``KafkaConsumer``.
 """
 
 from __future__ import annotations

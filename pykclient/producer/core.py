@@ -5,7 +5,7 @@ Builds the engine with its managers in the right order, and has every step of `s
 it appends to open batches, and calls `_send_slowly` for everything else.
 
 Owner: methods run in any thread; what they set in motion, in the sender thread.
-Source: Java class ``KafkaProducer``; the order of managers is that of architecture section 4.
+Source: Java class ``KafkaProducer``.
 """
 
 from __future__ import annotations
