@@ -408,28 +408,32 @@ def test_a_second_thread_in_the_consumer_is_told_at_once_and_the_first_goes_on(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:
     partition = TopicPartition(topic, 0)
-    with Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    def deserialize(value: bytes) -> bytes:
+        is_inside.set()
+        assert may_go_on.wait(60)
+        return value
+
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        producer.send(topic, b"v", partition=0).result(timeout=10)
+    with Consumer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, value_deserializer=deserialize
+    ) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 0)
-        polled: list[int] = []
-        first = threading.Thread(target=lambda: polled.append(len(consumer.poll(timeout=10))))
+        polled: list[object] = []
+        first = threading.Thread(
+            target=lambda: polled.extend(record.value for record in consumer.poll(timeout=10))
+        )
         first.start()
-        with ends_within(5):
-            assert "thread" in str(_refusal(consumer, partition))
-        with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-            producer.send(topic, b"v").result(timeout=10)
-        first.join()
-        assert polled == [1]
-        assert consumer.position(partition) == 1
-
-
-def _refusal(consumer: Consumer, partition: TopicPartition) -> ConcurrentModificationError:
-    """Call until the other thread is inside the consumer."""
-    while True:
-        try:
+        assert is_inside.wait(60)
+        with ends_within(5), pytest.raises(ConcurrentModificationError, match="thread"):
             consumer.position(partition)
-        except ConcurrentModificationError as error:
-            return error
+        may_go_on.set()
+        first.join()
+        assert polled == [b"v"]
+        assert consumer.position(partition) == 1
 
 
 def _is_about_the_topic(error: BaseException) -> bool:
