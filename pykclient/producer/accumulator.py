@@ -226,9 +226,9 @@ class RecordAccumulator:
         if wanted_bytes > limit_bytes:
             return False
         target_bytes = min(limit_bytes, max(wanted_bytes, 2 * batch.reserved_bytes))
-        if not self._pool.try_reserve(target_bytes - batch.reserved_bytes):
+        if not self._pool.try_reserve(target_bytes - batch.reserved_bytes, batch):
             return False
-        batch.grow(target_bytes)
+        batch.grow()
         return True
 
     def _append_to_new(
@@ -239,34 +239,36 @@ class RecordAccumulator:
         *,
         is_sticky: bool,
     ) -> Delivery[RecordMetadata] | Blocked:
-        chunk_bytes = min(CHUNK_BYTES, self._settings.batch_size_bytes, self._pool.size_bytes)
+        limit_bytes = self._settings.batch_size_bytes
+        chunk_bytes = min(CHUNK_BYTES, limit_bytes, self._pool.size_bytes)
         size_bytes = max(chunk_bytes, record.size_bytes_max())
-        if memory is not None:
-            size_bytes = memory.take()
-        elif not self._pool.try_reserve(size_bytes):
-            return Blocked(Need.MEMORY, size_bytes)
+        batch = ProducerBatch(
+            BatchOutcome(queue.key, queue.append_lock, self._waiting),
+            queue.append_lock,
+            serial=(queue.next_serial,),
+            created_ms=self._clock_ms(),
+            capacity_bytes=min(size_bytes, limit_bytes),
+            compression=self._settings.compression,
+        )
         try:
-            batch = ProducerBatch(
-                BatchOutcome(queue.key, queue.append_lock, self._waiting),
-                queue.append_lock,
-                serial=(queue.next_serial,),
-                created_ms=self._clock_ms(),
-                reserved_bytes=size_bytes,
-                capacity_bytes=min(size_bytes, self._settings.batch_size_bytes),
-                compression=self._settings.compression,
-            )
+            if memory is not None:
+                memory.hand_to(batch)
+            elif not self._pool.try_reserve(size_bytes, batch):
+                return Blocked(Need.MEMORY, size_bytes)
             delivery = _append(batch, record)
-        except BaseException:
-            self._pool.release(size_bytes)
-            raise
-        assert delivery is not None, "a batch takes its first record"
-        # All or nothing: an interrupt (Ctrl-C) comes in only where something is called.
-        queue.next_serial += 1
-        queue.waiting += (batch,)
-        queue.open = batch
-        self._created += ((queue, batch),)
-        self._install(queue, batch, is_sticky=is_sticky)
-        self._wake(batch.created_ms + self._settings.linger_ms)
+            assert delivery is not None, "a batch takes its first record"
+            # All or nothing: an interrupt (Ctrl-C) comes in only where something is called.
+            queue.next_serial += 1
+            queue.waiting += (batch,)
+            queue.open = batch
+            self._created += ((queue, batch),)
+        finally:
+            if queue.open is not batch:
+                self._release(batch)
+        try:
+            self._install(queue, batch, is_sticky=is_sticky)
+        finally:
+            self._wake(batch.created_ms + self._settings.linger_ms)
         return delivery
 
     def _install(self, queue: PartitionQueue, batch: ProducerBatch, *, is_sticky: bool) -> None:
@@ -283,7 +285,10 @@ class RecordAccumulator:
                 topic.sticky_batch = batch
 
     def _seal(self, queue: PartitionQueue) -> None:
-        """Close the open batch. Requires the queue's lock."""
+        """Close the open batch. Requires the queue's lock.
+
+        An interrupt may come in between; the next one who comes along finishes it.
+        """
         assert queue.lock.locked()
         assert queue.open is not None
         queue.open.seal()
@@ -318,7 +323,11 @@ class RecordAccumulator:
         """
         if wanted_ms < self._looks_at_ms and not self._is_woken:
             self._is_woken = True
-            self._wakeup()
+            try:
+                self._wakeup()
+            except BaseException:  # an interrupt: nobody after us would wake the sender
+                self._wakeup()
+                raise
 
     # What is ready: sender thread, from here on.
 

@@ -117,7 +117,6 @@ class ProducerBatch:
         *,
         serial: tuple[int, ...],
         created_ms: int,
-        reserved_bytes: int,
         capacity_bytes: int,
         compression: Compression,
     ) -> None:
@@ -125,7 +124,7 @@ class ProducerBatch:
         self.outcome = outcome
         self.serial = serial
         self.created_ms = created_ms
-        self.reserved_bytes = reserved_bytes
+        self.reserved_bytes = 0
         self.state = BatchState.OPEN
         self.record_count = 0
         self.size_bytes = 0
@@ -156,17 +155,20 @@ class ProducerBatch:
         """Whether the batch has a place in its partition's sequence."""
         return self.base_sequence >= 0
 
-    def grow(self, reserved_bytes: int) -> None:
-        """Take records for as many bytes of the pool as it holds now. Requires the lock."""
-        self.reserved_bytes = reserved_bytes
-        self.appender.grow(reserved_bytes - HEADER_SIZE_BYTES)
+    def grow(self) -> None:
+        """Take records for as many bytes as it has reserved. Requires the partition lock."""
+        self.appender.grow(self.reserved_bytes - HEADER_SIZE_BYTES)
 
     def seal(self) -> None:
-        """Take no more records. Requires the partition lock."""
-        self._to(BatchState.CLOSED)
-        self.appender.seal()
-        self.record_count = self.appender.count
-        self.size_bytes = self._content.size_bytes
+        """Take no more records. Requires the partition lock.
+
+        Sealing again does nothing, or finishes what an interrupt has left half done.
+        """
+        if self.state is BatchState.OPEN:
+            self.appender.seal()
+            self.record_count = self.appender.count
+            self.size_bytes = self._content.size_bytes
+            self._to(BatchState.CLOSED)
 
     def encode(self) -> bytearray:
         """Return the batch as brokers want it, under its present identity and sequence.
@@ -245,7 +247,6 @@ class ProducerBatch:
             lock,
             serial=(*self.serial, number),
             created_ms=self.created_ms,
-            reserved_bytes=0,
             capacity_bytes=self.size_bytes,
             compression=Compression(self._content.codec, self._content.level),
         )

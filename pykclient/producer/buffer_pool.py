@@ -4,6 +4,9 @@ It counts, it does not own memory: a batch reserves bytes before it grows and gi
 it is done and no request carries it any more. Whoever waits is served in the order of arrival, and
 nobody who comes later passes him. The pool itself never blocks; how a waiter waits is his matter.
 
+Bytes that leave the pool stand in somebody's account in the same moment: an interrupt (Ctrl-C)
+comes in only where something is called, and nothing is called in between.
+
 Owner: its own lock, taken last and held for a few operations only.
 Source: Java class ``BufferPool``.
 """
@@ -12,16 +15,26 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BufferPool", "MemoryWaiter"]
+__all__ = ["Account", "BufferPool", "MemoryWaiter"]
+
+
+class Account(Protocol):
+    """Whoever holds reserved bytes, and gives them back."""
+
+    reserved_bytes: int
 
 
 class MemoryWaiter:
-    """A place in the queue for memory. Once `is_granted`, the bytes belong to whoever waited."""
+    """Somebody who needs `size_bytes`; once `is_granted`, they are his.
+
+    `on_granted` is called when that is so, or when the pool closes. It must not block and must not
+    call the pool.
+    """
 
     __slots__ = ("is_granted", "on_granted", "size_bytes")
 
@@ -30,11 +43,11 @@ class MemoryWaiter:
         self.on_granted = on_granted
         self.is_granted = False
 
-    def take(self) -> int:
-        """Return how many bytes were granted; they are the caller's to give back from now on."""
+    def hand_to(self, account: Account) -> None:
+        """Put what was granted into another account."""
         assert self.is_granted
-        size_bytes, self.size_bytes = self.size_bytes, 0
-        return size_bytes
+        account.reserved_bytes += self.size_bytes
+        self.size_bytes = 0
 
 
 class BufferPool:
@@ -57,22 +70,18 @@ class BufferPool:
         """Whether somebody waits for memory: then every batch is worth sending."""
         return bool(self._waiters)
 
-    def try_reserve(self, size_bytes: int) -> bool:
-        """Take bytes if there are so many and nobody waits for some."""
+    def try_reserve(self, size_bytes: int, account: Account) -> bool:
+        """Put bytes into an account if there are so many and nobody waits for some."""
         with self._lock:
             if self._waiters or self._free_bytes < size_bytes:
                 return False
             self._free_bytes -= size_bytes
+            account.reserved_bytes += size_bytes
             return True
 
-    def wait_for(self, size_bytes: int, on_granted: Callable[[], None]) -> MemoryWaiter:
-        """Queue up for bytes. `on_granted` is called once they are there, perhaps at once.
-
-        It is called too when the pool closes; `is_granted` tells. It must not block and must not
-        call the pool.
-        """
-        assert size_bytes <= self.size_bytes, "waiting for more than there is would never end"
-        waiter = MemoryWaiter(size_bytes, on_granted)
+    def wait_for(self, waiter: MemoryWaiter) -> None:
+        """Queue up, until granted or until `give_up`, which has to follow in any case."""
+        assert waiter.size_bytes <= self.size_bytes, "more than there is would never come"
         with self._lock:
             if self._is_closed:
                 told = [waiter]
@@ -80,13 +89,13 @@ class BufferPool:
                 self._waiters.append(waiter)
                 told = self._grant()
         _tell(told)
-        return waiter
 
     def give_up(self, waiter: MemoryWaiter) -> None:
-        """Leave the queue; what was granted meanwhile, and not taken, goes back."""
+        """Leave the queue; what was granted meanwhile, and not handed on, goes back."""
         with self._lock:
             if waiter.is_granted:
                 self._free_bytes += waiter.size_bytes
+                waiter.size_bytes = 0
             elif waiter in self._waiters:
                 self._waiters.remove(waiter)
             granted = self._grant()

@@ -322,8 +322,10 @@ class Idempotence:
             self._renew(run, batch)
 
     def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Note that parts take a batch's place."""
-        self._run(batch).on_split(batch, parts)
+        """Note that parts take a batch's place, and wait to be sent."""
+        run = self._run(batch)
+        run.on_split(batch, parts)
+        self._renew(run, batch)
 
     def _run(self, batch: ProducerBatch) -> SequenceRun:
         run = self._runs.get(batch.partition)

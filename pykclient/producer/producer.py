@@ -25,6 +25,7 @@ from pykclient.network.drive import now_ms
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.network.selector import SelectorPort
 from pykclient.producer.accumulator import Blocked, Need
+from pykclient.producer.buffer_pool import MemoryWaiter
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
 from pykclient.producer.record import ProducerRecord, RecordMetadata
@@ -320,8 +321,9 @@ class Producer(ProducerCore):
         self._refuse_to_wait(f"{size_bytes} bytes of memory")
         gate = threading.Lock()
         gate.acquire()
-        waiter = self._pool.wait_for(size_bytes, gate.release)
+        waiter = MemoryWaiter(size_bytes, gate.release)
         try:
+            self._pool.wait_for(waiter)
             self._accumulator.want_memory()
             remaining_s = max(0, deadline_ms - now_ms()) / 1000
             if not gate.acquire(timeout=min(remaining_s, threading.TIMEOUT_MAX)):

@@ -12,6 +12,7 @@ from pykclient.network.cluster import Cluster, TopicInfo
 from pykclient.network.manager import Operation
 from pykclient.producer.accumulator import CHUNK_BYTES, Blocked, Need
 from pykclient.producer.batch import BatchState, ProducerBatch
+from pykclient.producer.buffer_pool import MemoryWaiter
 from pykclient.producer.partitioner import partition_for_key
 from pykclient.producer.record import SerializedRecord
 from pykclient.types import TopicPartition
@@ -319,7 +320,7 @@ def test_somebody_who_waits_for_memory_makes_every_batch_ready() -> None:
     for partition in (0, 1):
         bench.send(partition=partition)
     assert drain(bench) == []
-    bench.pool.wait_for(CHUNK_BYTES, lambda: None)
+    bench.pool.wait_for(MemoryWaiter(CHUNK_BYTES, lambda: None))
     bench.accumulator.want_memory()
     assert len(drain(bench)) == 2
 
@@ -328,7 +329,8 @@ def test_memory_that_was_waited_for_starts_a_batch_or_goes_back() -> None:
     bench = SenderBench(leaders=(1, 1), linger_ms=1_000)
     record = bench.send(partition=0)
     assert isinstance(record, Delivery)
-    waiter = bench.pool.wait_for(CHUNK_BYTES, lambda: None)
+    waiter = MemoryWaiter(CHUNK_BYTES, lambda: None)
+    bench.pool.wait_for(waiter)
     there = SerializedRecord(TOPIC, b"v", None, 0, 0, (), None)
     assert isinstance(bench.accumulator.append(there, waiter), Delivery)
     assert waiter.size_bytes == CHUNK_BYTES  # the open batch had room

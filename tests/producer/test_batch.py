@@ -34,10 +34,10 @@ def new_batch(
         lock,
         serial=(4,),
         created_ms=0,
-        reserved_bytes=reserved_bytes,
         capacity_bytes=reserved_bytes,
         compression=Compression(codec, None),
     )
+    batch.reserved_bytes = reserved_bytes
     for index in range(record_count):
         assert batch.appender.append(index, None, b"v%d" % index) is not None
     return batch
@@ -63,6 +63,7 @@ def test_a_batch_can_be_encoded_again_under_another_identity() -> None:
 def test_a_sealed_batch_takes_no_more_and_knows_its_size() -> None:
     batch = new_batch(3)
     batch.seal()
+    batch.seal()
     assert batch.appender.append(9, None, b"late") is None
     assert (batch.record_count, batch.size_bytes) == (3, len(batch.encode()))
 
@@ -70,7 +71,8 @@ def test_a_sealed_batch_takes_no_more_and_knows_its_size() -> None:
 def test_a_grown_batch_takes_as_much_as_it_has_reserved() -> None:
     batch = new_batch(1, reserved_bytes=100)
     assert batch.appender.append(0, None, bytes(500)) is None
-    batch.grow(700)
+    batch.reserved_bytes = 700
+    batch.grow()
     assert batch.appender.append(0, None, bytes(500)) is not None
     assert batch.take_reserved() == 700
     assert batch.take_reserved() == 0

@@ -4,24 +4,55 @@ from __future__ import annotations
 
 import threading
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.producer.buffer_pool import BufferPool, MemoryWaiter
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def ignore() -> None:
-    """Hear of a grant and do nothing."""
+
+class Holder:
+    """An account, and what may wait for memory."""
+
+    def __init__(self) -> None:
+        self.reserved_bytes = 0
+
+
+def reserved(pool: BufferPool, size_bytes: int) -> bool:
+    """Try to reserve bytes for somebody new."""
+    holder = Holder()
+    is_there = pool.try_reserve(size_bytes, holder)
+    assert holder.reserved_bytes == (size_bytes if is_there else 0)
+    return is_there
+
+
+def waiting(
+    pool: BufferPool, size_bytes: int, on_granted: Callable[[], None] = lambda: None
+) -> MemoryWaiter:
+    """Queue up for bytes."""
+    waiter = MemoryWaiter(size_bytes, on_granted)
+    pool.wait_for(waiter)
+    return waiter
+
+
+def taken(waiter: MemoryWaiter) -> int:
+    """Return what a waiter was granted, and leave him nothing."""
+    holder = Holder()
+    waiter.hand_to(holder)
+    return holder.reserved_bytes
 
 
 def test_memory_is_limited_and_comes_back() -> None:
     pool = BufferPool(100)
-    assert pool.try_reserve(60)
-    assert not pool.try_reserve(41)
-    assert pool.try_reserve(40)
+    assert reserved(pool, 60)
+    assert not reserved(pool, 41)
+    assert reserved(pool, 40)
     assert pool.free_bytes == 0
     pool.release(60)
-    assert pool.try_reserve(60)
+    assert reserved(pool, 60)
 
 
 def test_giving_back_more_than_was_taken_is_our_mistake() -> None:
@@ -32,40 +63,40 @@ def test_giving_back_more_than_was_taken_is_our_mistake() -> None:
 
 def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one() -> None:
     pool = BufferPool(100)
-    assert pool.try_reserve(100)
+    assert reserved(pool, 100)
     granted: list[str] = []
-    large = pool.wait_for(80, lambda: granted.append("large"))
-    small = pool.wait_for(10, lambda: granted.append("small"))
+    large = waiting(pool, 80, lambda: granted.append("large"))
+    small = waiting(pool, 10, lambda: granted.append("small"))
     pool.release(50)
     assert granted == []
     pool.release(40)
     assert granted == ["large", "small"]
-    assert (large.take(), small.take()) == (80, 10)
+    assert (taken(large), taken(small)) == (80, 10)
     assert pool.free_bytes == 0
 
 
 def test_nobody_reserves_past_those_who_wait() -> None:
     pool = BufferPool(100)
-    assert pool.try_reserve(60)
-    waiter = pool.wait_for(70, ignore)
-    assert not pool.try_reserve(10)
+    assert reserved(pool, 60)
+    waiter = waiting(pool, 70)
+    assert not reserved(pool, 10)
     pool.give_up(waiter)
-    assert pool.try_reserve(10)
+    assert reserved(pool, 10)
 
 
 def test_giving_up_lets_the_next_one_have_its_turn() -> None:
     pool = BufferPool(100)
-    assert pool.try_reserve(60)
+    assert reserved(pool, 60)
     granted: list[str] = []
-    first = pool.wait_for(70, lambda: granted.append("first"))
-    pool.wait_for(40, lambda: granted.append("second"))
+    first = waiting(pool, 70, lambda: granted.append("first"))
+    waiting(pool, 40, lambda: granted.append("second"))
     pool.give_up(first)
     assert granted == ["second"]
 
 
 def test_what_was_granted_and_not_taken_goes_back_on_giving_up() -> None:
     pool = BufferPool(100)
-    waiter = pool.wait_for(100, ignore)
+    waiter = waiting(pool, 100)
     assert waiter.is_granted
     pool.give_up(waiter)
     assert pool.free_bytes == 100
@@ -73,19 +104,19 @@ def test_what_was_granted_and_not_taken_goes_back_on_giving_up() -> None:
 
 def test_what_was_taken_stays_taken_on_giving_up() -> None:
     pool = BufferPool(100)
-    waiter = pool.wait_for(100, ignore)
-    assert waiter.take() == 100
+    waiter = waiting(pool, 100)
+    assert taken(waiter) == 100
     pool.give_up(waiter)
     assert pool.free_bytes == 0
 
 
 def test_closing_sends_everybody_away_with_nothing() -> None:
     pool = BufferPool(100)
-    assert pool.try_reserve(100)
+    assert reserved(pool, 100)
     told: list[str] = []
-    early = pool.wait_for(10, lambda: told.append("early"))
+    early = waiting(pool, 10, lambda: told.append("early"))
     pool.close()
-    late = pool.wait_for(10, lambda: told.append("late"))
+    late = waiting(pool, 10, lambda: told.append("late"))
     assert told == ["early", "late"]
     assert not early.is_granted
     assert not late.is_granted
@@ -95,8 +126,8 @@ def test_closing_sends_everybody_away_with_nothing() -> None:
 
 
 def test_waiting_for_more_than_there_is_is_our_mistake() -> None:
-    with pytest.raises(AssertionError, match="never end"):
-        BufferPool(100).wait_for(101, ignore)
+    with pytest.raises(AssertionError, match="never come"):
+        waiting(BufferPool(100), 101)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -104,23 +135,24 @@ def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
     random = Random(seed)
     pool = BufferPool(1_000)
     held: list[int] = []
-    waiting: list[MemoryWaiter] = []
+    queued: list[MemoryWaiter] = []
     for _ in range(500):
         size_bytes = random.randrange(1, 400)
         drawn = random.random()
-        if drawn < 0.4 and pool.try_reserve(size_bytes):
+        if drawn < 0.4 and reserved(pool, size_bytes):
             held.append(size_bytes)
         elif drawn < 0.6:
-            waiting.append(pool.wait_for(size_bytes, ignore))
+            queued.append(waiting(pool, size_bytes))
         elif drawn < 0.9 and held:
             pool.release(held.pop(random.randrange(len(held))))
-        elif waiting:
-            waiter = waiting.pop(0)
+        elif queued:
+            waiter = queued.pop(0)
             if waiter.is_granted:
-                held.append(waiter.take())
+                held.append(taken(waiter))
             pool.give_up(waiter)
-        granted = sum(waiter.size_bytes for waiter in waiting if waiter.is_granted)
+        granted = sum(waiter.size_bytes for waiter in queued if waiter.is_granted)
         assert pool.free_bytes + sum(held) + granted == 1_000
+        assert pool.free_bytes >= 0
         assert not pool.has_waiters or pool.free_bytes < 400
 
 
@@ -132,9 +164,9 @@ def test_threads_that_wait_are_all_served_and_memory_is_whole_again() -> None:
         for _ in range(200):
             gate = threading.Lock()
             gate.acquire()
-            waiter = pool.wait_for(size_bytes, gate.release)
+            waiter = waiting(pool, size_bytes, gate.release)
             assert gate.acquire(timeout=30)
-            pool.release(waiter.take())
+            pool.release(taken(waiter))
         served.append(size_bytes)
 
     threads = [threading.Thread(target=work, args=(size,)) for size in (100, 70, 30, 1)]

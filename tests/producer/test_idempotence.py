@@ -339,6 +339,18 @@ def test_parts_take_the_place_of_the_whole(running: Sequence) -> None:
     assert place(running.send()) == (3, 30)
 
 
+def test_a_split_as_the_last_answer_of_a_broken_run_begins_the_next_one(running: Sequence) -> None:
+    whole, behind = running.send(), running.send()
+    running.give_up(behind)
+    part = running.batch()
+    part.serial = (*whole.serial, 0)
+    part.identity, part.base_sequence = whole.identity, whole.base_sequence
+    whole.is_in_request = False
+    running.idempotence.on_split(whole, [part])
+    running.send(part)
+    assert place(part) == (4, 0)
+
+
 def test_a_batch_that_never_had_a_place_leaves_no_gap(running: Sequence) -> None:
     batch = running.batch()
     batch.fail(KafkaError("out of time"))
