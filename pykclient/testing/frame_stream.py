@@ -98,20 +98,24 @@ class FrameStream:
     def _begin(self, data: bytes, events: list[Event]) -> bytes:
         """Take in a frame's head; what is left over."""
         pending = self._pending + data
+        self._pending = b""
+        size_bytes = int.from_bytes(pending[: SIZE.size], "big", signed=True)
+        if len(pending) >= SIZE.size and not self._is_size(size_bytes):
+            self._is_raw = True
+            return pending
         if len(pending) < self._head_bytes:
             self._pending = pending
             return b""
-        self._pending = b""
-        (size_bytes,) = SIZE.unpack_from(pending)
-        if not self._head_bytes - SIZE.size <= size_bytes <= FRAME_BYTES_MAX:
-            self._is_raw = True
-            return pending
         self._size_bytes = SIZE.size + size_bytes
         self._passed_bytes = 0
         self._strike = self._on_head(pending[: self._head_bytes])
         if self._strike is not None:
             return self._struck_head(pending, self._strike, events)
         return self._go_on(pending, events)
+
+    def _is_size(self, size_bytes: int) -> bool:
+        """Whether a frame can have this size."""
+        return self._head_bytes - SIZE.size <= size_bytes <= FRAME_BYTES_MAX
 
     def _struck_head(self, data: bytes, strike: Strike, events: list[Event]) -> bytes:
         match strike.fault:

@@ -224,7 +224,8 @@ class FaultProxy:
                 raise KafkaError(f"the proxy at {self.address} is dead: {self._failure!r}")
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # It has been told already.
+        # It has been told already; or its thread has failed, which others will tell.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             self._waker.send(b"!")
 
     # On the proxy's thread ------------------------------------------------------------------------
@@ -257,7 +258,14 @@ class FaultProxy:
             elif ready is self._wakened:
                 self._wakened.recv(4096)
             elif events & selectors.EVENT_READ and ready in self._links:
-                self._links[ready].read(ready)
+                self._read(ready)
+
+    def _read(self, source: socket.socket) -> None:
+        link = self._links[source]
+        link.read(source)
+        if link.is_closed:
+            # At once, for the next connection may get a socket of the same number.
+            self._forget(link)
 
     def _serve(self, link: ProxyLink, now_ms: float) -> float | None:
         """Send what can be sent; when to look at it again."""
@@ -312,7 +320,7 @@ class FaultProxy:
     def _forget(self, link: ProxyLink) -> None:
         """Drop a closed link; the selector must let go of its sockets by their old numbers."""
         for each in link.sockets:
-            with contextlib.suppress(KeyError):  # It was not waited for.
+            with contextlib.suppress(KeyError, ValueError):  # It was not waited for.
                 self._selector.unregister(each)
             del self._links[each]
 

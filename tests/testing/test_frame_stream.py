@@ -99,6 +99,13 @@ def test_what_is_no_frame_passes_as_it_is(start: bytes) -> None:
     assert feed(stream, FRAME, 5) == [FRAME]
 
 
+@pytest.mark.parametrize("direction", Direction)
+def test_what_is_no_frame_is_not_held_back(direction: Direction) -> None:
+    stream = FrameStream(direction, lambda head: None)
+    assert stream.feed(b"HTT") == []
+    assert stream.feed(b"P") == [b"HTTP"]
+
+
 def test_the_start_of_a_head_is_not_held_back_for_ever() -> None:
     stream = stream_of([])
     assert stream.feed(FRAME[:5]) == []
