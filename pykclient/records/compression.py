@@ -29,6 +29,9 @@ __all__ = ["Codec", "compress", "decompress", "require_library"]
 GZIP_WINDOW_BITS: Final = 31
 """zlib's code for a gzip header around the largest window."""
 
+FURTHER_FRAMES_SLICE_SIZE_BYTES: Final = 4096
+"""How much is fed at once of the gzip or lz4 frames behind the first one."""
+
 LZ4_LEVEL_FAST: Final = 9
 """KIP-390's default level; as in Java it stands for the fast compressor, every other for HC."""
 
@@ -153,23 +156,31 @@ def _decompress_stream(
     """Decompress one frame after the other until `data` is used up."""
     parts: list[bytes] = []
     room_bytes = size_bytes_max
-    rest: Data | None = data
+    view = memoryview(data)
+    position = 0
+    # All at once, since nearly always there is one frame. What is behind a frame's end comes back
+    # as a copy, so that of many tiny frames each would cost as much as all that follow.
+    slice_size_bytes = len(view)
     while True:
         decompressor = new_decompressor()
-        try:
-            # One byte more than there is room for tells "exactly full" from "too large".
-            part = decompressor.decompress(rest or b"", room_bytes + 1)
-        except library_error as error:
-            raise _malformed(codec, error) from error
-        room_bytes -= len(part)
-        if room_bytes < 0:
-            raise _too_large(codec, size_bytes_max)
-        if not decompressor.eof:
-            raise _malformed(codec, "they end in the middle of the stream")
-        parts.append(part)
-        rest = decompressor.unused_data
-        if not rest:
+        while not decompressor.eof:
+            piece = view[position : position + slice_size_bytes]
+            if not piece:
+                raise _malformed(codec, "they end in the middle of the stream")
+            try:
+                # One byte more than there is room for tells "exactly full" from "too large".
+                part = decompressor.decompress(piece, room_bytes + 1)
+            except library_error as error:
+                raise _malformed(codec, error) from error
+            position += len(piece)
+            room_bytes -= len(part)
+            if room_bytes < 0:
+                raise _too_large(codec, size_bytes_max)
+            parts.append(part)
+        position -= len(decompressor.unused_data or b"")
+        if position == len(view):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+        slice_size_bytes = FURTHER_FRAMES_SLICE_SIZE_BYTES
 
 
 def _gzip(data: Data, level: int | None) -> bytes:

@@ -6,6 +6,7 @@ import gzip
 import random
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -98,6 +99,31 @@ def test_frames_after_one_another_are_read_as_one() -> None:
         assert decompress(codec, two, LIMIT) == b"first second"
         with pytest.raises(DecodeError, match="limit of 11 "):
             decompress(codec, two, 11)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_further_frames_of_any_size_are_read(codec: Codec) -> None:
+    sizes = (10, 4096, 0, 100_000, 1, 5_000, 0)
+    blocks = [random.Random(size).randbytes(size) for size in sizes]
+    frames = b"".join(compress(codec, block) for block in blocks)
+    assert decompress(codec, frames, LIMIT) == b"".join(blocks)
+    for end in (len(frames) - 1, len(frames) - 6_000):
+        with pytest.raises(DecodeError):
+            decompress(codec, frames[:end], LIMIT)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_many_tiny_frames_cost_what_their_size_is(codec: Codec) -> None:
+    """Eight times as many take about eight times the CPU, and not the square of that."""
+    frame = compress(codec, b"")
+
+    def cpu_s(frame_count: int) -> float:
+        started_s = time.process_time()
+        assert decompress(codec, frame * frame_count, LIMIT) == b""
+        return time.process_time() - started_s
+
+    cpu_s(100)  # the library's import
+    assert cpu_s(160_000) < 30 * cpu_s(20_000)
 
 
 def test_frames_of_other_writers_are_read() -> None:
