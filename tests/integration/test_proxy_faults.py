@@ -19,7 +19,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from pykclient import Consumer, Delivery, Producer, RecordMetadata, TopicPartition
-from pykclient.errors import KafkaError
+from pykclient.errors import KafkaError, UsageError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Cut, Delay, Direction, Double, Fault, Flip, ForgeLength, Lose
 from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
@@ -140,6 +140,29 @@ def test_connections_that_die_young_lose_and_double_nothing(
     proxy.heal()
     expected = {partition: list(range(count)) for partition, count in enumerate(counts)}
     assert values_in_log(kafka, topic) == expected
+
+
+def test_replication_does_not_pass_the_proxies(kafka_cluster_factory: KafkaClusterFactory) -> None:
+    """A record is acknowledged when the follower has it too, and its proxy lets nobody in."""
+    config = {"default.replication.factor": 2, "min.insync.replicas": 2}
+    with kafka_cluster_factory(brokers=2, config=config, proxied=True) as pair:
+        topic = confluent_create_topic(pair, "replicated", replication_factor=2)
+        leader = pair.leader(topic, 0)
+        follower = 3 - leader
+        pair.proxy(follower).refuse_connections()
+        with Producer(bootstrap_servers=str(pair.proxy(leader).address)) as producer:
+            for number in range(10):
+                producer.send(topic, b"%d" % number).result(timeout=TIMEOUT_S)
+        assert pair.proxy(leader).connection_count > 0
+
+
+def test_a_cluster_without_proxies_has_none_to_give(
+    kafka: KafkaCluster, kafka_cluster: KafkaCluster
+) -> None:
+    with pytest.raises(UsageError, match=r"make it with KafkaCluster\(proxied=True\)"):
+        kafka_cluster.proxy(1)
+    with pytest.raises(UsageError, match="there is no broker 2"):
+        kafka.proxy(2)
 
 
 def checked_value(number: int) -> bytes:
