@@ -60,3 +60,9 @@ def test_an_existing_cluster_takes_no_config(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", "localhost:9092")
     with pytest.raises(UsageError, match=r"num\.partitions"):
         KafkaCluster(config={"num.partitions": 3})
+
+
+def test_an_existing_cluster_takes_no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", "localhost:9092")
+    with pytest.raises(UsageError, match="advertises addresses without proxies; unset it"):
+        KafkaCluster(proxied=True)
