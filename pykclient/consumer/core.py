@@ -28,6 +28,7 @@ from pykclient.network.backoff import Backoff
 from pykclient.network.client import NetworkClient
 from pykclient.network.engine import Engine
 from pykclient.network.metadata import Metadata
+from pykclient.setting import INT_MAX, LONG_MAX
 from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -156,8 +157,10 @@ class ConsumerCore:
             if isinstance(offset, OffsetAndMetadata):
                 leader_epoch = offset.leader_epoch
                 offset = offset.offset
-            if not isinstance(offset, int) or offset < 0:
-                raise UsageError(f"seek({partition}, {offset!r}): an offset is an integer from 0")
+            if not _is_number(offset, LONG_MAX):
+                raise UsageError(
+                    f"seek({partition}, {offset!r}): an offset is an integer from 0 to {LONG_MAX}"
+                )
             if self._buffer.can_skip_to(assigned, offset):
                 # Past a bad record, say: what is behind it need not be fetched again.
                 self._subscription.skip_to(assigned, offset)
@@ -304,12 +307,17 @@ def check_partition(partition: TopicPartition) -> None:
     if not (
         isinstance(partition, TopicPartition)
         and isinstance(partition.topic, str)
-        and isinstance(partition.partition, int)
-        and partition.partition >= 0
+        and _is_number(partition.partition, INT_MAX)
     ):
         raise UsageError(
-            f"{partition!r} is no partition; give TopicPartition(topic, number), numbers from 0"
+            f"{partition!r} is no partition; give TopicPartition(topic, number), numbers from 0 "
+            f"to {INT_MAX}"
         )
+
+
+def _is_number(value: object, maximum: int) -> bool:
+    # What does not fit a request's field would fail that of every other partition as well.
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
 
 
 def _fetch_settings(config: ConsumerConfig, auto_offset_reset: OffsetReset) -> FetchSettings:

@@ -17,6 +17,7 @@ from pykclient.consumer.silence import unknown_partition
 from pykclient.errors import KafkaTimeoutError, UsageError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
+from pykclient.setting import LONG_MAX
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -97,13 +98,13 @@ class BrokerQuestions(ConsumerCore):
         Times are milliseconds since 1970. Otherwise as `beginning_offsets`.
 
         Raises:
-            UsageError: a time is negative.
+            UsageError: a time is negative, or beyond 64 bits.
         """
         with self._guard:
             for partition, timestamp_ms in timestamps_ms.items():
-                if timestamp_ms < 0:
+                if not 0 <= timestamp_ms <= LONG_MAX:
                     raise UsageError(
-                        f"offsets_for_times: {timestamp_ms} for {partition} is negative; give "
+                        f"offsets_for_times: {timestamp_ms} for {partition} is no time; give "
                         f"milliseconds since 1970, or use beginning_offsets and end_offsets"
                     )
             return self._look_up(timestamps_ms, timeout)

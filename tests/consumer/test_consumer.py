@@ -286,13 +286,15 @@ def test_seeks_to_the_ends_ask_the_broker(consumer: Consumer, port: ServingPort)
     assert consumer.position(A) == 0
 
 
-@pytest.mark.parametrize("offset", [-1, "5", 2.0, None])
+@pytest.mark.parametrize("offset", [-1, "5", 2.0, None, True, 2**63])
 def test_an_offset_that_is_none_is_refused(consumer: Consumer, offset: object) -> None:
     with pytest.raises(UsageError, match="an offset is an integer from 0"):
         consumer.seek(A, offset)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", ["t", ("t", 0), TopicPartition("t", -1), None])
+@pytest.mark.parametrize(
+    "wrong", ["t", ("t", 0), TopicPartition("t", -1), TopicPartition("t", 2**31), None]
+)
 def test_what_is_no_partition_cannot_be_assigned(consumer: Consumer, wrong: object) -> None:
     with pytest.raises(UsageError, match="TopicPartition"):
         consumer.assign([wrong])  # type: ignore[list-item]

@@ -28,9 +28,10 @@ def test_offsets_are_asked_for_without_an_assignment(port: ServingPort) -> None:
         assert consumer.end_offsets([]) == {}
 
 
-def test_a_time_before_1970_is_refused(consumer: Consumer) -> None:
+@pytest.mark.parametrize("timestamp_ms", [-2, 2**63])
+def test_a_time_that_no_record_can_have_is_refused(consumer: Consumer, timestamp_ms: int) -> None:
     with pytest.raises(UsageError, match="beginning_offsets"):
-        consumer.offsets_for_times({A: -2})
+        consumer.offsets_for_times({A: timestamp_ms})
 
 
 def test_topics_and_partitions_are_told(consumer: Consumer) -> None:
