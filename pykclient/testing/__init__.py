@@ -1,4 +1,4 @@
-"""Real Kafka for tests and demos, with what is needed to break it on purpose.
+"""Kafka for tests and demos, real or in the process, with what is needed to break it on purpose.
 
 The names are loaded at first use: pytest imports this package at every start, for its plugin
 (`pykclient.testing.fixtures`), also in runs that never start a broker.
@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pykclient.testing.broker_process import BrokerFailedError
+    from pykclient.testing.clock import ManualClock
+    from pykclient.testing.fake import faults
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.server import FakeKafka
     from pykclient.testing.kafka import KafkaCluster
     from pykclient.testing.prerequisite import MissingPrerequisiteError
     from pykclient.testing.proxy import FaultProxy
@@ -36,18 +40,26 @@ __all__ = [
     "Delay",
     "Direction",
     "Double",
+    "FakeCluster",
+    "FakeKafka",
     "Fault",
     "FaultProxy",
     "Flip",
     "ForgeLength",
     "KafkaCluster",
     "Lose",
+    "ManualClock",
     "MissingPrerequisiteError",
     "Refuse",
+    "faults",
 ]
 
 _HOME = {
     "BrokerFailedError": "pykclient.testing.broker_process",
+    "FakeCluster": "pykclient.testing.fake.cluster",
+    "FakeKafka": "pykclient.testing.fake.server",
+    "ManualClock": "pykclient.testing.clock",
+    "faults": "pykclient.testing.fake",
     "KafkaCluster": "pykclient.testing.kafka",
     "MissingPrerequisiteError": "pykclient.testing.prerequisite",
     "FaultProxy": "pykclient.testing.proxy",

@@ -1,7 +1,8 @@
-"""A pytest plugin: real Kafka as fixtures, in every project that has this package installed.
+"""A pytest plugin: Kafka as fixtures, in every project that has this package installed.
 
 `kafka_cluster`          one broker, shared by the whole run; tests keep apart by topic names.
 `kafka_cluster_factory`  makes other clusters: more brokers, another version, own settings.
+`fake_kafka`             brokers inside this process, new for each test; it needs no Java.
 
 Where Java or Kafka's jars cannot be had, a test that asks for a cluster is skipped with the reason,
 so that a project's other tests run on any machine. In CI (the environment variable ``CI`` is set to
@@ -24,10 +25,17 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pykclient.testing.fake.server import FakeKafka
     from pykclient.testing.kafka import KafkaCluster
     from pykclient.testing.properties import PropertyValue
 
-__all__ = ["KafkaClusterFactory", "kafka_cluster", "kafka_cluster_factory", "skip_or_fail"]
+__all__ = [
+    "KafkaClusterFactory",
+    "fake_kafka",
+    "kafka_cluster",
+    "kafka_cluster_factory",
+    "skip_or_fail",
+]
 
 
 class KafkaClusterFactory(Protocol):
@@ -77,6 +85,18 @@ def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
 def kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
     """One broker of the newest version, shared by the whole run; so do not kill it."""
     return kafka_cluster_factory()
+
+
+@pytest.fixture
+def fake_kafka() -> Iterator[FakeKafka]:
+    """Three fake brokers on loopback ports, for any client: ``fake_kafka.bootstrap_servers``.
+
+    ``with fake_kafka.control() as cluster:`` moves leaders, stops brokers and adds faults.
+    """
+    from pykclient.testing.fake.server import FakeKafka
+
+    with FakeKafka(brokers=3) as fake:
+        yield fake
 
 
 def skip_or_fail(reason: str) -> NoReturn:

@@ -2,3 +2,7 @@
 
 Owner: whoever calls; nothing here has a thread, a lock or a clock but `server`.
 """
+
+from pykclient.testing.fake import faults
+
+__all__ = ["faults"]

@@ -26,13 +26,25 @@ class DelayedOperation:
     `expire(now_ms)` answers in any case.
     """
 
-    __slots__ = ("expire", "is_done", "keys", "try_complete")
+    __slots__ = ("_try_complete", "expire", "is_done", "keys")
 
     def __init__(self, try_complete: Callable[[int], bool], expire: Callable[[int], None]) -> None:
-        self.try_complete = try_complete
+        self._try_complete = try_complete
         self.expire = expire
         self.is_done = False
         self.keys: Collection[Hashable] = ()
+
+    def attempt(self, now_ms: int) -> bool:
+        """Complete it if it can be, and return whether that was now.
+
+        An answer may make a connection serve its next request, which may change what this
+        operation watches: it counts as done while it completes.
+        """
+        if self.is_done:
+            return False
+        self.is_done = True
+        self.is_done = self._try_complete(now_ms)
+        return self.is_done
 
 
 class Purgatory:
@@ -51,8 +63,7 @@ class Purgatory:
         now_ms: int,
     ) -> None:
         """Complete the operation now, or when something of `keys` changes, or at its deadline."""
-        if operation.try_complete(now_ms):
-            operation.is_done = True
+        if operation.attempt(now_ms):
             return
         operation.keys = keys
         timer = self._timers.add(deadline_ms, lambda late_ms: self._expire(operation, late_ms))
@@ -62,7 +73,7 @@ class Purgatory:
     def check(self, key: Hashable, now_ms: int) -> None:
         """Say that `key` has changed: the operations that watch it are asked again."""
         for operation, cancel_timer in list(self._watchers.get(key, {}).items()):
-            if not operation.is_done and operation.try_complete(now_ms):
+            if operation.attempt(now_ms):
                 cancel_timer()
                 self._end(operation)
 

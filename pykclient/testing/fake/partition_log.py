@@ -214,10 +214,11 @@ class PartitionLog:
         """The aborted transactions that a reader of these offsets must know of."""
         return self.producers.aborted_between(start_offset, end_offset)
 
-    def batches(self) -> Iterator[RecordBatch]:
-        """All batches from the log's start."""
-        for segment in self._segments:
-            for batch, _ in segment.batches(self.log_start_offset):
+    def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
+        """All batches from the one that holds `offset` on, or from the log's start."""
+        offset = max(offset, self.log_start_offset)
+        for segment in self._segments[self._segment_number(offset) :]:
+            for batch, _ in segment.batches(offset):
                 yield batch
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> FoundTimestamp | None:

@@ -26,6 +26,7 @@ from pykclient.protocol.messages.fetch import (
     PartitionData,
 )
 from pykclient.protocol.primitives import ZERO_UUID
+from pykclient.records.batch import first_batch_size_bytes
 from pykclient.testing.fake.delayed import DelayedOperation
 from pykclient.testing.fake.fetch_sessions import (
     FINAL_EPOCH,
@@ -174,6 +175,8 @@ class _Reading:
             answer.high_watermark = answer.last_stable_offset = UNKNOWN
             answer.log_start_offset = UNKNOWN
             return
+        if self._call.version >= FIRST_WHOLE_FROM_VERSION and _is_cut(records):
+            records = b""  # nothing rather than a part of the first batch
         answer.records = records
         if is_committed:
             answer.aborted_transactions = [
@@ -332,6 +335,12 @@ def _unknown_topics(
         for topic in request.topics
         if cluster.topic_by_id(topic.topic_id) is None
     ]
+
+
+def _is_cut(records: bytes) -> bool:
+    """Whether the first batch has not come whole."""
+    size_bytes = first_batch_size_bytes(memoryview(records))
+    return size_bytes is None or size_bytes > len(records)
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
