@@ -10,10 +10,13 @@ from pathlib import Path
 
 from pykclient.testing.jvm import find_java
 from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 __all__ = ["COORDINATORS", "KAFKA_VERSION", "ErrorFacts", "find_jar", "read_errors", "read_schemas"]
 
 KAFKA_VERSION = "4.3.1"
+
+COMPILER_MODULE = "jdk.compiler"
 
 COORDINATORS = ("group", "share", "transaction")
 """Whose records have schemas of their own, each in a jar beside the clients' jar."""
@@ -54,12 +57,22 @@ def read_schemas(jar: Path) -> dict[str, str]:
 def read_errors(jar: Path) -> list[ErrorFacts]:
     """All error codes but NONE, in the enum's order.
 
-    Starts Java with `jar` and the jars beside it (slf4j is needed); the JVM must have a compiler.
+    Starts Java with `jar` and the jars beside it (slf4j is needed).
+
+    Raises:
+        MissingPrerequisiteError: the Java has no compiler.
     """
+    java = find_java()
+    if not java.has_module(COMPILER_MODULE):
+        raise MissingPrerequisiteError(
+            f"{java.executable} has no compiler (module {COMPILER_MODULE}), with which Kafka's "
+            f"error codes are read; install a full JDK (Debian, Ubuntu: apt-get install "
+            f"openjdk-17-jdk-headless)"
+        )
     source = Path(__file__).with_name("ErrorFacts.java")
     classpath = os.pathsep.join((str(jar), str(jar.parent / "*")))
     run = subprocess.run(
-        [str(find_java().executable), "-cp", classpath, str(source)],
+        [str(java.executable), "-cp", classpath, str(source)],
         capture_output=True,
         text=True,
         check=True,
