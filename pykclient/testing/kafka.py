@@ -63,7 +63,8 @@ class KafkaCluster:
     of them may be down.
 
     With `proxied` clients reach each broker through a fault proxy, `proxy(1)` and so on, which
-    breaks their connections as told. What brokers say to each other does not pass it.
+    breaks their connections as told. What brokers say to each other does not pass it. A proxy
+    refuses connections while its broker is stopped or killed by this object.
 
     With ``PYKCLIENT_BOOTSTRAP_SERVERS`` in the environment this is the cluster found there, which
     must have at least `brokers` brokers; `config` must be empty, `proxied` is refused, and
@@ -128,6 +129,7 @@ class KafkaCluster:
             ClosedError: the cluster was closed.
         """
         self._broker(broker).kill()
+        self._shut_proxy(broker)
 
     def pause(self, broker: int) -> None:
         """Hold a broker with SIGSTOP: it keeps its connections and answers nothing.
@@ -155,7 +157,12 @@ class KafkaCluster:
             KafkaTimeoutError: it did not end within `timeout` seconds, and was killed.
             ClosedError: the cluster was closed.
         """
-        self._broker(broker).stop(timeout)
+        process = self._broker(broker)
+        try:
+            process.stop(timeout)
+        finally:
+            if process.state is BrokerState.STOPPED:
+                self._shut_proxy(broker)
 
     def start(self, broker: int, *, timeout: float = 90.0) -> None:
         """Start a stopped or killed broker, with its port and data, and wait until it is ready.
@@ -170,7 +177,10 @@ class KafkaCluster:
             ClosedError: the cluster was closed.
         """
         self._broker(broker)
-        self._own_cluster().start(broker, timeout)
+        cluster = self._own_cluster()
+        cluster.start(broker, timeout)
+        if broker in cluster.proxies:
+            cluster.proxies[broker].accept_connections()
 
     def proxy(self, broker: int) -> FaultProxy:
         """The fault proxy through which clients reach a broker.
@@ -252,6 +262,12 @@ class KafkaCluster:
         if broker not in brokers:
             raise UsageError(f"there is no broker {broker}; there are 1 to {len(brokers)}")
         return brokers[broker]
+
+    def _shut_proxy(self, broker: int) -> None:
+        """Have clients refused as they would be without the proxy, while the broker is down."""
+        proxies = self._own_cluster().proxies
+        if broker in proxies:
+            proxies[broker].refuse_connections()
 
     def _ask_leader(self, topic: str, partition: int, deadline: Deadline) -> tuple[int | None, str]:
         """The leader, or None and why there is none."""

@@ -8,6 +8,7 @@ in which too few faults struck does not count.
 from __future__ import annotations
 
 import os
+import socket
 import time
 import zlib
 from collections import defaultdict
@@ -142,6 +143,7 @@ def test_connections_that_die_young_lose_and_double_nothing(
     assert values_in_log(kafka, topic) == expected
 
 
+@pytest.mark.slow
 def test_replication_does_not_pass_the_proxies(kafka_cluster_factory: KafkaClusterFactory) -> None:
     """A record is acknowledged when the follower has it too, and its proxy lets nobody in."""
     config = {"default.replication.factor": 2, "min.insync.replicas": 2}
@@ -154,6 +156,20 @@ def test_replication_does_not_pass_the_proxies(kafka_cluster_factory: KafkaClust
             for number in range(10):
                 producer.send(topic, b"%d" % number).result(timeout=TIMEOUT_S)
         assert pair.proxy(leader).connection_count > 0
+
+
+@pytest.mark.slow
+def test_a_proxy_refuses_while_its_broker_is_down(
+    kafka_cluster_factory: KafkaClusterFactory,
+) -> None:
+    config = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 200}
+    with kafka_cluster_factory(config=config, proxied=True) as single:
+        for put_down in (single.stop, single.kill):
+            put_down(1)
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(single.proxy(1).address, TIMEOUT_S)
+            single.start(1)
+            socket.create_connection(single.proxy(1).address, TIMEOUT_S).close()
 
 
 def test_a_cluster_without_proxies_has_none_to_give(
