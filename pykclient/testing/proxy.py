@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FaultProxy"]
 
-LINK_COUNT_MAX: Final = 500
+LINK_COUNT_MAX: Final = 200
 """Further connections are reset, which is counted as ``Crowded``."""
 
 CLOSE_TIMEOUT_S: Final = 10.0
@@ -221,6 +221,7 @@ class FaultProxy:
         self._wake()
         while not done.wait(0.1):
             if not self._thread.is_alive():
+                self._check_open()
                 raise KafkaError(f"the proxy at {self.address} is dead: {self._failure!r}")
 
     def _wake(self) -> None:
@@ -294,7 +295,7 @@ class FaultProxy:
     def _accept(self, listener: socket.socket) -> None:
         try:
             client, _ = listener.accept()
-        except OSError:  # It was gone before we came to it.
+        except (BlockingIOError, ConnectionError):  # It was gone before we came to it.
             return
         self._connection_count += 1
         if self._plan.strike_connection():

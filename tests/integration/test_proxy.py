@@ -202,6 +202,17 @@ def test_connections_die_of_age_and_on_command(proxy: FaultProxy) -> None:
         assert is_ended(old)
 
 
+def test_connections_beyond_the_limit_are_reset(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pykclient.testing.proxy.LINK_COUNT_MAX", 1)
+    with connect(proxy) as connection:
+        connection.sendall(REQUEST)
+        assert receive(connection, len(REQUEST)) == REQUEST
+        assert is_ended_at_once(proxy)
+    assert proxy.counts == {"Crowded": 1}
+
+
 def test_where_no_broker_listens_a_client_is_told_at_once() -> None:
     with FaultProxy(address_of(unused_address())) as proxy:
         assert is_ended_at_once(proxy)
