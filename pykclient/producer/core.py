@@ -214,11 +214,12 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
 
     def _begin_close(self, deadline_ms: int) -> None:
         """Have what there is sent until the deadline, and then let the sender thread end."""
-        self._refuse(_closed())
+        error = _closed()
+        self._refuse(error)
         self._pool.close()
 
         def close(now_ms: int) -> None:
-            self._sender.close(now_ms, deadline_ms)
+            self._sender.close(error, now_ms, deadline_ms)
             self._is_closing = True
 
         self._engine.post(close)

@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
 from pykclient.errors import ConfigError
+from pykclient.producer.record import ProducerRecord
 from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from pykclient.accel.abc import OnDelivery
-    from pykclient.producer.record import ProducerRecord, RecordMetadata
+    from pykclient.producer.record import RecordMetadata
 
 __all__ = ["ProducerInterceptor", "ProducerInterceptors"]
 
@@ -68,9 +69,14 @@ class ProducerInterceptors:
         """Pass a record through all of them; one that fails leaves it as it was."""
         for interceptor in self._interceptors:
             try:
-                record = interceptor.on_send(record)
+                seen: object = interceptor.on_send(record)
             except Exception:  # the application's code; the record goes its way
                 log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
+                continue
+            if isinstance(seen, ProducerRecord):
+                record = seen
+            else:
+                log.warning("interceptor %r returned %r; it is skipped", interceptor, seen)
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:

@@ -29,6 +29,7 @@ from pykclient.producer.buffer_pool import MemoryWaiter
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
 from pykclient.producer.record import ProducerRecord, RecordMetadata
+from pykclient.producer.record_serializer import checked_topic
 from pykclient.producer.sender_thread import SenderThread
 
 if TYPE_CHECKING:
@@ -157,9 +158,11 @@ class Producer(ProducerCore):
 
         Raises:
             KafkaTimeoutError: no metadata in time; the message tells why.
+            UsageError: the name is none that brokers can be asked about.
             KafkaError: as `send` does for topics.
         """
         self._check_usable()
+        topic = checked_topic(topic)
         deadline_ms = self._block_deadline_ms()
         while True:
             partitions = self._metadata.cluster.partitions_for(topic)

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from pykclient.serialization import Serialize
     from pykclient.types import Headers
 
-__all__ = ["RecordSerializer"]
+__all__ = ["RecordSerializer", "checked_topic"]
 
 TIMESTAMP_MAX_MS = 2**63 - 1
+TOPIC_LENGTH_MAX = 249
+"""Brokers refuse longer names, and whoever asks about one gets no answer about any other."""
 
 
 class _Limits(NamedTuple):
@@ -96,8 +98,7 @@ class RecordSerializer:
             RecordTooLargeError: the record cannot be sent in one request, or be held at all.
             UsageError: a field has a value that no record can have.
         """
-        if not isinstance(topic, str) or not topic:
-            raise UsageError(f"a record's topic is a string that is not empty, not {topic!r:.100}")
+        topic = checked_topic(topic)
         record = SerializedRecord(
             topic,
             _bytes(value, "value", topic, self._value),
@@ -122,6 +123,29 @@ class RecordSerializer:
                     f"{limit_bytes}; send less at once or raise {name} (and, if need be, "
                     f"max.message.bytes of the topic)"
                 )
+
+
+def checked_topic(topic: object) -> str:
+    """Return a topic's name. Whether it is a good one, brokers tell; but they must be able to.
+
+    Raises:
+        UsageError: it is no text, or none that can be asked about.
+    """
+    if isinstance(topic, str) and 0 < len(topic) <= TOPIC_LENGTH_MAX and _is_text(topic):
+        return topic
+    raise UsageError(
+        f"a topic's name is a string of 1 to {TOPIC_LENGTH_MAX} characters, not {topic!r:.100}"
+    )
+
+
+def _is_text(name: str) -> bool:
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def _serialize(name: str, setting: object) -> Serialize | None:

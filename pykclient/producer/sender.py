@@ -185,7 +185,7 @@ class Sender:
             self._ask_for_leaders(topics, now_ms)
         requests: list[Request] = []
         refused: list[int] = []
-        next_ms = min(accumulator.next_look_ms(), self._close_deadline_ms)
+        next_ms = self._close_deadline_ms
         for node_id in accumulator.ready_node_ids():
             if not self._nodes.is_ready(node_id, now_ms):
                 self._nodes.connect(node_id, now_ms)
@@ -202,21 +202,16 @@ class Sender:
             if request is not None:
                 requests.append(request)
         self._note_slowness(refused, now_ms)
+        next_ms = min(next_ms, accumulator.next_look_ms())
         if self._user_calls or (requests and accumulator.ready_node_ids()):
             next_ms = now_ms  # more for the same nodes, or calls that must not wait
         return PollResult(requests, next_ms)
 
-    def look_at_all(self, now_ms: int) -> None:
-        """Look at every partition again, since there is a producer id now."""
-        self._accumulator.look_at_all(now_ms)
-
     # Ending.
 
-    def close(self, now_ms: int, deadline_ms: int) -> None:
-        """Take no more records, send what there is, and give up what is left at the deadline."""
-        self._accumulator.close(
-            self._failure or ClosedError("the producer is closed; make a new one"), now_ms
-        )
+    def close(self, error: KafkaError, now_ms: int, deadline_ms: int) -> None:
+        """Refuse further records with `error`, send what there is, give up the rest in time."""
+        self._accumulator.close(self._failure or error, now_ms)
         self._close_deadline_ms = min(self._close_deadline_ms, deadline_ms)
 
     def fail(self, error: KafkaError, now_ms: int) -> None:

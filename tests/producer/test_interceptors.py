@@ -62,6 +62,24 @@ def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) 
     assert len(caplog.records) == 3
 
 
+class Forgetful:
+    """Forgets to return the record."""
+
+    def on_send(self, record: ProducerRecord) -> None:
+        pass
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        pass
+
+
+def test_one_that_returns_no_record_is_logged_and_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chain = ProducerInterceptors.from_setting([Forgetful, Tagging(b"1", [])])
+    assert chain.on_send(ProducerRecord("t", b"v")).value == b"v1"
+    assert "Forgetful" in caplog.text
+
+
 def test_interceptors_hear_before_the_callback_does() -> None:
     heard: list[object] = []
     chain = ProducerInterceptors([Tagging(b"1", heard)])

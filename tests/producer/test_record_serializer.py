@@ -82,10 +82,15 @@ def test_a_serializer_that_fails_is_the_cause() -> None:
     assert isinstance(raised.value.__cause__, TypeError)
 
 
-@pytest.mark.parametrize("topic", ["", None, 5, b"t"])
-def test_a_topic_is_text(topic: object) -> None:
+@pytest.mark.parametrize("topic", ["", None, 5, b"t", "t" * 250, "half of a pair: \ud800"])
+def test_a_topic_is_text_that_brokers_can_be_asked_about(topic: object) -> None:
     with pytest.raises(UsageError, match="topic"):
         serialized(topic)
+
+
+@pytest.mark.parametrize("topic", ["t" * 249, "brokers will say no!", "äöü"])
+def test_whether_a_name_is_allowed_is_left_to_the_brokers(topic: str) -> None:
+    assert serialized(topic).topic == topic
 
 
 @pytest.mark.parametrize("number", [-1, True, 1.5, "1", 2**63])

@@ -134,6 +134,16 @@ def test_more_for_the_same_node_is_sent_in_the_next_turn_at_once() -> None:
     assert bench.next_poll_ms > bench.now_ms
 
 
+def test_what_lingers_behind_a_full_batch_is_sent_when_its_own_time_has_come() -> None:
+    bench = SenderBench(batch_size_bytes=1_000, linger_ms=10)
+    bench.send(bytes(920))
+    bench.send(b"behind")
+    (full,) = bench.poll()
+    bench.answer(full)
+    assert bench.next_poll_ms == bench.now_ms + 10
+    assert [values_of(request) for request in bench.poll(after_ms=10)] == [[b"behind"]]
+
+
 def test_a_partition_without_a_leader_asks_for_metadata_and_goes_when_it_has_one() -> None:
     bench = SenderBench(leaders=(None,))
     bench.send()
@@ -564,7 +574,7 @@ def test_a_callback_may_send() -> None:
 def test_closing_sends_what_is_left_and_then_nothing_is() -> None:
     bench = SenderBench(linger_ms=1_000)
     delivery = bench.send()
-    bench.sender.close(bench.now_ms, bench.now_ms + 5_000)
+    bench.sender.close(ClosedError("closed"), bench.now_ms, bench.now_ms + 5_000)
     (request,) = bench.poll()
     bench.answer(request)
     assert delivery.exception() is None
@@ -577,7 +587,7 @@ def test_what_is_not_delivered_when_closing_has_lasted_too_long_fails_as_closed(
     bench = SenderBench(leaders=(1, None))
     in_flight = bench.send_batch(partition=0)
     waiting = bench.send(partition=1)
-    bench.sender.close(bench.now_ms, bench.now_ms + 5_000)
+    bench.sender.close(ClosedError("closed"), bench.now_ms, bench.now_ms + 5_000)
     bench.poll(after_ms=4_999)
     assert bench.next_poll_ms <= bench.now_ms + 1
     assert not in_flight.done()
