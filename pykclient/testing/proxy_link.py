@@ -125,6 +125,8 @@ class ProxyLink:
             self.close()
         elif ending is Ending.BLACKHOLE:
             self._is_blackhole = True
+            if self._ended:  # Nobody is left who would notice.
+                self.close()
 
 
 def reset(connection: socket.socket) -> None:
