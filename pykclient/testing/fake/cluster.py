@@ -58,7 +58,8 @@ class Broker:
     rack: str | None = None
     is_alive: bool = True
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
-    connections: set[FakeConnection] = field(default_factory=set)
+    connections: dict[FakeConnection, None] = field(default_factory=dict)
+    """Those that are open, in the order in which they came."""
     versions: dict[ApiKey, VersionRange | None] = field(default_factory=dict)
     """What it pretends to speak; None for an API that it does not know."""
 
@@ -238,7 +239,7 @@ class FakeCluster:
         elif fault.response is not None:
             call.answer(fault.response(request), self._now_ms)
         elif fault.error is not None:
-            refused = HANDLERS[request.api_key].refuse(request, fault.error.code)
+            refused = HANDLERS[request.api_key].refuse(self, request, fault.error.code)
             call.answer(refused, self._now_ms)
         else:
             call.silence(self._now_ms)

@@ -54,7 +54,7 @@ class FakeConnection:
         self._call: Call | None = None
         self._is_silent = False
         self._output: list[bytes | bytearray] = []
-        cluster.brokers[broker_id].connections.add(self)
+        cluster.brokers[broker_id].connections[self] = None
 
     @property
     def wants_input(self) -> bool:
@@ -88,7 +88,7 @@ class FakeConnection:
         if self.is_closed:
             return
         self.is_closed = True
-        self._cluster.brokers[self._broker_id].connections.discard(self)
+        self._cluster.brokers[self._broker_id].connections.pop(self, None)
         self._waiting.clear()
         if self._call is not None:
             call, self._call = self._call, None

@@ -35,7 +35,7 @@ def handle(cluster: FakeCluster, call: Call, request: ApiVersionsRequest) -> Api
     """Name what the broker speaks, or pretends to."""
     names = (request.client_software_name, request.client_software_version)
     if call.version >= _NAME_FROM_VERSION and not all(map(_SOFTWARE.fullmatch, names)):
-        return refuse(request, InvalidRequestError.code)
+        return refuse(cluster, request, InvalidRequestError.code)
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
@@ -44,7 +44,7 @@ def handle(cluster: FakeCluster, call: Call, request: ApiVersionsRequest) -> Api
     )
 
 
-def refuse(_: ApiVersionsRequest, error_code: int) -> ApiVersionsResponse:
+def refuse(_: FakeCluster, __: ApiVersionsRequest, error_code: int) -> ApiVersionsResponse:
     """Refuse the request."""
     return ApiVersionsResponse(error_code=error_code)
 

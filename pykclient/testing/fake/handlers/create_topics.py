@@ -53,7 +53,7 @@ def handle(cluster: FakeCluster, _: Call, request: CreateTopicsRequest) -> Creat
     return CreateTopicsResponse(topics=[made(topic) for topic in request.topics])
 
 
-def refuse(request: CreateTopicsRequest, error_code: int) -> CreateTopicsResponse:
+def refuse(_: FakeCluster, request: CreateTopicsRequest, error_code: int) -> CreateTopicsResponse:
     """Refuse every topic."""
     return CreateTopicsResponse(
         topics=[

@@ -59,7 +59,7 @@ def handle(
     )
 
 
-def refuse(request: DeleteRecordsRequest, error_code: int) -> DeleteRecordsResponse:
+def refuse(_: FakeCluster, request: DeleteRecordsRequest, error_code: int) -> DeleteRecordsResponse:
     """Refuse every partition."""
     return DeleteRecordsResponse(
         topics=[

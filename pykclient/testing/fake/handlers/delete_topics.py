@@ -29,7 +29,7 @@ def handle(cluster: FakeCluster, _: Call, request: DeleteTopicsRequest) -> Delet
     return DeleteTopicsResponse(responses=[_deleted(cluster, asked) for asked in _asked(request)])
 
 
-def refuse(request: DeleteTopicsRequest, error_code: int) -> DeleteTopicsResponse:
+def refuse(_: FakeCluster, request: DeleteTopicsRequest, error_code: int) -> DeleteTopicsResponse:
     """Refuse every topic."""
     return DeleteTopicsResponse(
         responses=[

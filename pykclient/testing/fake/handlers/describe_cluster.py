@@ -30,7 +30,7 @@ def handle(
 ) -> DescribeClusterResponse:
     """Describe the brokers that run."""
     if request.endpoint_type != BROKERS:
-        return refuse(request, MismatchedEndpointTypeError.code)
+        return refuse(cluster, request, MismatchedEndpointTypeError.code)
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
@@ -44,7 +44,7 @@ def handle(
     )
 
 
-def refuse(_: DescribeClusterRequest, error_code: int) -> DescribeClusterResponse:
+def refuse(_: FakeCluster, __: DescribeClusterRequest, error_code: int) -> DescribeClusterResponse:
     """Refuse the request."""
     return DescribeClusterResponse(error_code=error_code)
 

@@ -82,7 +82,7 @@ class _Reading:
         now_ms = self._cluster.now_ms
         self._cluster.purgatory.complete_or_watch(
             DelayedOperation(self._try_complete, self._answer),
-            set(self._wanted),
+            list(self._wanted),
             deadline_ms=now_ms + max(0, self._request.max_wait_ms),
             now_ms=now_ms,
         )
@@ -258,7 +258,7 @@ def handle(cluster: FakeCluster, call: Call, request: FetchRequest) -> FetchResp
         else:
             resumed = sessions.resume(request.session_id, epoch)
             if isinstance(resumed, type):
-                return refuse(request, resumed.code)
+                return refuse(cluster, request, resumed.code)
             session = resumed
     else:
         sessions.end(request.session_id)
@@ -273,7 +273,7 @@ def handle(cluster: FakeCluster, call: Call, request: FetchRequest) -> FetchResp
     return None
 
 
-def refuse(request: FetchRequest, error_code: int) -> FetchResponse:
+def refuse(_: FakeCluster, request: FetchRequest, error_code: int) -> FetchResponse:
     """Refuse the request; every partition too, since versions before 7 have no other place."""
     return FetchResponse(
         error_code=error_code,

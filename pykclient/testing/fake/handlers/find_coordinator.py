@@ -43,7 +43,9 @@ def handle(
     )
 
 
-def refuse(request: FindCoordinatorRequest, error_code: int) -> FindCoordinatorResponse:
+def refuse(
+    _: FakeCluster, request: FindCoordinatorRequest, error_code: int
+) -> FindCoordinatorResponse:
     """Refuse every key."""
     if not request.coordinator_keys:
         return FindCoordinatorResponse(error_code=error_code, node_id=_NOBODY, port=_NOBODY)

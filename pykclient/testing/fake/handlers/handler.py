@@ -30,7 +30,7 @@ class Handler(Protocol):
         """Act; return the answer, or None when the call was, or will be, ended otherwise."""
         ...
 
-    def refuse(self, request: Request, error_code: int) -> Message:
+    def refuse(self, cluster: FakeCluster, request: Request, error_code: int) -> Message:
         """Return the answer that refuses everything that was asked."""
         ...
 
@@ -42,7 +42,7 @@ class TypedHandler(Generic[R]):
         self,
         kind: type[R],
         handle: Callable[[FakeCluster, Call, R], Message | None],
-        refuse: Callable[[R, int], Message],
+        refuse: Callable[[FakeCluster, R, int], Message],
         *,
         versions: tuple[int, int] | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class TypedHandler(Generic[R]):
         assert isinstance(request, self._kind)
         return self._handle(cluster, call, request)
 
-    def refuse(self, request: Request, error_code: int) -> Message:
+    def refuse(self, cluster: FakeCluster, request: Request, error_code: int) -> Message:
         """Refuse, as `Handler` says."""
         assert isinstance(request, self._kind)
-        return self._refuse(request, error_code)
+        return self._refuse(cluster, request, error_code)

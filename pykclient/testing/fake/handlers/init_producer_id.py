@@ -38,12 +38,12 @@ def handle(
     if name is None:
         return InitProducerIdResponse(producer_id=cluster.new_producer_id(), producer_epoch=0)
     if not name:
-        return refuse(request, InvalidRequestError.code)
+        return refuse(cluster, request, InvalidRequestError.code)
     coordinator = cluster.coordinator(_TRANSACTION, name)
     if coordinator is None or coordinator.id != call.broker_id:
-        return refuse(request, NotCoordinatorError.code)
+        return refuse(cluster, request, NotCoordinatorError.code)
     if not 0 < request.transaction_timeout_ms <= TRANSACTION_TIMEOUT_MS_MAX:
-        return refuse(request, InvalidTransactionTimeoutError.code)
+        return refuse(cluster, request, InvalidTransactionTimeoutError.code)
     producer_id, epoch = cluster.transactional_ids.get(name, (-1, -1))
     if producer_id < 0 or epoch >= EPOCH_MAX:
         producer_id, epoch = cluster.new_producer_id(), -1
@@ -51,7 +51,7 @@ def handle(
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
 
 
-def refuse(_: InitProducerIdRequest, error_code: int) -> InitProducerIdResponse:
+def refuse(_: FakeCluster, __: InitProducerIdRequest, error_code: int) -> InitProducerIdResponse:
     """Refuse the request."""
     return InitProducerIdResponse(error_code=error_code, producer_id=-1, producer_epoch=-1)
 

@@ -65,7 +65,7 @@ def handle(cluster: FakeCluster, call: Call, request: ListOffsetsRequest) -> Lis
     )
 
 
-def refuse(request: ListOffsetsRequest, error_code: int) -> ListOffsetsResponse:
+def refuse(_: FakeCluster, request: ListOffsetsRequest, error_code: int) -> ListOffsetsResponse:
     """Refuse every partition."""
     return ListOffsetsResponse(
         topics=[

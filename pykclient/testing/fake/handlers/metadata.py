@@ -47,29 +47,36 @@ def handle(cluster: FakeCluster, call: Call, request: MetadataRequest) -> Metada
         )
         topics = [_looked_up(cluster, topic, may_create=may_create) for topic in asked]
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(
-                node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
-            )
-            for broker in cluster.brokers.values()
-            if broker.is_alive
-        ],
+        brokers=_brokers(cluster),
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         topics=topics,
     )
 
 
-def refuse(request: MetadataRequest, error_code: int) -> MetadataResponse:
-    """Refuse every topic; the brokers are not named."""
+def refuse(cluster: FakeCluster, request: MetadataRequest, error_code: int) -> MetadataResponse:
+    """Refuse every topic; the brokers are named all the same."""
     return MetadataResponse(
+        brokers=_brokers(cluster),
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
         topics=[
             MetadataResponseTopic(
                 name=topic.name or "", topic_id=topic.topic_id, error_code=error_code
             )
             for topic in request.topics or ()
-        ]
+        ],
     )
+
+
+def _brokers(cluster: FakeCluster) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(
+            node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
+        )
+        for broker in cluster.brokers.values()
+        if broker.is_alive
+    ]
 
 
 def _looked_up(

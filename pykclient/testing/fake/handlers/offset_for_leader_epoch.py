@@ -54,7 +54,9 @@ def handle(
     )
 
 
-def refuse(request: OffsetForLeaderEpochRequest, error_code: int) -> OffsetForLeaderEpochResponse:
+def refuse(
+    _: FakeCluster, request: OffsetForLeaderEpochRequest, error_code: int
+) -> OffsetForLeaderEpochResponse:
     """Refuse every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -105,7 +105,7 @@ class _Production:
             return self._response
         self._cluster.purgatory.complete_or_watch(
             DelayedOperation(self._try_complete, self._expire),
-            {each.partition.name for each in self._waiting},
+            list(dict.fromkeys(each.partition.name for each in self._waiting)),
             deadline_ms=now_ms + max(0, self._request.timeout_ms),
             now_ms=now_ms,
         )
@@ -205,11 +205,11 @@ class _Production:
 def handle(cluster: FakeCluster, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append, and answer as soon as `acks` allows."""
     if request.acks not in (ALL, NONE, LEADER):
-        return refuse(request, InvalidRequiredAcksError.code)
+        return refuse(cluster, request, InvalidRequiredAcksError.code)
     return _Production(cluster, call, request).run()
 
 
-def refuse(request: ProduceRequest, error_code: int) -> ProduceResponse:
+def refuse(_: FakeCluster, request: ProduceRequest, error_code: int) -> ProduceResponse:
     """Refuse every partition."""
     return ProduceResponse(
         responses=[

@@ -1,0 +1,195 @@
+"""A network in one thread: bytes travel between real clients and fake brokers when time passes.
+
+Each direction of each connection keeps its order; how long bytes take is drawn from the seed. A
+connection can be cut, in the middle of a request or an answer too.
+
+Owner: the simulation.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pykclient.errors import ConnectionFailedError, DisconnectedError
+from pykclient.testing.fake.connection import FakeConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from pykclient.network.port import Stream
+    from pykclient.testing.clock import ManualClock
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["SimulatedNetwork", "SimulatedPort"]
+
+DELAYS_MS = (0, 0, 0, 1, 1, 2, 5, 20)
+
+
+class SimulatedNetwork:
+    """What is under way, by time of arrival."""
+
+    def __init__(self, cluster: FakeCluster, clock: ManualClock, random: Random) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.random = random
+        self.links: list[Link] = []
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = count()
+
+    def after(self, at_ms: int, event: Callable[[], None]) -> None:
+        """Have something happen at a time."""
+        heapq.heappush(self._events, (at_ms, next(self._order), event))
+
+    def next_ms(self) -> int | None:
+        """When something arrives next."""
+        return self._events[0][0] if self._events else None
+
+    def deliver(self) -> None:
+        """Let everything arrive that is due by now."""
+        while self._events and self._events[0][0] <= self.clock.now_ms:
+            heapq.heappop(self._events)[2]()
+
+    def delay_ms(self) -> int:
+        """How long the next piece of bytes takes."""
+        return self.random.choice(DELAYS_MS)
+
+
+class Link:
+    """One connection, seen from both ends."""
+
+    def __init__(self, network: SimulatedNetwork, port: SimulatedPort, stream: Stream) -> None:
+        self.is_closed = False
+        self._network = network
+        self._port = port
+        self._stream = stream
+        self._server: FakeConnection | None = None
+        self._last_ms = {"up": 0, "down": 0}
+
+    def connect(self, broker_id: int | None) -> None:
+        """The broker accepts, or nobody listens there."""
+        cluster = self._network.cluster
+        if broker_id is None or not cluster.brokers[broker_id].is_alive:
+            self._later("down", lambda: self._end(ConnectionFailedError("refused")))
+            return
+        self._server = FakeConnection(cluster, broker_id, on_change=self._on_server_change)
+        self._later("down", lambda: self._port.tell(self, self._stream.on_opened))
+
+    def write(self, data: bytes) -> None:
+        """The client sends bytes, which arrive in one or two pieces."""
+        split = self._network.random.randrange(len(data) + 1)
+        for piece in (data[:split], data[split:]):
+            if piece:
+                self._later("up", lambda piece=piece: self._receive(piece))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """The client closes."""
+        self.is_closed = True
+        if self._server is not None:
+            self._later("up", self._server.close)
+
+    def cut(self) -> None:
+        """The network breaks it: both ends hear of it, and what is under way is lost."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            server.close()
+        self._end(DisconnectedError("cut"))
+
+    def _receive(self, data: bytes) -> None:
+        server = self._server
+        while data and server is not None and not server.is_closed:
+            buffer = server.get_buffer()
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            data = data[size:]
+            server.buffer_updated(size, self._network.clock.now_ms)
+
+    def _on_server_change(self) -> None:
+        server = self._server
+        if server is None:
+            return
+        output = b"".join(server.take_output())
+        if output:
+            self._later("down", lambda: self._port.tell(self, lambda: self._feed(output)))
+        if server.is_closed:
+            self._later("down", lambda: self._end(DisconnectedError("closed by the broker")))
+
+    def _feed(self, data: bytes) -> None:
+        while data and not self.is_closed:
+            buffer = self._stream.get_buffer()
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            data = data[size:]
+            self._stream.buffer_updated(size)
+
+    def _end(self, error: ConnectionFailedError) -> None:
+        def end() -> None:
+            self.is_closed = True
+            self._stream.on_closed(error)
+
+        self._port.tell(self, end)
+
+    def _later(self, direction: str, event: Callable[[], None]) -> None:
+        """After a delay, but not before what was sent earlier in the same direction."""
+        at_ms = self._network.clock.now_ms + self._network.delay_ms()
+        at_ms = self._last_ms[direction] = max(at_ms, self._last_ms[direction])
+        self._network.after(at_ms, event)
+
+
+class SimulatedPort:
+    """`Port` of one client; `wait` never waits, it tells the client what has arrived."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self._network = network
+        self._links: dict[Stream, Link] = {}
+        self._arrived: deque[tuple[Link, Callable[[], None]]] = deque()
+
+    def tell(self, link: Link, event: Callable[[], None]) -> None:
+        """Keep something for the client's next `wait`."""
+        self._arrived.append((link, event))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `wait` has something to tell."""
+        return bool(self._arrived)
+
+    def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
+        """Connect to the broker that has this port."""
+        del host, attempt
+        link = self._links[stream] = Link(self._network, self, stream)
+        self._network.links.append(link)
+        brokers = self._network.cluster.brokers.values()
+        link.connect(next((broker.id for broker in brokers if broker.port == port), None))
+
+    def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Send bytes."""
+        self._links[stream].write(b"".join(data))
+
+    def unsent_bytes(self, stream: Stream) -> int:
+        """Return 0: this network takes everything."""
+        del stream
+        return 0
+
+    def close(self, stream: Stream) -> None:
+        """Close a stream."""
+        self._links[stream].close()
+
+    def wait(self, timeout_ms: int) -> None:
+        """Tell what has arrived."""
+        del timeout_ms
+        for _ in range(len(self._arrived)):
+            link, event = self._arrived.popleft()
+            if not link.is_closed:
+                event()
+
+    def wakeup(self) -> None:
+        """Nothing sleeps here."""
+
+    def shutdown(self) -> None:
+        """Close every stream."""
+        for link in self._links.values():
+            if not link.is_closed:
+                link.close()

@@ -1,0 +1,294 @@
+"""A real producer and a real consumer on a fake cluster, with a seed that makes things go wrong.
+
+Time jumps from event to event. Between events the seed moves leaders, stops and starts brokers,
+holds replicas back, cuts connections, and has requests dropped, refused, delayed, or done without
+an answer. After each step the log is compared with what was told: see `check_step`. In the end all
+is healed, and everything must arrive.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.errors.broker import (
+    KafkaStorageError,
+    LeaderNotAvailableError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.network.manager import NEVER_MS
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.clock import ManualClock
+from pykclient.testing.fake import faults
+from pykclient.testing.fake.cluster import FakeCluster
+from pykclient.types import TopicPartition
+from tests.simulation.simulated_clients import SimulatedConsumer, SimulatedProducer, TryLaterError
+from tests.simulation.simulated_network import SimulatedNetwork
+
+if TYPE_CHECKING:
+    from pykclient.accel import Delivery
+    from pykclient.consumer.record import ConsumerRecord
+    from pykclient.producer.record import RecordMetadata
+    from pykclient.testing.fake.topics import Partition
+
+__all__ = ["Simulation"]
+
+TOPIC = "t"
+PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
+BROKER_COUNT = 3
+STEP_COUNT = 300
+HEAL_STEP_COUNT_MAX = 20_000
+STALLED_STEP_MS = 1_000
+
+API_FAULTS = {
+    ApiKey.PRODUCE: (NotLeaderOrFollowerError, NotEnoughReplicasError, KafkaStorageError),
+    ApiKey.FETCH: (NotLeaderOrFollowerError, UnknownTopicOrPartitionError, KafkaStorageError),
+    ApiKey.METADATA: (LeaderNotAvailableError, UnknownTopicOrPartitionError),
+    ApiKey.LIST_OFFSETS: (NotLeaderOrFollowerError, UnknownTopicOrPartitionError),
+}
+
+
+class Sent(NamedTuple):
+    """One record and its delivery."""
+
+    partition: TopicPartition
+    value: bytes
+    delivery: Delivery[RecordMetadata]
+
+
+class PartitionCheck:
+    """Looks after each step at what is new; after a change of leaders, at everything again."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.values: list[bytes | None] = []
+        """What is in the log, by offset."""
+        self._partition = partition
+        self._unchecked: list[Sent] = []
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._leader_epoch = self._partition.leader_epoch
+        self._last_place = -1
+        self._sent_count = self._read_count = 0
+        self._unchecked.clear()
+        self.values.clear()
+
+    def check(self, sent: list[Sent], read: list[ConsumerRecord]) -> None:
+        """See that the log, the deliveries and what was read agree."""
+        if self._leader_epoch != self._partition.leader_epoch:
+            self._begin_again()
+        self._take_new_batches({each.value: place for place, each in enumerate(sent)})
+        name = self._partition.name
+        self._unchecked += [each for each in sent[self._sent_count :] if each.partition == name]
+        self._sent_count = len(sent)
+        waiting = []
+        for each in self._unchecked:
+            if not each.delivery.done():
+                waiting.append(each)
+            elif each.delivery.exception() is None:
+                self._check_delivery(each)
+        self._unchecked = waiting
+        self._check_read(read)
+
+    def _take_new_batches(self, places: dict[bytes, int]) -> None:
+        for batch in self._partition.log.batches(len(self.values)):
+            columns = batch.records()
+            assert columns.offsets[0] == len(self.values)
+            for value in columns.values:
+                assert value is not None
+                assert places[value] != self._last_place, f"doubled {value!r}"
+                assert places[value] > self._last_place, f"reordered {value!r}"
+                self._last_place = places[value]
+                self.values.append(value)
+
+    def _check_delivery(self, sent: Sent) -> None:
+        offset = sent.delivery.result().offset
+        assert offset is not None
+        assert offset < len(self.values), f"lost {sent.value!r}"
+        assert self.values[offset] == sent.value, f"lost {sent.value!r}"
+
+    def _check_read(self, read: list[ConsumerRecord]) -> None:
+        for offset in range(self._read_count, len(read)):
+            assert read[offset].offset == offset, "skipped"
+            assert read[offset].value == self.values[offset], "read what is not there"
+        self._read_count = len(read)
+
+
+class Simulation:
+    """One run."""
+
+    def __init__(self, seed: int, **producer_settings: object) -> None:
+        self.random = random = Random(seed)
+        self.clock = ManualClock(1_000)
+        self.cluster = FakeCluster(
+            BROKER_COUNT,
+            min_insync_replicas=2,
+            replication_delay_ms=random.choice((0, 1, 10)),
+            now_ms=self.clock.now_ms,
+        )
+        segment_bytes = random.choice((500, 5_000, 1_000_000))
+        config = {"segment.bytes": str(segment_bytes)}
+        self.cluster.create_topic(TOPIC, len(PARTITIONS), config=config)
+        self.network = SimulatedNetwork(self.cluster, self.clock, random)
+        bootstrap = ",".join(f"{b.host}:{b.port}" for b in self.cluster.brokers.values())
+        self.producer = SimulatedProducer(
+            self.network,
+            seed,
+            bootstrap_servers=bootstrap,
+            linger_ms=random.choice((0, 5)),
+            batch_size=random.choice((150, 1_000, 16_384)),
+            request_timeout_ms=2_000,
+            delivery_timeout_ms=60_000,
+            **producer_settings,
+        )
+        self.consumer = SimulatedConsumer(
+            self.network,
+            seed,
+            PARTITIONS,
+            bootstrap_servers=bootstrap,
+            auto_offset_reset="earliest",
+            request_timeout_ms=2_000,
+            fetch_max_wait_ms=random.choice((10, 200)),
+            max_partition_fetch_bytes=random.choice((400, 1_000_000)),
+        )
+        self.sent: list[Sent] = []
+        self.faults: Counter[str] = Counter()
+        self._checks = {name: PartitionCheck(self.cluster.partition(name)) for name in PARTITIONS}
+
+    def run(self) -> None:
+        """Let things go wrong, heal them, and wait until everything has arrived."""
+        for _ in range(STEP_COUNT):
+            self._send_some()
+            self._break_something()
+            self._step()
+            self.check_step()
+        self._heal()
+        for _ in range(HEAL_STEP_COUNT_MAX):
+            self._step()
+            if self._is_done():
+                break
+        self.check_end()
+
+    # Steps.
+
+    def _step(self) -> None:
+        """Let the clients act, and time pass until the next thing happens."""
+        now_ms = self.clock.now_ms
+        self.cluster.advance(now_ms)
+        self.network.deliver()
+        deadlines = [
+            self.producer.turn(now_ms),
+            self.consumer.turn(now_ms),
+            self.network.next_ms(),
+            self.cluster.next_deadline_ms(),
+        ]
+        next_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
+        # Bytes that take no time arrive in the next step without the clock moving.
+        self.clock.move_to(max(now_ms, min(next_ms, now_ms + STALLED_STEP_MS)))
+
+    def _send_some(self) -> None:
+        for _ in range(self.random.randrange(3)):
+            partition = self.random.choice(PARTITIONS)
+            value = b"%d-%d" % (partition.partition, len(self.sent))
+            value += bytes(self.random.choice((0, 10, 100)))
+            try:
+                delivery = self.producer.send(TOPIC, value, partition=partition.partition)
+            except TryLaterError:
+                return
+            self.sent.append(Sent(partition, value, delivery))
+
+    def _break_something(self) -> None:
+        drawn = self.random.random()
+        for limit, action in (
+            (0.04, self._move_leader),
+            (0.06, self._stop_or_start),
+            (0.08, self._stall_or_resume),
+            (0.11, self._cut),
+            (0.20, self._add_fault),
+        ):
+            if drawn < limit:
+                action()
+                return
+
+    def _move_leader(self) -> None:
+        name = self.random.choice(PARTITIONS)
+        partition = self.cluster.partition(name)
+        candidates = [each for each in partition.isr if each in self.cluster.alive]
+        if candidates:
+            self.faults["leader move"] += 1
+            self.cluster.move_leader(name, self.random.choice(candidates))
+
+    def _stop_or_start(self) -> None:
+        stopped = self.cluster.brokers.keys() - self.cluster.alive
+        if stopped:
+            self.cluster.start_broker(min(stopped))
+        else:
+            self.faults["broker stop"] += 1
+            self.cluster.stop_broker(self.random.randrange(BROKER_COUNT))
+
+    def _stall_or_resume(self) -> None:
+        broker_id = self.random.randrange(BROKER_COUNT)
+        if self.random.random() < 0.5:
+            self.faults["stall"] += 1
+            self.cluster.stall_replicas(broker_id)
+        else:
+            self.cluster.resume_replicas(broker_id)
+
+    def _cut(self) -> None:
+        links = [link for link in self.network.links if not link.is_closed]
+        if links:
+            self.faults["cut"] += 1
+            self.random.choice(links).cut()
+
+    def _add_fault(self) -> None:
+        key = self.random.choice(list(API_FAULTS))
+        kind, fault = self.random.choice(
+            (
+                ("error", faults.fail_with(self.random.choice(API_FAULTS[key]))),
+                ("delay", faults.delay_answer(self.random.choice((5, 500, 5_000)))),
+                ("drop", faults.drop()),
+                ("lost answer", faults.lose_answer()),
+                ("lost answer", faults.lose_answer(closes=True)),
+                ("disconnect", faults.disconnect()),
+            )
+        )
+        self.faults[kind] += 1
+        self.cluster.faults.add(fault, key)
+
+    def _heal(self) -> None:
+        self.cluster.faults.clear()
+        for broker_id in self.cluster.brokers:
+            if broker_id not in self.cluster.alive:
+                self.cluster.start_broker(broker_id)
+            self.cluster.resume_replicas(broker_id)
+
+    def _is_done(self) -> bool:
+        return all(sent.delivery.done() for sent in self.sent) and all(
+            self._read_end(name) == self.cluster.partition(name).log.high_watermark
+            for name in PARTITIONS
+        )
+
+    def _read_end(self, name: TopicPartition) -> int:
+        records = self.consumer.read[name]
+        return records[-1].offset + 1 if records else 0
+
+    # What must hold.
+
+    def check_step(self) -> None:
+        """What was acknowledged is there, and what was read is what is there, in its order."""
+        for name in PARTITIONS:
+            self._checks[name].check(self.sent, self.consumer.read[name])
+
+    def check_end(self) -> None:
+        """Everything is decided, and everything that is in the log was read."""
+        self.check_step()
+        assert all(sent.delivery.done() for sent in self.sent), "a delivery without an end"
+        assert not self.consumer.errors
+        for name in PARTITIONS:
+            read = [record.value for record in self.consumer.read[name]]
+            assert read == self._checks[name].values, "not all was read"
