@@ -57,6 +57,8 @@ __all__ = [
 ]
 
 BROKER_DEFAULT: Final = -1
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
 DELETE_BY_NAME_MAX_VERSION: Final = 5
 """Newer versions of DeleteTopics say the same in another form, which also takes topic ids."""
 
@@ -74,7 +76,7 @@ class NewTopic:
     instead of the two numbers: ``{0: [1, 2], 1: [2, 3]}``, the first one leads.
 
     Raises:
-        UsageError: a number is below 1, or given beside `replica_assignments`.
+        UsageError: a number is out of range, or given beside `replica_assignments`.
     """
 
     name: str
@@ -84,19 +86,19 @@ class NewTopic:
     replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what, number in (
-            ("num_partitions", self.num_partitions),
-            ("replication_factor", self.replication_factor),
+        for what, number, most in (
+            ("num_partitions", self.num_partitions, INT32_MAX),
+            ("replication_factor", self.replication_factor, INT16_MAX),
         ):
             if number is not None and self.replica_assignments:
                 raise UsageError(
                     f"NewTopic {self.name!r} has both {what} and replica_assignments, which says "
                     f"the same; give one of them"
                 )
-            if number is not None and number < 1:
+            if number is not None and not 1 <= number <= most:
                 raise UsageError(
-                    f"NewTopic {self.name!r}: {what}={number}; give a number from 1, or None for "
-                    f"the broker's default"
+                    f"NewTopic {self.name!r}: {what}={number}; give a number from 1 to {most}, or "
+                    f"None for the broker's default"
                 )
 
 

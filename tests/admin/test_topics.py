@@ -103,6 +103,8 @@ def test_replicas_may_be_assigned_by_hand() -> None:
     [
         ({"num_partitions": 0}, "num_partitions=0"),
         ({"replication_factor": -1}, "replication_factor=-1"),
+        ({"num_partitions": 2**31}, "num_partitions=2147483648; give a number from 1 to"),
+        ({"replication_factor": 2**15}, "replication_factor=32768; give a number from 1 to"),
         ({"num_partitions": 1, "replica_assignments": {0: [1]}}, "num_partitions and replica_"),
         ({"replication_factor": 1, "replica_assignments": {0: [1]}}, "replication_factor and"),
     ],
