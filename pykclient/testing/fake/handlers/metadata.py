@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors.broker import (
+    InvalidRequestError,
     InvalidTopicError,
     LeaderNotAvailableError,
     UnknownTopicIdError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["HANDLER", "handle", "refuse"]
 
 _MAY_FORBID_CREATION_FROM_VERSION = 4
+IDS_FROM_VERSION = 12
 
 
 def handle(cluster: FakeCluster, call: Call, request: MetadataRequest) -> MetadataResponse:
@@ -45,7 +47,9 @@ def handle(cluster: FakeCluster, call: Call, request: MetadataRequest) -> Metada
         may_create = (
             request.allow_auto_topic_creation or call.version < _MAY_FORBID_CREATION_FROM_VERSION
         )
-        topics = [_looked_up(cluster, topic, may_create=may_create) for topic in asked]
+        topics = [
+            _looked_up(cluster, topic, call.version, may_create=may_create) for topic in asked
+        ]
     return MetadataResponse(
         brokers=_brokers(cluster),
         cluster_id=cluster.cluster_id,
@@ -80,9 +84,11 @@ def _brokers(cluster: FakeCluster) -> list[MetadataResponseBroker]:
 
 
 def _looked_up(
-    cluster: FakeCluster, asked: MetadataRequestTopic, *, may_create: bool
+    cluster: FakeCluster, asked: MetadataRequestTopic, version: int, *, may_create: bool
 ) -> MetadataResponseTopic:
-    if asked.topic_id != ZERO_UUID:
+    if asked.name is None and version < IDS_FROM_VERSION:
+        return MetadataResponseTopic(name="", error_code=InvalidRequestError.code)
+    if asked.topic_id != ZERO_UUID and version >= IDS_FROM_VERSION:
         topic = cluster.topic_by_id(asked.topic_id)
         if topic is not None:
             return _described(cluster, topic)

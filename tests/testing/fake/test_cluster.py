@@ -1,0 +1,286 @@
+"""The brokers together: replicas and acknowledgements, delayed fetches, sessions, faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors import UsageError
+from pykclient.errors.broker import (
+    FencedLeaderEpochError,
+    FetchSessionIdNotFoundError,
+    InvalidFetchSessionEpochError,
+    KafkaStorageError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    UnknownLeaderEpochError,
+)
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.fetch import FetchResponse, PartitionData
+from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from pykclient.testing import FakeCluster, faults
+from pykclient.testing.fake.call import Call, CallState
+from pykclient.testing.fake.replication import LAG_MS_MAX
+from pykclient.types import TopicPartition
+from tests.testing.fake.asked import fetch, fetched_bytes, produce, produced
+from tests.testing.fake.batches import batch_of
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    cluster = FakeCluster(3)
+    cluster.create_topic("t", 1, config={"min.insync.replicas": "2"})
+    return cluster
+
+
+def answer_of(call: Call) -> PartitionData:
+    response = call.answered()
+    assert isinstance(response, FetchResponse)
+    return response.responses[0].partitions[0]
+
+
+# Acknowledgements.
+
+
+def test_acks_all_waits_for_the_replicas_and_moves_the_high_watermark() -> None:
+    cluster = FakeCluster(3, replication_delay_ms=40)
+    cluster.create_topic("t")
+    call = produce(cluster, 0, batch_of(b"v"))
+    reader = fetch(cluster, 0, 0)
+    assert not call.is_ended
+    assert cluster.next_deadline_ms() is not None
+    cluster.advance(39)
+    assert not call.is_ended
+    assert not reader.is_ended
+    cluster.advance(40)
+    assert produced(call).base_offset == 0
+    assert fetched_bytes(reader) > 0
+
+
+def test_acks_one_is_answered_at_once_and_acks_zero_not_at_all() -> None:
+    cluster = FakeCluster(3, replication_delay_ms=40)
+    cluster.create_topic("t")
+    assert produced(produce(cluster, 0, batch_of(b"v"), acks=1)).base_offset == 0
+    assert produce(cluster, 0, batch_of(b"v"), acks=0).state is CallState.SILENT
+    assert produce(cluster, 1, batch_of(b"v"), acks=0).state is CallState.CLOSED
+    assert cluster.partition(T0).log.log_end_offset == 2
+
+
+def test_a_stalled_replica_holds_acks_all_until_its_time_out(cluster: FakeCluster) -> None:
+    cluster.stall_replicas(2)
+    call = produce(cluster, 0, batch_of(b"v"), timeout_ms=700)
+    cluster.advance(699)
+    assert not call.is_ended
+    cluster.advance(700)
+    assert produced(call).error_code == RequestTimedOutError.code
+
+
+def test_a_replica_that_lags_leaves_the_isr_and_comes_back(cluster: FakeCluster) -> None:
+    cluster.stall_replicas(2)
+    call = produce(cluster, 0, batch_of(b"v"), timeout_ms=2 * LAG_MS_MAX)
+    cluster.advance(LAG_MS_MAX)
+    assert produced(call).error_code == 0
+    assert sorted(cluster.partition(T0).isr) == [0, 1]
+    cluster.resume_replicas(2)
+    assert sorted(cluster.partition(T0).isr) == [0, 1, 2]
+
+
+def test_too_few_replicas_refuse_before_and_after_the_append(cluster: FakeCluster) -> None:
+    for broker_id in (1, 2):
+        cluster.stall_replicas(broker_id)
+    call = produce(cluster, 0, batch_of(b"v"))
+    cluster.shrink_isr(T0, 1)
+    cluster.shrink_isr(T0, 2)
+    assert produced(call).error_code == NotEnoughReplicasAfterAppendError.code
+    late = produce(cluster, 0, batch_of(b"v"))
+    assert produced(late).error_code == NotEnoughReplicasError.code
+
+
+def test_a_leader_that_moves_fails_what_waits_and_loses_what_was_not_copied(
+    cluster: FakeCluster,
+) -> None:
+    produce(cluster, 0, batch_of(b"copied"))
+    cluster.stall_replicas(1)
+    call = produce(cluster, 0, batch_of(b"only at the leader"))
+    cluster.move_leader(T0, 1)
+    assert produced(call).error_code == NotLeaderOrFollowerError.code
+    partition = cluster.partition(T0)
+    assert (partition.leader_id, partition.leader_epoch) == (1, 1)
+    assert partition.log.log_end_offset == 1
+    assert produced(produce(cluster, 0, batch_of(b"v"))).error_code == NotLeaderOrFollowerError.code
+
+
+# Brokers.
+
+
+def test_a_stopped_broker_hands_over_and_comes_back_as_a_follower(cluster: FakeCluster) -> None:
+    cluster.stop_broker(0)
+    partition = cluster.partition(T0)
+    assert partition.leader_id == 1
+    assert partition.isr == [1, 2]
+    assert produce(cluster, 0, batch_of(b"v")).state is CallState.CLOSED
+    produce(cluster, 1, batch_of(b"v"))
+    cluster.start_broker(0)
+    assert (partition.leader_id, sorted(partition.isr)) == (1, [0, 1, 2])
+    assert partition.replica_ends[0] == 1
+
+
+def test_the_last_replica_alone_can_lead_again(cluster: FakeCluster) -> None:
+    for broker_id in (0, 1, 2):
+        cluster.stop_broker(broker_id)
+    partition = cluster.partition(T0)
+    assert (partition.leader_id, partition.isr) == (-1, [2])
+    cluster.start_broker(0)
+    assert partition.leader_id == -1
+    cluster.start_broker(2)
+    assert partition.leader_id == 2
+
+
+def test_what_cannot_be_is_a_usage_error(cluster: FakeCluster) -> None:
+    cluster.stop_broker(2)
+    for mistake in (
+        lambda: cluster.move_leader(T0, 2),
+        lambda: cluster.shrink_isr(T0, 0),
+        lambda: cluster.stop_broker(2),
+        lambda: cluster.start_broker(0),
+        lambda: cluster.create_topic("t"),
+        lambda: cluster.create_topic("two", 1, replication_factor=4),
+        lambda: cluster.delete_topic("none"),
+        lambda: cluster.partition(TopicPartition("t", 1)),
+    ):
+        with pytest.raises(UsageError):
+            mistake()
+
+
+# Fetching.
+
+
+def test_a_fetch_waits_for_bytes_or_its_time(cluster: FakeCluster) -> None:
+    size_bytes = len(batch_of(b"v"))
+    call = fetch(cluster, 0, 0, min_bytes=2 * size_bytes)
+    produce(cluster, 0, batch_of(b"v"), now_ms=10)
+    assert not call.is_ended
+    produce(cluster, 0, batch_of(b"v"), now_ms=20)
+    assert fetched_bytes(call) == 2 * size_bytes
+    late = fetch(cluster, 0, 2, max_wait_ms=500, now_ms=20)
+    cluster.advance(519)
+    assert not late.is_ended
+    cluster.advance(520)
+    assert fetched_bytes(late) == 0
+    assert cluster.purgatory.waiting_count() == 0
+
+
+def test_a_fetch_is_told_at_once_what_is_wrong(cluster: FakeCluster) -> None:
+    cluster.move_leader(T0, 0)
+    for call, error in (
+        (fetch(cluster, 0, 5), OffsetOutOfRangeError),
+        (fetch(cluster, 0, 0, leader_epoch=0), FencedLeaderEpochError),
+        (fetch(cluster, 0, 0, leader_epoch=2), UnknownLeaderEpochError),
+    ):
+        assert answer_of(call).error_code == error.code
+
+
+def test_a_session_tells_only_what_is_new(cluster: FakeCluster) -> None:
+    produce(cluster, 0, batch_of(b"v"))
+    first = fetch(cluster, 0, 1, max_wait_ms=0, session_epoch=0).answered()
+    assert isinstance(first, FetchResponse)
+    assert first.session_id > 0
+    assert len(first.responses) == 1
+    session = first.session_id
+
+    def later(epoch: int) -> FetchResponse:
+        call = fetch(
+            cluster, 0, 1, max_wait_ms=0, session_id=session, session_epoch=epoch, is_named=False
+        )
+        response = call.answered()
+        assert isinstance(response, FetchResponse)
+        return response
+
+    assert later(1).responses == []
+    produce(cluster, 0, batch_of(b"w"))
+    assert len(later(2).responses) == 1
+    assert later(2).error_code == InvalidFetchSessionEpochError.code
+    cluster.brokers[0].fetch_sessions.clear()
+    assert later(3).error_code == FetchSessionIdNotFoundError.code
+
+
+def test_a_reader_in_another_rack_is_sent_to_a_follower_that_serves_it() -> None:
+    cluster = FakeCluster(3, racks=("a", "b", "c"))
+    cluster.create_topic("t")
+    produce(cluster, 0, batch_of(b"v"))
+    told = fetch(cluster, 0, 0, rack_id="b")
+    assert answer_of(told).preferred_read_replica == 1
+    assert fetched_bytes(told) == 0
+    assert fetched_bytes(fetch(cluster, 1, 0, rack_id="b")) > 0
+
+
+# Metadata.
+
+
+def test_a_missing_topic_is_made_for_those_who_may() -> None:
+    cluster = FakeCluster(1, default_partition_count=4)
+
+    def ask(*, may_create: bool) -> MetadataResponse:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=may_create
+        )
+        response = cluster.ask(0, request, 0).answered()
+        assert isinstance(response, MetadataResponse)
+        return response
+
+    assert ask(may_create=False).topics[0].error_code
+    assert not cluster.topics
+    assert ask(may_create=True).topics[0].error_code
+    assert len(ask(may_create=True).topics[0].partitions) == 4
+
+
+# Faults.
+
+
+def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> None:
+    handle = cluster.faults.add(
+        faults.fail_with(KafkaStorageError), ApiKey.PRODUCE, broker_id=0, times=2
+    )
+    codes = [produced(produce(cluster, 0, batch_of(b"v"))).error_code for _ in range(3)]
+    assert codes == [KafkaStorageError.code, KafkaStorageError.code, 0]
+    assert handle.used_count == 2
+    lasting = cluster.faults.add(faults.drop(), ApiKey.PRODUCE, times=None)
+    for _ in range(3):
+        assert produce(cluster, 0, batch_of(b"v")).state is CallState.SILENT
+    lasting.remove()
+    assert produced(produce(cluster, 0, batch_of(b"v"))).base_offset == 1
+
+
+def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
+    cluster: FakeCluster,
+) -> None:
+    log = cluster.partition(T0).log
+    for fault, state, end_offset in (
+        (faults.drop(), CallState.SILENT, 0),
+        (faults.disconnect(), CallState.CLOSED, 0),
+        (faults.lose_answer(), CallState.SILENT, 1),
+        (faults.lose_answer(closes=True), CallState.CLOSED, 2),
+    ):
+        cluster.faults.add(fault, ApiKey.PRODUCE)
+        assert produce(cluster, 0, batch_of(b"v")).state is state
+        assert log.log_end_offset == end_offset
+
+
+def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
+    cluster.faults.add(faults.delay_answer(300))
+    call = produce(cluster, 0, batch_of(b"v"), now_ms=100)
+    cluster.advance(399)
+    assert not call.is_ended
+    cluster.advance(400)
+    assert produced(call).base_offset == 0
+    other = MetadataResponse(cluster_id="other")
+    cluster.faults.add(faults.answer_with(other), ApiKey.METADATA)
+    assert cluster.ask(0, MetadataRequest(), 400).answered() is other

@@ -1,0 +1,166 @@
+"""What strangers send: old versions, garbage and huge lengths get Kafka's answer, or an end.
+
+No input may raise: an exception here would end somebody's test process.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pykclient.errors.broker import BrokerUnsupportedVersionError
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.message import decode_response, encode_request
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.protocol.messages.metadata import MetadataRequest
+from pykclient.testing import FakeCluster, faults
+from pykclient.testing.fake.connection import WAITING_FRAMES_MAX, FakeConnection
+from pykclient.testing.fake.handlers import HANDLERS
+from tests.protocol.instances import SeededChoices
+from tests.protocol.schemas import generated, jar_or_skip
+
+VERSIONS = bytes(encode_request(ApiVersionsRequest(), 0, 1, "test"))
+
+
+class Client:
+    """The other end of a connection."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.connection = FakeConnection(cluster, 0, on_change=lambda: None)
+
+    def send(self, data: bytes, now_ms: int = 0) -> bytes:
+        """Send bytes as far as the broker takes them; what came back."""
+        while data and not self.connection.is_closed:
+            buffer = self.connection.get_buffer()
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            data = data[size:]
+            self.connection.buffer_updated(size, now_ms)
+        return b"".join(self.connection.take_output())
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 2)
+    return cluster
+
+
+def versions_in(frame: bytes) -> ApiVersionsResponse:
+    return decode_response(ApiVersionsResponse, 0, frame[4:])
+
+
+def test_a_request_byte_by_byte_is_answered_once_it_is_whole(cluster: FakeCluster) -> None:
+    client = Client(cluster)
+    answers = [client.send(VERSIONS[index : index + 1]) for index in range(len(VERSIONS))]
+    assert not any(answers[:-1])
+    spoken = {api.api_key for api in versions_in(answers[-1]).api_keys}
+    assert spoken == set(HANDLERS)
+
+
+def test_a_version_of_api_versions_that_is_not_spoken_is_told_the_range(
+    cluster: FakeCluster,
+) -> None:
+    cluster.limit_versions({ApiKey.API_VERSIONS: (0, 2), ApiKey.METADATA: None})
+    client = Client(cluster)
+    newest = bytes(encode_request(ApiVersionsRequest(), ApiVersionsRequest.max_version, 1, None))
+    response = versions_in(client.send(newest))
+    assert response.error_code == BrokerUnsupportedVersionError.code
+    (api,) = response.api_keys
+    assert (api.api_key, api.min_version, api.max_version) == (ApiKey.API_VERSIONS, 0, 2)
+    assert versions_in(client.send(VERSIONS)).error_code == 0
+    client.send(bytes(encode_request(MetadataRequest(), 1, 1, None)))
+    assert client.connection.is_closed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x7f\xff\xff\xff",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x00",
+        b"\x00\x00\x00\x03abc",
+        b"\x00\x00\x00\x0a\x7f\x00\x00\x00\x00\x00\x00\x01\xff\xff",
+        b"\x00\x00\x00\x0a\x00\x03\x7f\x00\x00\x00\x00\x01\xff\xff",
+        b"\x00\x00\x00\x0a\x00\x04\x00\x00\x00\x00\x00\x01\xff\xff",
+        VERSIONS[:3] + bytes([VERSIONS[3] + 1]) + VERSIONS[4:] + b"x",
+    ],
+)
+def test_what_is_no_request_closes_the_connection(data: bytes, cluster: FakeCluster) -> None:
+    client = Client(cluster)
+    assert client.send(data) == b""
+    assert client.connection.is_closed
+    assert not cluster.brokers[0].connections
+
+
+def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
+    cluster.faults.add(faults.delay_answer(50))
+    client = Client(cluster)
+    assert client.send(VERSIONS * 3) == b""
+    cluster.advance(50)
+    answers = b"".join(client.connection.take_output())
+    assert len(answers) % 3 == 0
+    assert versions_in(answers[: len(answers) // 3])
+
+
+def test_a_client_that_sends_on_and_on_is_not_read_on_and_on(cluster: FakeCluster) -> None:
+    cluster.faults.add(faults.delay_answer(50))
+    client = Client(cluster)
+    client.send(VERSIONS * WAITING_FRAMES_MAX)
+    assert client.connection.wants_input
+    client.send(VERSIONS)
+    assert not client.connection.wants_input
+    cluster.advance(50)
+    assert client.connection.wants_input
+
+
+def test_after_a_lost_answer_the_connection_stays_silent(cluster: FakeCluster) -> None:
+    cluster.faults.add(faults.lose_answer())
+    client = Client(cluster)
+    assert client.send(VERSIONS) == b""
+    assert client.send(VERSIONS) == b""
+    assert not client.connection.is_closed
+
+
+def test_a_broker_that_stops_closes_its_connections(cluster: FakeCluster) -> None:
+    client = Client(cluster)
+    cluster.stop_broker(0)
+    assert client.connection.is_closed
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_well_formed_request_is_answered_or_closes(seed: int) -> None:
+    """Method: random values in every field of every API and version, most of them nonsense."""
+    jar_or_skip()
+    random = Random(seed)
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 2)
+    now_ms = 0
+    for key in HANDLERS:
+        instances = next(i for i in generated().values() if i.type.__name__ == _request_name(key))
+        for version in range(instances.type.min_version, instances.type.max_version + 1):
+            client = Client(cluster)
+            request = instances.make(version, SeededChoices(random))
+            frame = encode_request(request, version, 1, "fuzz")  # type: ignore[arg-type]
+            now_ms += 1
+            client.send(bytes(frame), now_ms)
+    cluster.advance(now_ms + 10_000_000)
+
+
+def _request_name(key: ApiKey) -> str:
+    return "".join(part.capitalize() for part in key.name.split("_")) + "Request"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_flipped_bytes_never_raise(seed: int) -> None:
+    random = Random(seed)
+    frames = [VERSIONS, bytes(encode_request(MetadataRequest(), 9, 1, "test"))]
+    cluster = FakeCluster(2)
+    for _ in range(200):
+        data = bytearray(random.choice(frames))
+        for _ in range(random.randrange(1, 4)):
+            data[random.randrange(len(data))] = random.randrange(256)
+        Client(cluster).send(bytes(data))
