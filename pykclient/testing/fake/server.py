@@ -163,6 +163,9 @@ class FakeKafka:
         accepted = listener.accept()
         if accepted is None:
             return
+        if not self._cluster.brokers[listener.broker_id].is_alive:
+            accepted.close()  # it was stopped after this connection had come
+            return
         link = _Link(accepted)
         link.connection = FakeConnection(
             self._cluster,

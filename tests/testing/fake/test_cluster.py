@@ -19,6 +19,12 @@ from pykclient.errors.broker import (
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.fetch import FetchResponse, PartitionData
+from pykclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -284,3 +290,21 @@ def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
     other = MetadataResponse(cluster_id="other")
     cluster.faults.add(faults.answer_with(other), ApiKey.METADATA)
     assert cluster.ask(0, MetadataRequest(), 400).answered() is other
+
+
+# Versions.
+
+
+@pytest.mark.parametrize(
+    "version", range(ListOffsetsRequest.min_version, ListOffsetsRequest.max_version + 1)
+)
+@pytest.mark.parametrize("timestamp", [-1, -2, 1_000])
+def test_offsets_are_listed_in_every_version(
+    version: int, timestamp: int, cluster: FakeCluster
+) -> None:
+    produce(cluster, 0, batch_of(b"v"))
+    asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp)])
+    response = cluster.ask(0, ListOffsetsRequest(topics=[asked]), 0, version=version).answered()
+    assert isinstance(response, ListOffsetsResponse)
+    answer = response.topics[0].partitions[0]
+    assert (answer.error_code, answer.offset) == (0, 1 if timestamp == -1 else 0)

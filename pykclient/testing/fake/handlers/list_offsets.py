@@ -16,7 +16,7 @@ from pykclient.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from pykclient.testing.fake.handlers.handler import TypedHandler
-from pykclient.testing.fake.handlers.leadership import led_partition
+from pykclient.testing.fake.handlers.leadership import NO_EPOCH, led_partition
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
@@ -34,6 +34,7 @@ EARLIEST_PENDING_UPLOAD = -6
 
 NOT_FOUND = -1
 _READ_COMMITTED = 1
+_EPOCHS_FROM_VERSION = 4
 
 
 def handle(cluster: FakeCluster, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -52,7 +53,10 @@ def handle(cluster: FakeCluster, call: Call, request: ListOffsetsRequest) -> Lis
         is_committed = request.isolation_level == _READ_COMMITTED
         log = partition.log
         end_offset = log.last_stable_offset if is_committed else log.high_watermark
-        return _found(partition, asked, end_offset)
+        found = _found(partition, asked, end_offset)
+        if call.version < _EPOCHS_FROM_VERSION:
+            found.leader_epoch = NO_EPOCH
+        return found
 
     return ListOffsetsResponse(
         topics=[

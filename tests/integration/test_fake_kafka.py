@@ -1,0 +1,200 @@
+"""Clients of other makers produce to fake brokers and read from them.
+
+Goal: whatever a user tests against `fake_kafka` behaves as with Kafka. Method: each client writes
+in a codec of its own and reads what it wrote, and a witness of another make reads it too; leaders
+move meanwhile. Groups come later; here partitions are assigned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pykclient import Consumer, Producer, TopicPartition
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.message import encode_request
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest
+from pykclient.testing import FakeKafka, faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+COUNT = 300
+PARTITION_COUNT = 2
+TIMEOUT_S = 20.0
+VALUES = [b"value %d" % number for number in range(COUNT)]
+
+
+@pytest.fixture
+def servers(fake_kafka: FakeKafka) -> str:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("t", PARTITION_COUNT)
+    return fake_kafka.bootstrap_servers
+
+
+def write_pykclient(servers: str) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        deliveries = [producer.send("t", value, key=value) for value in VALUES]
+        producer.flush()
+    assert all(delivery.exception() is None for delivery in deliveries)
+
+
+def read_pykclient(servers: str) -> list[bytes]:
+    values: list[bytes] = []
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("t", number) for number in range(PARTITION_COUNT)])
+        while len(values) < COUNT:
+            records = consumer.poll(TIMEOUT_S)
+            assert records, "nothing more came"
+            values += [record.value for record in records if isinstance(record.value, bytes)]
+    return values
+
+
+def write_confluent(servers: str) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    errors: list[object] = []
+    settings = {"bootstrap.servers": servers, "enable.idempotence": True}
+    producer = confluent_kafka.Producer(settings | {"compression.type": "zstd"})
+    for value in VALUES:
+        producer.produce("t", value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert errors == [None] * COUNT
+
+
+def read_confluent(servers: str) -> list[bytes]:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False}
+    )
+    numbers = range(PARTITION_COUNT)
+    consumer.assign([confluent_kafka.TopicPartition("t", number, 0) for number in numbers])
+    values: list[bytes] = []
+    while len(values) < COUNT:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None, "nothing more came"
+        assert message.error() is None
+        values.append(message.value())
+    consumer.close()
+    return values
+
+
+def write_kafka_python(servers: str) -> None:
+    kafka = pytest.importorskip("kafka")
+    producer = kafka.KafkaProducer(bootstrap_servers=servers.split(","), compression_type="gzip")
+    futures = [producer.send("t", value) for value in VALUES]
+    producer.flush(TIMEOUT_S)
+    assert all(future.get(TIMEOUT_S).offset >= 0 for future in futures)
+    producer.close()
+
+
+def read_kafka_python(servers: str) -> list[bytes]:
+    kafka = pytest.importorskip("kafka")
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=servers.split(","),
+        auto_offset_reset="earliest",
+        group_id=None,
+        consumer_timeout_ms=TIMEOUT_S * 1000,
+    )
+    consumer.assign([kafka.TopicPartition("t", number) for number in range(PARTITION_COUNT)])
+    values = _first(consumer)
+    consumer.close()
+    return values
+
+
+def _first(consumer: Iterable[Any]) -> list[bytes]:
+    values: list[bytes] = []
+    for record in consumer:
+        values.append(record.value)
+        if len(values) == COUNT:
+            break
+    return values
+
+
+def write_aiokafka(servers: str) -> None:
+    aiokafka = pytest.importorskip("aiokafka")
+
+    async def write() -> None:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=servers, enable_idempotence=True, compression_type="lz4"
+        ) as producer:
+            sent = [await producer.send("t", value) for value in VALUES]
+            await asyncio.wait_for(asyncio.gather(*sent), TIMEOUT_S)
+
+    asyncio.run(write())
+
+
+def read_aiokafka(servers: str) -> list[bytes]:
+    aiokafka = pytest.importorskip("aiokafka")
+
+    async def read() -> list[bytes]:
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=servers, auto_offset_reset="earliest"
+        )
+        consumer.assign([aiokafka.TopicPartition("t", n) for n in range(PARTITION_COUNT)])
+        await consumer.start()
+        try:
+            return [
+                (await asyncio.wait_for(consumer.getone(), TIMEOUT_S)).value for _ in range(COUNT)
+            ]
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(read())
+
+
+READERS = (read_pykclient, read_confluent, read_kafka_python, read_aiokafka)
+WRITERS = (write_pykclient, write_confluent, write_kafka_python, write_aiokafka)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("write", WRITERS)
+def test_what_one_client_writes_every_client_reads(
+    write: Callable[[str], None], read: Callable[[str], list[bytes]], servers: str
+) -> None:
+    write(servers)
+    assert sorted(read(servers)) == sorted(VALUES)
+
+
+@pytest.mark.parametrize("write", [write_pykclient, write_confluent, write_aiokafka])
+def test_idempotent_clients_survive_lost_answers_and_moved_leaders(
+    write: Callable[[str], None], fake_kafka: FakeKafka, servers: str
+) -> None:
+    with fake_kafka.control() as cluster:
+        lost = cluster.faults.add(faults.lose_answer(closes=True), ApiKey.PRODUCE, times=2)
+        for number in range(PARTITION_COUNT):
+            cluster.move_leader(TopicPartition("t", number))
+    write(servers)
+    assert lost.used_count == 2
+    assert sorted(read_pykclient(servers)) == sorted(VALUES)
+
+
+def test_a_stopped_broker_refuses_and_listens_again_at_the_same_port(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    host, port = servers.split(",")[0].split(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connected:
+        connected.sendall(encode_request(ApiVersionsRequest(), 0, 1, "test"))
+        while len(connected.recv(4096)) == 4096:
+            pass
+        with fake_kafka.control() as cluster:
+            cluster.stop_broker(0)
+        assert connected.recv(1) == b"", "the broker has closed it"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), TIMEOUT_S)
+    write_pykclient(servers)
+    with fake_kafka.control() as cluster:
+        cluster.start_broker(0)
+    assert fake_kafka.bootstrap_servers == servers
+    assert sorted(read_pykclient(servers)) == sorted(VALUES)
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x7f\xff\xff\xff", b"\0\0\0\1x"])
+def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, servers: str) -> None:
+    host, port = servers.split(",")[0].split(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as stranger:
+        stranger.sendall(data)
+        assert stranger.recv(1) == b""
+    write_pykclient(servers)
