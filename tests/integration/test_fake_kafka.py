@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -18,9 +19,14 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest
 from pykclient.testing import FakeKafka, faults
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration import java_tools
+from tests.integration.java_tools import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from pykclient.testing import KafkaCluster
 
 COUNT = 300
 PARTITION_COUNT = 2
@@ -156,6 +162,27 @@ def test_what_one_client_writes_every_client_reads(
 ) -> None:
     write(servers)
     assert sorted(read(servers)) == sorted(VALUES)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_javas_producer_writes_and_its_console_consumer_reads(
+    version: str, fake_kafka: FakeKafka
+) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("java", 1)
+    address = SimpleNamespace(version=version, bootstrap_servers=fake_kafka.bootstrap_servers)
+    records = [Record(value) for value in VALUES]
+    written = java_tools.java_produce(cast("KafkaCluster", address), "java", records, "lz4")
+    assert [record.offset for record in written] == list(range(COUNT))
+    output = java_tools._run(
+        version,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", address.bootstrap_servers, "--topic", "java"),
+        *("--partition", "0", "--offset", "earliest", "--max-messages", str(COUNT)),
+        *("--timeout-ms", str(int(TIMEOUT_S * 1000))),
+    )
+    assert output.splitlines() == VALUES
 
 
 @pytest.mark.parametrize("write", [write_pykclient, write_confluent, write_aiokafka])
