@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -336,47 +337,26 @@ def _refusal_count(producer: Producer, topic: str, pending: Delivery[RecordMetad
     return refusal_count
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_in_the_middle_of_sending_leaves_the_producer_whole(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:
     """Signals raise KeyboardInterrupt at random places of `send`; nothing may hang or be torn."""
-    sent = interrupted = 0
-    is_armed = False
-
-    def on_alarm(number: int, frame: object) -> None:
-        if is_armed:
-            raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGALRM, on_alarm)
-    try:
-        with Producer(
-            bootstrap_servers=kafka_cluster.bootstrap_servers, batch_size=2_000
-        ) as producer:
-            producer.send(topic, b"0").result(TIMEOUT_S)
-            # Again and again: in a weak reference's callback Python swallows an interrupt.
-            signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
-            for _ in range(300):
-                try:
-                    is_armed = True
-                    while True:
-                        producer.send(topic, b"%d" % (sent + 1))
-                        sent += 1
-                except KeyboardInterrupt:
-                    is_armed = False
-                    interrupted += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            producer.flush(TIMEOUT_S)
-            end = producer.send(topic, b"end").result(TIMEOUT_S).offset
-            assert producer._pool.free_bytes == producer._pool.size_bytes
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-    assert interrupted == 300
-    assert end is not None
+    interrupt_count = 300
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.integration.interrupted_producer"),
+            *(kafka_cluster.bootstrap_servers, topic, str(interrupt_count)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    sent_count, end = map(int, finished.stdout.split())
     read = values(kafka_cluster, topic, end + 1)
+    assert read[-1] == b"end"
     numbers = [int(value) for value in read[:-1] if value is not None]
-    # A send that was interrupted may have put its record in; then its number comes twice.
+    # A send that was interrupted may have put its record in, and then its number comes again.
     assert numbers == sorted(numbers)
-    assert set(numbers) >= set(range(sent + 1))
-    assert len(numbers) - len(set(numbers)) <= interrupted
+    assert set(numbers) >= set(range(sent_count))
+    assert len(numbers) - len(set(numbers)) <= interrupt_count
