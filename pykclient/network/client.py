@@ -44,8 +44,9 @@ is for any node. Java waits for the whole set-up time-out."""
 IN_FLIGHT_MAX = 100
 """Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
 
-ABSENCE_MIN_MS = 100
-"""A driver that was away for so long between two turns was busy elsewhere."""
+ABSENCE_CHARGED_MS = 1_000
+"""What counts of the time between two turns. Were nothing counted, a broker that never answers
+would never be given up by a consumer that polls once a second and works in between."""
 
 DESCRIBED_FAILURES_MAX = 8
 """Failures told in one message; a large cluster that is down says no more than that."""
@@ -408,12 +409,13 @@ class NetworkClient:
         """Give the brokers the time back in which nobody drove.
 
         A consumer may be away from `poll` for minutes, with a fetch in flight: the answer lies
-        unread in the sockets' buffers, and its rest at the broker.
+        unread in the sockets' buffers, and its rest at the broker. The first second counts all the
+        same, so that a request ends after so many turns, however rare they are.
         """
-        absent_ms = now_ms - self._driven_ms
-        if absent_ms >= ABSENCE_MIN_MS:
+        excused_ms = now_ms - self._driven_ms - ABSENCE_CHARGED_MS
+        if excused_ms > 0:
             for connection in self._connections.values():
-                connection.extend_deadlines(absent_ms)
+                connection.extend_deadlines(excused_ms)
 
     def _expire_unsent(self, now_ms: int) -> None:
         for request in self._unsent.take_overdue(now_ms):

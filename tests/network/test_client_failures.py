@@ -134,10 +134,10 @@ def test_time_in_which_nobody_drove_does_not_count(network: ScriptedNetwork) -> 
     # A consumer is away from poll, working on records; its next fetch was answered meanwhile, and
     # the answer takes several turns to be read.
     peer = network.make_ready(1)
-    outcome = network.send(1, timeout_ms=1_000)
-    network.turn(400)
+    outcome = network.send(1, timeout_ms=10_000)
+    network.turn(4_000)
     network.now_ms += 600_000
-    network.turn(599)
+    network.turn(4_999)
     assert not outcome.is_done()
     peer.answer(MetadataResponse())
     network.turn()
@@ -147,10 +147,25 @@ def test_time_in_which_nobody_drove_does_not_count(network: ScriptedNetwork) -> 
 
 def test_after_an_absence_the_rest_of_the_time_does_count(network: ScriptedNetwork) -> None:
     network.make_ready(1)
-    outcome = network.send(1, timeout_ms=1_000)
-    network.turn(400)
+    outcome = network.send(1, timeout_ms=10_000)
+    network.turn(4_000)
     network.now_ms += 600_000
-    network.turn(600)
+    network.turn(5_000)
+    assert isinstance(outcome.error, KafkaTimeoutError)
+
+
+@pytest.mark.parametrize("absence_ms", [200, 1_000, 60_000])
+def test_a_broker_that_never_answers_is_given_up_however_rarely_anybody_drives(
+    network: ScriptedNetwork, absence_ms: int
+) -> None:
+    network.make_ready(1)
+    outcome = network.send(1, timeout_ms=10_000)
+    turn_count = 0
+    while not outcome.is_done():
+        network.turn()
+        network.now_ms += absence_ms
+        turn_count += 1
+        assert turn_count <= 10_000 // min(absence_ms, 1_000) + 1
     assert isinstance(outcome.error, KafkaTimeoutError)
 
 
