@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda children: st.lists(children) | st.dictionaries(st.text(), children),
     max_leaves=10,
 ).filter(lambda value: json.loads(json.dumps(value)) == value)
