@@ -30,11 +30,16 @@ LEFT_BEHIND = shutil.ignore_patterns(
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """What the command prints; its failure shows all of it."""
+    """What the command prints; its failure shows all of it.
+
+    It runs without PYTHONPATH, which the Spark tests set for their workers: through it, pip would
+    see this work tree's installation and take the wheel for installed.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     answer = subprocess.run(
         command,
         cwd=cwd,
-        env={**os.environ, **variables},
+        env={**inherited, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=TIMEOUT_S,
