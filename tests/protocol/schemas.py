@@ -6,8 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import pytest
-
+from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.protocol.instances import Instances
 from tools.protogen.apis import APIS, DATA
@@ -21,11 +20,11 @@ __all__ = ["all_schemas", "generated", "generated_versions", "jar_or_skip"]
 
 
 def jar_or_skip() -> None:
-    """Skip the test module where Kafka's jar can neither be found nor fetched."""
+    """End the test module where Kafka's jar can neither be found nor fetched."""
     try:
         find_jar()
     except MissingPrerequisiteError as error:
-        pytest.skip(f"the message schemas are in Kafka's jar: {error}", allow_module_level=True)
+        skip_or_fail(f"the message schemas are in Kafka's jar: {error}")
 
 
 @cache

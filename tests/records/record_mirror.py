@@ -9,11 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import pytest
-
-from pykclient.testing.jvm import find_java
+from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.prerequisite import MissingPrerequisiteError
+from tests.java_compiler import java_with_compiler
 
 __all__ = ["JavaBatch", "JavaRecord", "RecordMirror"]
 
@@ -79,17 +78,12 @@ class RecordMirror:
 
     @classmethod
     def start(cls) -> Self:
-        """Start it, or skip the test where there is no Java, no compiler, or no jar."""
+        """Start it, or end the test where there is no Java, no compiler, or no jar."""
+        java = java_with_compiler()
         try:
-            java = find_java()
             jars = kafka_jars()
         except MissingPrerequisiteError as error:
-            pytest.skip(f"Kafka's own classes cannot be run: {error}")
-        if not java.has_module("jdk.compiler"):
-            pytest.skip(
-                f"{java.executable} has no compiler (module jdk.compiler), which the Java half of"
-                " this test needs: put a full JDK 17 or newer on the PATH or in JAVA_HOME"
-            )
+            skip_or_fail(str(error))
         return cls(java.executable, jars.classpath)
 
     def __enter__(self) -> Self:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pykclient.testing.jvm import find_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
+from tests.java_compiler import java_with_compiler
 from tests.protocol.schemas import jar_or_skip
 from tests.testing.test_jvm import fake_java
 from tools.protogen.__main__ import main
@@ -20,14 +20,7 @@ FETCH = Path("pykclient/protocol/messages/fetch.py")
 @pytest.fixture(scope="module")
 def _compiler() -> None:
     """The error codes are read by a Java program in source form."""
-    try:
-        java = find_java()
-    except MissingPrerequisiteError as error:
-        pytest.skip(f"the error codes are read with Java: {error}")
-    if not java.has_module("jdk.compiler"):
-        pytest.skip(
-            f"{java.executable} has no compiler (module jdk.compiler); a full JDK is needed"
-        )
+    java_with_compiler()
 
 
 @pytest.mark.usefixtures("_compiler")
