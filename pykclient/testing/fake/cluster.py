@@ -23,6 +23,8 @@ from pykclient.testing.fake.call import Call, CallState
 from pykclient.testing.fake.delayed import Purgatory
 from pykclient.testing.fake.faults import Fault, Faults
 from pykclient.testing.fake.fetch_sessions import FetchSessions
+from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, GroupRegistry
+from pykclient.testing.fake.groups.settings import GroupSettings
 from pykclient.testing.fake.handlers import HANDLERS
 from pykclient.testing.fake.handlers.api_versions import answer_unsupported
 from pykclient.testing.fake.replication import Replication
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from pykclient.protocol.message import Request
     from pykclient.testing.fake.connection import FakeConnection
+    from pykclient.testing.fake.groups.group import GroupSnapshot
     from pykclient.types import TopicPartition
 
 __all__ = ["Broker", "FakeCluster"]
@@ -42,6 +45,8 @@ CLUSTER_ID = "pykclient-fake-cluster"
 FIRST_PORT = 9092
 RETENTION_CHECK_MS = 300_000
 DEFAULT_REPLICATION_FACTOR = 3
+GROUP_KEY = 0
+"""What FindCoordinator calls a group."""
 SMALLEST_EPOCH_MS = 1_700_000_000_000
 """The wall clock at time 0, unless told: some day of 2023, since records with time 0 are odd."""
 
@@ -69,8 +74,8 @@ class FakeCluster:
 
     `replication_delay_ms` is how long followers take to copy; 0 means they have everything at once.
     `min_insync_replicas` and `default_partition_count` are for topics that do not say. With `racks`
-    (one for each broker) consumers are sent to followers in their own (KIP-392). `epoch_ms` is the
-    wall clock at time 0.
+    (one for each broker) consumers are sent to followers in their own (KIP-392). `group_settings`
+    None means the defaults. `epoch_ms` is the wall clock at time 0.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class FakeCluster:
         auto_create_topics: bool = True,
         replication_delay_ms: int = 0,
         racks: Sequence[str] = (),
+        group_settings: GroupSettings | None = None,
         epoch_ms: int = SMALLEST_EPOCH_MS,
         now_ms: int = 0,
     ) -> None:
@@ -103,8 +109,15 @@ class FakeCluster:
         self.timers = TimingWheel(now_ms)
         self.purgatory = Purgatory(self.timers)
         self.alive = set(self.brokers)
+        self.groups = GroupRegistry(
+            group_settings or GroupSettings(), self.timers, self._offsets_topic
+        )
         self.replication = Replication(
-            self.alive, self.timers, self.purgatory, delay_ms=replication_delay_ms
+            self.alive,
+            self.timers,
+            self.purgatory,
+            delay_ms=replication_delay_ms,
+            on_leader=self.groups.on_leader,
         )
         self.transactional_ids: dict[str, tuple[int, int]] = {}
         """Transactional id -> producer id and epoch."""
@@ -301,6 +314,7 @@ class FakeCluster:
         for partition in topic.partitions:
             partition.leader_id = NO_LEADER
             self.purgatory.check(partition.name, self._now_ms)
+        self.groups.on_topic_deleted(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with this id."""
@@ -375,6 +389,8 @@ class FakeCluster:
 
     def coordinator(self, key_type: int, key: str) -> Broker | None:
         """Who coordinates a group (0), a transactional id (1) or a share group (2)."""
+        if key_type == GROUP_KEY:
+            return self.brokers.get(self.groups.partition(key).leader_id)
         moved = self._moved_coordinators.get((key_type, key))
         if moved in self.alive:
             return self.brokers[moved]
@@ -382,13 +398,44 @@ class FakeCluster:
         return self.brokers[alive[crc32(key.encode()) % len(alive)]] if alive else None
 
     def move_coordinator(self, key_type: int, key: str, broker_id: int) -> None:
-        """Have another broker coordinate this group or transactional id."""
+        """Have another broker coordinate this group or transactional id.
+
+        All groups of the same partition of Kafka's own topic go with a group.
+
+        Raises:
+            UsageError: the broker has no replica of that partition, or does not run.
+        """
+        if key_type == GROUP_KEY:
+            self.move_leader(self.groups.partition(key).name, broker_id)
+            return
         self._moved_coordinators[key_type, key] = broker_id
 
     def new_producer_id(self) -> int:
         """A producer id that nobody has."""
         self._next_producer_id += 1
         return self._next_producer_id
+
+    # Groups, at a test's command.
+
+    def group(self, name: str) -> GroupSnapshot:
+        """A group as it is now. Raises `UsageError` if there is none."""
+        snapshot = self.groups.snapshot(name)
+        if snapshot is None:
+            raise UsageError(f"there is no group {name!r}")
+        return snapshot
+
+    def expire_member(self, name: str, member_id: str) -> None:
+        """Act as if a member's session had timed out. Raises `UsageError` if there is no such."""
+        group = self.groups.find(name)
+        if group is None or not group.expire_member(member_id, self._now_ms):
+            raise UsageError(f"there is no member {member_id!r} in a group {name!r}")
+
+    def _offsets_topic(self) -> Topic:
+        topic = self.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            partition_count = self.groups.settings.offsets_topic_num_partitions
+            topic = self.create_topic(OFFSETS_TOPIC, partition_count)
+        return topic
 
     def _chosen(self, broker_id: int | None) -> Iterable[Broker]:
         return self.brokers.values() if broker_id is None else [self.brokers[broker_id]]

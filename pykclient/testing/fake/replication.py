@@ -16,6 +16,8 @@ from pykclient.errors.base import UsageError
 from pykclient.testing.fake.topics import NO_LEADER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykclient.testing.fake.delayed import Purgatory
     from pykclient.testing.fake.timing_wheel import TimingWheel
     from pykclient.testing.fake.topics import Partition
@@ -26,10 +28,19 @@ LAG_MS_MAX = 30_000
 
 
 class Replication:
-    """The copying between brokers. `alive` is the set of brokers that run, kept by the cluster."""
+    """The copying between brokers. `alive` is the set of brokers that run, kept by the cluster.
+
+    `on_leader(partition, now_ms)` is called whenever a partition has another leader, or none.
+    """
 
     def __init__(
-        self, alive: set[int], timers: TimingWheel, purgatory: Purgatory, *, delay_ms: int
+        self,
+        alive: set[int],
+        timers: TimingWheel,
+        purgatory: Purgatory,
+        *,
+        delay_ms: int,
+        on_leader: Callable[[Partition, int], None],
     ) -> None:
         self.delay_ms = delay_ms
         self._alive = alive
@@ -38,6 +49,7 @@ class Replication:
         """Followers that are behind, for each of which a timer runs."""
         self._timers = timers
         self._purgatory = purgatory
+        self._on_leader = on_leader
 
     # What happens to a partition.
 
@@ -87,6 +99,7 @@ class Replication:
             self._take_over(partition, broker_id)
         self._purgatory.check(partition.name, now_ms)
         self.copy(partition, now_ms)
+        self._on_leader(partition, now_ms)
 
     def shrink_isr(self, partition: Partition, broker_id: int, now_ms: int) -> None:
         """Take a follower out of the in-sync replicas; it returns when it next copies.

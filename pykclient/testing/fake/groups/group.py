@@ -1,0 +1,154 @@
+"""What brokers need of a group of any kind, and what tests are shown of it.
+
+Owner: the group's registry.
+Source: Java interface ``Group``; KIP-848 (kinds of groups).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.errors.base import BrokerError
+    from pykclient.testing.fake.groups.offsets import CommittedOffset
+    from pykclient.types import TopicPartition
+
+__all__ = ["Group", "GroupKind", "GroupSnapshot", "MemberSnapshot", "Refusal"]
+
+Refusal = type["BrokerError"]
+"""Why something is refused: the error whose code goes into the answer."""
+
+
+class GroupKind(Enum):
+    """The kinds; the values are those of ListGroups."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSnapshot:
+    """A member at one moment.
+
+    `partitions` is what it was assigned; empty in a classic group of another protocol than that of
+    consumers, whose `assignment` nobody else can read.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A group at one moment; `state` is Kafka's name of it, `generation` the epoch of KIP-848."""
+
+    name: str
+    kind: GroupKind
+    state: str
+    generation: int
+    protocol_type: str
+    protocol_name: str | None
+    leader_id: str | None
+    members: tuple[MemberSnapshot, ...]
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    coordinator_id: int
+
+
+class Group(Protocol):
+    """One group.
+
+    A `check_*` returns why something is refused, or None. Time comes in as `now_ms`.
+    """
+
+    name: str
+    kind: GroupKind
+
+    @property
+    def state_name(self) -> str:
+        """The state as Kafka calls it."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """The generation, or the group's epoch."""
+        ...
+
+    @property
+    def protocol_type(self) -> str:
+        """What its members have in common; empty in a group that never had one."""
+        ...
+
+    @property
+    def protocol_name(self) -> str | None:
+        """How its partitions are assigned; None before that was chosen."""
+        ...
+
+    @property
+    def leader_id(self) -> str | None:
+        """The member that assigns; None when the broker does."""
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no member."""
+        ...
+
+    def members(self) -> tuple[MemberSnapshot, ...]:
+        """Its members, the oldest first."""
+        ...
+
+    def check_commit(
+        self,
+        member_id: str,
+        generation_or_member_epoch: int,
+        *,
+        instance_id: str | None = None,
+        is_transactional: bool = False,
+        version: int = 0,
+    ) -> Refusal | None:
+        """Whether this member may commit; `version` is that of the request."""
+        ...
+
+    def on_commit(self, member_id: str, now_ms: int) -> None:
+        """A member, or somebody without a member id, has committed: a sign of life."""
+        ...
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> Refusal | None:
+        """Whether this member may read offsets."""
+        ...
+
+    def check_offset_delete(self) -> Refusal | None:
+        """Whether offsets may be deleted at all."""
+        ...
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may read this topic, so that its offsets are in use."""
+        ...
+
+    def check_delete(self) -> Refusal | None:
+        """Whether the group may be deleted."""
+        ...
+
+    def expire_member(self, member_id: str, now_ms: int) -> bool:
+        """Act as if the member's session had timed out; whether there is such a member."""
+        ...
+
+    def on_coordinator_lost(self, now_ms: int) -> None:
+        """The broker coordinates it no longer: requests that wait are refused, timers stopped."""
+        ...
+
+    def on_coordinator_gained(self, now_ms: int) -> None:
+        """A broker has read the group from the log: what was never written there is gone."""
+        ...
+
+    def on_deleted(self, now_ms: int) -> None:
+        """It is a group no more."""
+        ...

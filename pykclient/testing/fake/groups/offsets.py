@@ -1,0 +1,80 @@
+"""What one group has committed: offsets with notes, and those of transactions that are still open.
+
+An offset of a transaction is *pending* until the transaction ends: committed then, or forgotten. It
+is no state of the group's members, and outlives them all.
+
+Owner: the group's registry.
+Source: KIP-98, KIP-320 (leader epochs), KIP-447 (pending offsets); Java class
+``OffsetMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pykclient.types import TopicPartition
+
+__all__ = ["CommittedOffset", "GroupOffsets"]
+
+NO_EPOCH = -1
+
+
+class CommittedOffset(NamedTuple):
+    """One committed offset; `leader_epoch` is -1 when the client did not tell it."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+
+
+class GroupOffsets:
+    """The offsets of one group."""
+
+    def __init__(self) -> None:
+        self._committed: dict[TopicPartition, CommittedOffset] = {}
+        self._pending: dict[int, dict[TopicPartition, CommittedOffset]] = {}
+        """By producer id."""
+
+    def get(self, name: TopicPartition) -> CommittedOffset | None:
+        """The committed offset, None when there is none."""
+        return self._committed.get(name)
+
+    def all(self) -> dict[TopicPartition, CommittedOffset]:
+        """All that is committed, in the order in which partitions were first committed."""
+        return dict(self._committed)
+
+    def commit(self, name: TopicPartition, committed: CommittedOffset) -> None:
+        """Take an offset; it stands at once."""
+        self._committed[name] = committed
+
+    def remove(self, name: TopicPartition) -> None:
+        """Forget a partition, pending offsets too; no effect when nothing is committed."""
+        self._committed.pop(name, None)
+        for pending in self._pending.values():
+            pending.pop(name, None)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget all partitions of a topic that was deleted."""
+        names = {*self._committed}.union(*self._pending.values())
+        for name in names:
+            if name.topic == topic:
+                self.remove(name)
+
+    # Transactions.
+
+    def hold(self, producer_id: int, name: TopicPartition, committed: CommittedOffset) -> None:
+        """Take an offset of an open transaction."""
+        self._pending.setdefault(producer_id, {})[name] = committed
+
+    def commit_held(self, producer_id: int) -> None:
+        """The producer's transaction was committed: its offsets stand."""
+        self._committed.update(self._pending.pop(producer_id, {}))
+
+    def drop_held(self, producer_id: int) -> None:
+        """The producer's transaction was aborted: its offsets never were."""
+        self._pending.pop(producer_id, None)
+
+    def is_unstable(self, name: TopicPartition) -> bool:
+        """Whether a transaction that is open may yet change the partition's offset."""
+        return any(name in pending for pending in self._pending.values())

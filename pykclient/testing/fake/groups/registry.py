@@ -1,0 +1,128 @@
+"""All groups of a cluster, by name, and which broker coordinates which.
+
+A group belongs to a partition of ``__consumer_offsets``, and that partition's leader coordinates
+it. When the leader moves, the groups of the partition go with it: the old broker refuses what waits
+and the new one starts from what was written to the log.
+
+Owner: the cluster.
+Source: Java classes ``GroupCoordinatorService``, ``GroupMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from pykclient.errors.broker import NotCoordinatorError
+from pykclient.testing.fake.groups.group import GroupSnapshot
+from pykclient.testing.fake.groups.offsets import GroupOffsets
+from pykclient.testing.fake.groups.placement import place
+from pykclient.testing.fake.topics import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.testing.fake.groups.group import Group, Refusal
+    from pykclient.testing.fake.groups.settings import GroupSettings
+    from pykclient.testing.fake.timing_wheel import TimingWheel
+    from pykclient.testing.fake.topics import Partition, Topic
+
+__all__ = ["OFFSETS_TOPIC", "GroupRegistry"]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class GroupRegistry:
+    """The groups. `offsets_topic()` returns Kafka's own topic, made when it is first wanted."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        timers: TimingWheel,
+        offsets_topic: Callable[[], Topic],
+    ) -> None:
+        self.settings = settings
+        self.timers = timers
+        self._offsets_topic = offsets_topic
+        self._groups: dict[str, Group] = {}
+        self._offsets: dict[str, GroupOffsets] = {}
+        self._member_count = 0
+
+    # Groups.
+
+    def find(self, name: str) -> Group | None:
+        """The group, whatever its kind; None when there is none."""
+        return self._groups.get(name)
+
+    def put(self, group: Group) -> None:
+        """Take a new group, in place of an empty one of that name; the offsets stay."""
+        self._groups[group.name] = group
+
+    def remove(self, name: str, now_ms: int) -> None:
+        """Lose a group and its offsets; no effect when there is none."""
+        group = self._groups.pop(name, None)
+        self._offsets.pop(name, None)
+        if group is not None:
+            group.on_deleted(now_ms)
+
+    def coordinated_by(self, broker_id: int) -> list[Group]:
+        """The groups of a broker, the oldest first."""
+        return [
+            group
+            for group in self._groups.values()
+            if self.partition(group.name).leader_id == broker_id
+        ]
+
+    def offsets(self, name: str) -> GroupOffsets:
+        """What a group has committed; nothing yet, perhaps."""
+        return self._offsets.setdefault(name, GroupOffsets())
+
+    def new_member_id(self, prefix: str) -> str:
+        """A member id that nobody has; the same ones in each run of a test."""
+        self._member_count += 1
+        return f"{prefix}-{UUID(int=(0xFA4E << 64) + self._member_count)}"
+
+    def snapshot(self, name: str) -> GroupSnapshot | None:
+        """A group at this moment, None when there is none."""
+        group = self._groups.get(name)
+        if group is None:
+            return None
+        offsets = self._offsets.get(name)
+        return GroupSnapshot(
+            name=name,
+            kind=group.kind,
+            state=group.state_name,
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader_id=group.leader_id,
+            members=group.members(),
+            offsets={} if offsets is None else offsets.all(),
+            coordinator_id=self.partition(name).leader_id,
+        )
+
+    # Coordinators.
+
+    def partition(self, name: str) -> Partition:
+        """Where a group of this name is written, whether there is one or not."""
+        partitions = self._offsets_topic().partitions
+        return partitions[place(name, len(partitions))]
+
+    def check_coordinator(self, broker_id: int, name: str) -> Refusal | None:
+        """Why a broker cannot serve this group, None when it can."""
+        return None if self.partition(name).leader_id == broker_id else NotCoordinatorError
+
+    def on_leader(self, partition: Partition, now_ms: int) -> None:
+        """A partition's leader has moved, stopped or come back."""
+        if partition.name.topic != OFFSETS_TOPIC:
+            return
+        for group in list(self._groups.values()):
+            if self.partition(group.name) is partition:
+                group.on_coordinator_lost(now_ms)
+                if partition.leader_id != NO_LEADER:
+                    group.on_coordinator_gained(now_ms)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """A topic is gone, and what was committed for it."""
+        for offsets in self._offsets.values():
+            offsets.remove_topic(topic)
