@@ -1,9 +1,9 @@
 """RecordAccumulator: the records that wait to be sent, batch by batch, partition by partition.
 
 Applications' threads append; the sender thread drains. Each partition has a queue of batches of
-which the last may be open. What changes hands goes through two mailboxes, new batches and sealed
-ones, and a wake-up that is left out while the sender is bound to look soon enough by itself. The
-sender so learns of each batch once, and no step costs more the more partitions there are.
+which the last may be open: `OpenBatches` is the applications' half, this class the sender's. What
+changes hands goes through the `SenderMailbox`, so that the sender learns of each batch once, and no
+step costs more the more partitions there are.
 
 A queue is *ready* when its first batch is full, old enough (`linger_ms`), due for another attempt,
 or when there is another reason not to wait: a flush, closing, somebody who needs memory.
@@ -15,44 +15,35 @@ Source: Java class ``RecordAccumulator``; KIP-480, KIP-794 (sticky partitions).
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from enum import Enum
+from collections import OrderedDict
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.network.manager import NEVER_MS
-from pykclient.producer.batch import BatchState, ProducerBatch
-from pykclient.producer.delivery import BatchOutcome, OutcomeState
+from pykclient.producer.batch import BatchState
+from pykclient.producer.delivery import OutcomeState
 from pykclient.producer.flushes import Flushes
-from pykclient.producer.partitioner import partition_for_key
+from pykclient.producer.open_batches import OpenBatches
 from pykclient.producer.ready_queues import ReadyQueues
+from pykclient.producer.sender_mailbox import SenderMailbox
 from pykclient.producer.topic_table import TopicTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from random import Random
 
-    from pykclient.accel import Delivery, TopicAppenders
+    from pykclient.accel import TopicAppenders
     from pykclient.errors import KafkaError
     from pykclient.network.cluster import Cluster
     from pykclient.network.manager import Operation
-    from pykclient.producer.batch import Compression
-    from pykclient.producer.buffer_pool import BufferPool, MemoryWaiter
+    from pykclient.producer.batch import Compression, ProducerBatch
+    from pykclient.producer.buffer_pool import BufferPool
     from pykclient.producer.delivery import Waiting
-    from pykclient.producer.partition_queue import PartitionQueue, TopicQueues
-    from pykclient.producer.record import RecordMetadata, SerializedRecord
+    from pykclient.producer.partition_queue import PartitionQueue
+    from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
 
-__all__ = [
-    "AccumulatorSettings",
-    "Blocked",
-    "Need",
-    "RecordAccumulator",
-]
-
-CHUNK_BYTES = 16_384
-"""What an open batch reserves at first; it doubles that as it fills. Whole batches reserved at once
-would let 1,000 partitions with large batches exhaust the pool with little in it."""
+__all__ = ["AccumulatorSettings", "RecordAccumulator"]
 
 
 class AccumulatorSettings(NamedTuple):
@@ -67,20 +58,6 @@ class AccumulatorSettings(NamedTuple):
     compression: Compression
     hash_keys: bool
     is_adaptive: bool
-
-
-class Need(Enum):
-    """What a record waits for."""
-
-    METADATA = "metadata"
-    MEMORY = "memory"
-
-
-class Blocked(NamedTuple):
-    """The record could not be appended; `size_bytes` is the memory it needs."""
-
-    need: Need
-    size_bytes: int = 0
 
 
 class RecordAccumulator:
@@ -103,9 +80,7 @@ class RecordAccumulator:
     ) -> None:
         self._settings = settings
         self._pool = pool
-        self._waiting = waiting
         self._clock_ms = clock_ms
-        self._wakeup = wakeup
         self._ready = ReadyQueues(self._due_ms)
         self._topics = TopicTable(
             self._ready,
@@ -115,15 +90,12 @@ class RecordAccumulator:
             random=random,
             fast_topics=fast_topics,
         )
-        self._closed_by: KafkaError | None = None
-        # From any thread to the sender.
-        self._created: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
-        self._sealed: deque[PartitionQueue] = deque()
-        self._is_memory_wanted = False
-        self._is_woken = False
-        self._looks_at_ms = NEVER_MS
-        """When the sender looks next, come what may."""
-        # The sender's.
+        self._mailbox = SenderMailbox(wakeup)
+        self._open_batches = OpenBatches(
+            settings, self._topics, self._mailbox, pool=pool, waiting=waiting, clock_ms=clock_ms
+        )
+        # Not a method of ours that passes the call on: each record would pay for that.
+        self.append = self._open_batches.append
         self._incomplete: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._queues_waiting: dict[PartitionQueue, None] = {}
         self._untold: set[ProducerBatch] = set()
@@ -136,37 +108,10 @@ class RecordAccumulator:
         queues = self._topics.get(topic)
         return None if queues is None else queues.partition_count
 
-    def append(
-        self, record: SerializedRecord, memory: MemoryWaiter | None = None
-    ) -> Delivery[RecordMetadata] | Blocked:
-        """Append a record, to a new batch if need be, or tell what it waits for. Any thread.
-
-        `memory` is what the caller has waited for; it is taken if a new batch is needed.
-
-        Raises:
-            KafkaError: the producer was closed or has failed.
-            SerializationError, EncodeError: the record cannot be written.
-        """
-        topic = self._topics.get(record.topic)
-        while True:
-            if topic is None:
-                self._check_open()
-                return Blocked(Need.METADATA)
-            queue, is_sticky = self._choose(topic, record)
-            if queue is None:
-                return Blocked(Need.METADATA)
-            with queue.lock:
-                self._check_open()
-                if is_sticky and queue.key.partition != topic.sticky.partition:
-                    continue
-                outcome = self._append_to(queue, record, memory, is_sticky=is_sticky)
-            if outcome is not None:
-                return outcome
-
     def want_memory(self) -> None:
         """Have every batch sent, since somebody waits for memory. Any thread."""
-        self._is_memory_wanted = True
-        self._wake(0)
+        self._mailbox.is_memory_wanted = True
+        self._mailbox.wake(0)
 
     def flush(self, operation: Operation[None]) -> None:
         """Have every batch sent that there is now; `operation` ends when all are done. Any thread.
@@ -174,160 +119,7 @@ class RecordAccumulator:
         Its callback runs in the sender thread.
         """
         self._flushes.want(operation)
-        self._wake(0)
-
-    def _choose(
-        self, topic: TopicQueues, record: SerializedRecord
-    ) -> tuple[PartitionQueue | None, bool]:
-        if record.partition is not None:
-            is_there = record.partition < topic.partition_count
-            return (topic.queues[record.partition] if is_there else None), False
-        if record.key is not None and topic.hash_keys:
-            return topic.queues[partition_for_key(record.key, topic.partition_count)], False
-        return topic.queues[topic.sticky.partition], True
-
-    def _append_to(
-        self,
-        queue: PartitionQueue,
-        record: SerializedRecord,
-        memory: MemoryWaiter | None,
-        *,
-        is_sticky: bool,
-    ) -> Delivery[RecordMetadata] | Blocked | None:
-        """Append to `queue`; None when the sticky partition has changed. Needs the queue's lock."""
-        full = queue.open
-        if full is not None:
-            delivery = self._append_to_open(full, record)
-            if delivery is not None:
-                self._install(queue, full, is_sticky=is_sticky)
-                return delivery
-            self._seal(queue)
-            self._sealed.append(queue)
-            self._wake(0)
-        if is_sticky and self._has_turn_ended(queue, full):
-            return None
-        return self._append_to_new(queue, record, memory, is_sticky=is_sticky)
-
-    def _append_to_open(
-        self, batch: ProducerBatch, record: SerializedRecord
-    ) -> Delivery[RecordMetadata] | None:
-        delivery = _append(batch, record)
-        if delivery is None and self._grow(batch, record):
-            delivery = _append(batch, record)
-        return delivery
-
-    def _grow(self, batch: ProducerBatch, record: SerializedRecord) -> bool:
-        """Reserve more memory for an open batch; False when it is large enough, or there is none.
-
-        A batch that cannot grow counts as full, and makes room by being sent.
-        """
-        limit_bytes = self._settings.batch_size_bytes
-        wanted_bytes = batch.appender.size_bytes + record.size_bytes_max()
-        if wanted_bytes > limit_bytes:
-            return False
-        target_bytes = min(limit_bytes, max(wanted_bytes, 2 * batch.reserved_bytes))
-        if not self._pool.try_reserve(target_bytes - batch.reserved_bytes, batch):
-            return False
-        batch.grow()
-        return True
-
-    def _append_to_new(
-        self,
-        queue: PartitionQueue,
-        record: SerializedRecord,
-        memory: MemoryWaiter | None,
-        *,
-        is_sticky: bool,
-    ) -> Delivery[RecordMetadata] | Blocked:
-        limit_bytes = self._settings.batch_size_bytes
-        chunk_bytes = min(CHUNK_BYTES, limit_bytes, self._pool.size_bytes)
-        size_bytes = max(chunk_bytes, record.size_bytes_max())
-        batch = ProducerBatch(
-            BatchOutcome(queue.key, queue.append_lock, self._waiting),
-            queue.append_lock,
-            serial=(queue.next_serial,),
-            created_ms=self._clock_ms(),
-            capacity_bytes=min(size_bytes, limit_bytes),
-            compression=self._settings.compression,
-        )
-        try:
-            if memory is not None:
-                memory.hand_to(batch)
-            elif not self._pool.try_reserve(size_bytes, batch):
-                return Blocked(Need.MEMORY, size_bytes)
-            delivery = _append(batch, record)
-            assert delivery is not None, "a batch takes its first record"
-            # All or nothing: an interrupt (Ctrl-C) comes in only where something is called.
-            queue.next_serial += 1
-            queue.waiting += (batch,)
-            queue.open = batch
-            self._created += ((queue, batch),)
-        finally:
-            if queue.open is not batch:
-                self._release(batch)
-        try:
-            self._install(queue, batch, is_sticky=is_sticky)
-        finally:
-            self._wake(batch.created_ms + self._settings.linger_ms)
-        return delivery
-
-    def _install(self, queue: PartitionQueue, batch: ProducerBatch, *, is_sticky: bool) -> None:
-        """Let `send` find the open batch by itself from now on."""
-        topic, partition = queue.topic, queue.key.partition
-        appenders = topic.appenders
-        if partition < len(appenders.open):
-            appenders.open[partition] = batch.appender
-        if is_sticky:
-            appenders.sticky = batch.appender
-            if topic.sticky_batch is not batch:
-                if topic.sticky_batch is not None:
-                    topic.sticky.on_produced(topic.sticky_batch.size_bytes)
-                topic.sticky_batch = batch
-
-    def _seal(self, queue: PartitionQueue) -> None:
-        """Close the open batch. Requires the queue's lock.
-
-        An interrupt may come in between; the next one who comes along finishes it.
-        """
-        assert queue.lock.locked()
-        assert queue.open is not None
-        queue.open.seal()
-        queue.open = None
-        appenders = queue.topic.appenders
-        if queue.key.partition < len(appenders.open):
-            appenders.open[queue.key.partition] = None
-
-    def _has_turn_ended(self, queue: PartitionQueue, full: ProducerBatch | None) -> bool:
-        """Return whether records without a key go to another partition from now on.
-
-        They do after a full batch, or after smaller ones that come to the same.
-        """
-        topic = queue.topic
-        batch, topic.sticky_batch = topic.sticky_batch, None
-        has_had_its_share = batch is not None and topic.sticky.on_produced(batch.size_bytes)
-        if full is None and not has_had_its_share and queue.leader.node_id is not None:
-            return False
-        return topic.sticky.switch(self._clock_ms()) != queue.key.partition
-
-    def _check_open(self) -> None:
-        if self._closed_by is not None:
-            raise self._closed_by.with_traceback(None)
-
-    def _wake(self, wanted_ms: int) -> None:
-        """Make the sender look by `wanted_ms`, after something was put into a mailbox.
-
-        The order is what makes it safe to leave out the wake-up: (1) the sender sets
-        `_looks_at_ms` to never and `_is_woken` to false, (2) empties the mailboxes, (3) sets
-        `_looks_at_ms` to when it looks again. Whoever reads an early time or a true here put his
-        message in before (2), or before a look that is still to come.
-        """
-        if wanted_ms < self._looks_at_ms and not self._is_woken:
-            self._is_woken = True
-            try:
-                self._wakeup()
-            except BaseException:  # an interrupt: nobody after us would wake the sender
-                self._wakeup()
-                raise
+        self._mailbox.wake(0)
 
     # What is ready: sender thread, from here on.
 
@@ -341,28 +133,28 @@ class RecordAccumulator:
 
     def look(self, now_ms: int) -> None:
         """Take what came from other threads, and what has come of age."""
-        self._is_woken = False
-        self._looks_at_ms = NEVER_MS
-        while self._created:
-            queue, batch = self._created.popleft()
+        mailbox = self._mailbox
+        mailbox.begin_look()
+        while mailbox.created:
+            queue, batch = mailbox.created.popleft()
             # It may have been drained and even answered already, if its queue was ready anyway.
             if batch.state is not BatchState.DONE:
                 self._incomplete[batch] = queue
                 self._queues_waiting[queue] = None
             self._ready.look_at(queue, now_ms)
-        while self._sealed:
-            self._ready.look_at(self._sealed.popleft(), now_ms)
+        while mailbox.sealed:
+            self._ready.look_at(mailbox.sealed.popleft(), now_ms)
         if self._flushes.are_wanted:
             for queue in self._queues_waiting:
                 if queue.waiting:
                     queue.forced_serial = queue.waiting[-1].serial
             self._flushes.begin([*self._incomplete, *self._untold])
             self.look_at_all(now_ms)
-        if self._is_memory_wanted:
-            self._is_memory_wanted = False
+        if mailbox.is_memory_wanted:
+            mailbox.is_memory_wanted = False
             self.look_at_all(now_ms)
         self._ready.look_at_due(now_ms)
-        self._looks_at_ms = self._ready.next_timer_ms()
+        mailbox.end_look(self._ready.next_timer_ms())
 
     def next_look_ms(self) -> int:
         """Return when to `look` again, or to take out what is `overdue`."""
@@ -398,7 +190,7 @@ class RecordAccumulator:
             first.state is not BatchState.OPEN
             or len(queue.waiting) > 1
             or first.serial <= queue.forced_serial
-            or self._closed_by is not None
+            or self._open_batches.closed_by is not None
             or self._pool.has_waiters
         ):
             return 0
@@ -428,7 +220,7 @@ class RecordAccumulator:
             with queue.lock:
                 batch = queue.waiting[0]
                 if batch is queue.open:
-                    self._seal(queue)
+                    queue.seal()
                 if batches and size_bytes + batch.size_bytes > size_bytes_max:
                     break  # the rest comes first the next time
                 queue.waiting.popleft()
@@ -507,18 +299,13 @@ class RecordAccumulator:
 
     def close(self, error: KafkaError, now_ms: int) -> None:
         """Refuse further records with `error`, and have all that wait sent."""
-        self._closed_by = error
-        for queue in self._topics.close():
-            # Whoever came before has his record in; whoever comes now is refused.
-            with queue.lock:
-                if queue.open is not None:
-                    self._seal(queue)
+        self._open_batches.close(error)
         self.look(now_ms)
         self.look_at_all(now_ms)
 
     def withdraw_all(self, now_ms: int) -> list[ProducerBatch]:
         """Return every batch that is not done, taken out of the queues. Close first."""
-        assert self._closed_by is not None
+        assert self._open_batches.closed_by is not None
         self.look(now_ms)
         batches = list(self._incomplete)
         for batch in batches:
@@ -529,12 +316,8 @@ class RecordAccumulator:
         """Fail every record; return the calls due. For when the sender thread itself has failed:
         relies on little, and leaves the queues as they are.
         """
-        self._closed_by = error
-        for queue in self._topics.close():
-            with queue.lock:
-                if queue.open is not None:
-                    self._seal(queue)
-        batches = [*self._incomplete, *(batch for _, batch in self._created)]
+        self._open_batches.close(error)
+        batches = [*self._incomplete, *(batch for _, batch in self._mailbox.created)]
         self._flushes.fail(error)
         calls = []
         for batch in batches:
@@ -546,7 +329,7 @@ class RecordAccumulator:
     @property
     def is_empty(self) -> bool:
         """Whether all batches are done, and everybody has heard of it."""
-        return not (self._incomplete or self._created or self._untold)
+        return not (self._incomplete or self._mailbox.created or self._untold)
 
     def _withdraw(self, batch: ProducerBatch, now_ms: int) -> None:
         if batch.state is BatchState.IN_FLIGHT:
@@ -554,7 +337,7 @@ class RecordAccumulator:
         queue = self._incomplete[batch]
         with queue.lock:
             if batch is queue.open:
-                self._seal(queue)
+                queue.seal()
             queue.waiting.remove(batch)
         self._ready.remove(queue)
         self._after_removal(queue, now_ms)
@@ -569,12 +352,6 @@ class RecordAccumulator:
         size_bytes = batch.take_reserved()
         if size_bytes:
             self._pool.release(size_bytes)
-
-
-def _append(batch: ProducerBatch, record: SerializedRecord) -> Delivery[RecordMetadata] | None:
-    return batch.appender.append(
-        record.timestamp_ms, record.key, record.value, record.headers, record.on_delivery
-    )
 
 
 def _older(batches: Iterable[ProducerBatch], batch: ProducerBatch) -> Iterator[ProducerBatch]:

@@ -61,6 +61,19 @@ class PartitionQueue:
         self.timer_ms = NEVER_MS
         """When the sender looks at the queue again."""
 
+    def seal(self) -> None:
+        """Close the open batch. Requires `lock`.
+
+        An interrupt may come in between; the next one who comes along finishes it.
+        """
+        assert self.lock.locked()
+        assert self.open is not None
+        self.open.seal()
+        self.open = None
+        appenders = self.topic.appenders
+        if self.key.partition < len(appenders.open):
+            appenders.open[self.key.partition] = None
+
 
 class TopicQueues:
     """One topic: its queues, and the appenders of its open batches for `send`."""

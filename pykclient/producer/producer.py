@@ -24,10 +24,10 @@ from pykclient.errors import (
 from pykclient.network.drive import now_ms
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.network.selector import SelectorPort
-from pykclient.producer.accumulator import Blocked, Need
 from pykclient.producer.buffer_pool import MemoryWaiter
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
+from pykclient.producer.open_batches import Blocked, Need
 from pykclient.producer.record import ProducerRecord, RecordMetadata
 from pykclient.producer.record_serializer import checked_topic
 from pykclient.producer.sender_thread import SenderThread

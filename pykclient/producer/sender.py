@@ -5,8 +5,8 @@ one. An answer ends each of its batches: written, to be sent again, split, or fa
 never called from here; the calls due are put on the list that the driver works off.
 
 Owner: the sender thread.
-Source: Java class ``Sender``; KIP-98 (idempotence), KIP-126 (splitting), KIP-467 (record errors),
-KIP-516 (topic ids), KIP-794 (slow nodes), KIP-951 (new leaders).
+Source: Java class ``Sender``; KIP-98 (idempotence), KIP-126 (splitting), KIP-794 (slow nodes),
+KIP-951 (new leaders).
 """
 
 from __future__ import annotations
@@ -18,38 +18,21 @@ from pykclient.errors import (
     ClosedError,
     ClusterAuthorizationFailedError,
     ConfigError,
-    CorruptMessageError,
     DecodeError,
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    InvalidRequiredAcksError,
-    InvalidTimestampError,
-    InvalidTopicError,
     KafkaError,
     MessageTooLargeError,
-    NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
     UnknownProducerIdError,
-    UnsupportedCompressionTypeError,
-    UnsupportedForMessageFormatError,
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.cluster import NO_TOPIC_ID
-from pykclient.network.manager import NEVER_MS, PollResult, Request, UserCall
+from pykclient.network.manager import NEVER_MS, PollResult, UserCall
 from pykclient.producer.batch import BatchState
-from pykclient.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from pykclient.types import TopicPartition
+from pykclient.producer.produce_call import ProduceCall
+from pykclient.producer.produce_refusal import may_be_written, record_errors
+from pykclient.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from collections import deque
@@ -57,6 +40,7 @@ if TYPE_CHECKING:
 
     from pykclient.network.backoff import Backoff
     from pykclient.network.cluster import Cluster
+    from pykclient.network.manager import Request
     from pykclient.producer.accumulator import RecordAccumulator
     from pykclient.producer.batch import ProducerBatch
     from pykclient.producer.idempotence import Idempotence
@@ -66,31 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["MetadataSource", "Nodes", "Sender", "SenderSettings"]
 
 log = logging.getLogger("pykclient.producer")
-
-ACKS_NONE = 0
-TOPIC_IDS_FROM_VERSION = 13
-
-NOT_WRITTEN = (
-    ClusterAuthorizationFailedError,
-    CorruptMessageError,
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    InvalidRequiredAcksError,
-    InvalidTimestampError,
-    InvalidTopicError,
-    MessageTooLargeError,
-    NotEnoughReplicasError,
-    OutOfOrderSequenceNumberError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-    UnknownProducerIdError,
-    UnsupportedCompressionTypeError,
-    UnsupportedForMessageFormatError,
-    UnsupportedVersionError,
-)
-"""Errors that a broker answers before it appends. After any other one the batch may stand in the
-log: a leader that is deposed while it waits for its followers answers NOT_LEADER_OR_FOLLOWER."""
 
 
 class SenderSettings(NamedTuple):
@@ -247,41 +206,24 @@ class Sender:
     def _produce(
         self, node_id: int, batches: Sequence[ProducerBatch], now_ms: int
     ) -> Request | None:
-        carried: dict[TopicPartition, ProducerBatch] = {}
-        topics: dict[str, TopicProduceData] = {}
-        cluster = self._metadata.cluster
+        call = ProduceCall(node_id, self._metadata.cluster)
         for batch in batches:
             if self._idempotence is not None:
                 self._idempotence.assign(batch)
             try:
-                records = batch.encode()
+                call.carry(batch)
             except ConfigError as error:
                 self._accumulator.on_request_ended(batch)
                 self._settle_failure(batch, error)
-                continue
-            carried[batch.partition] = batch
-            name, partition = batch.partition
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = TopicProduceData(name, cluster.topic_id(name), [])
-            topic.partition_data.append(PartitionProduceData(partition, records))
-        if not carried:
+        if call.is_empty:
             return None
-        for name in topics:
+        for name in call.topics:
             self._metadata.add_topic(name, now_ms)
-        answered = _Answered(carried, {topic.topic_id: name for name, topic in topics.items()})
-        has_ids = NO_TOPIC_ID not in answered.names_by_id
-        return Request(
-            ProduceRequest(
-                acks=self._settings.acks,
-                timeout_ms=self._settings.request_timeout_ms,
-                topic_data=list(topics.values()),
-            ),
-            node_id=node_id,
-            on_response=lambda response, now_ms: self._on_response(answered, response, now_ms),
-            on_failure=lambda error, now_ms: self._on_failure(answered, error, now_ms),
-            max_version=None if has_ids else TOPIC_IDS_FROM_VERSION - 1,
-            expects_response=self._settings.acks != ACKS_NONE,
+        return call.request(
+            self._settings.acks,
+            self._settings.request_timeout_ms,
+            on_response=lambda response, now_ms: self._on_response(call, response, now_ms),
+            on_failure=lambda error, now_ms: self._on_failure(call, error, now_ms),
         )
 
     def _ask_for_leaders(self, topics: Iterable[str], now_ms: int) -> None:
@@ -306,32 +248,26 @@ class Sender:
 
     # Answers.
 
-    def _on_response(self, answered: _Answered, response: Message | None, now_ms: int) -> None:
+    def _on_response(self, call: ProduceCall, response: Message | None, now_ms: int) -> None:
         if response is None:  # acks=0: nobody will tell more than that it was sent
-            for batch in answered.take_rest():
+            for batch in call.take_rest():
                 self._accumulator.on_request_ended(batch)
                 self._settle_success(batch, None, None)
                 self._accumulator.look_at(batch.partition, now_ms)
             return
         assert isinstance(response, ProduceResponse)
-        for topic in response.responses:
-            name = topic.name or answered.names_by_id.get(topic.topic_id, "")
-            for answer in topic.partition_responses:
-                asked = answered.take(TopicPartition(name, answer.index))
-                if asked is None:
-                    log.warning("an answer about %s-%d, which was not asked", name, answer.index)
-                    continue
-                self._accumulator.on_request_ended(asked)
-                self._settle(asked, answer, now_ms)
-                self._accumulator.look_at(asked.partition, now_ms)
-        for batch in answered.take_rest():
+        for batch, answer in call.take_answered(response):
+            self._accumulator.on_request_ended(batch)
+            self._settle(batch, answer, now_ms)
+            self._accumulator.look_at(batch.partition, now_ms)
+        for batch in call.take_rest():
             error = DecodeError(
                 f"the answer to a Produce request says nothing of {batch.partition}"
             )
             self._on_unknown_fate(batch, error, now_ms)
 
-    def _on_failure(self, answered: _Answered, error: KafkaError, now_ms: int) -> None:
-        for batch in answered.take_rest():
+    def _on_failure(self, call: ProduceCall, error: KafkaError, now_ms: int) -> None:
+        for batch in call.take_rest():
             self._on_unknown_fate(batch, error, now_ms)
 
     def _on_unknown_fate(self, batch: ProducerBatch, error: KafkaError, now_ms: int) -> None:
@@ -358,11 +294,11 @@ class Sender:
             # It was written by an earlier attempt, at an offset that the broker has forgotten.
             self._settle_success(batch, None, None)
             return
-        if not isinstance(error, NOT_WRITTEN):
+        if may_be_written(error):
             batch.may_be_written = True
         if isinstance(error, MessageTooLargeError) and self._split(batch):
             return
-        self._settle_error(batch, error, now_ms, _record_errors(batch, answer))
+        self._settle_error(batch, error, now_ms, record_errors(batch, answer))
 
     def _settle_success(
         self, batch: ProducerBatch, base_offset: int | None, log_append_time_ms: int | None
@@ -474,45 +410,6 @@ class Sender:
         if cluster.leader_of(batch.partition) is None:
             return "the partition has no leader that we know of"
         return self._nodes.describe_failures() or "the broker took no more; it may be overloaded"
-
-
-class _Answered:
-    """The batches that a request carries, taken out as they are answered."""
-
-    def __init__(
-        self, carried: dict[TopicPartition, ProducerBatch], names_by_id: Mapping[bytes, str]
-    ) -> None:
-        self.names_by_id = names_by_id
-        self._carried = carried
-
-    def take(self, partition: TopicPartition) -> ProducerBatch | None:
-        return self._carried.pop(partition, None)
-
-    def take_rest(self) -> list[ProducerBatch]:
-        rest = list(self._carried.values())
-        self._carried.clear()
-        return rest
-
-
-def _record_errors(
-    batch: ProducerBatch, answer: PartitionProduceResponse
-) -> dict[int, KafkaError] | None:
-    """Tell the records that a broker refused from those that were refused with them (KIP-467)."""
-    if not answer.record_errors:
-        return None
-    errors: dict[int, KafkaError] = {
-        index: InvalidRecordError(
-            f"{batch.partition}: not written, since other records of its batch were refused: "
-            f"{answer.error_message or 'no reason given'}"
-        )
-        for index in range(batch.record_count)
-    }
-    for refused in answer.record_errors:
-        reason = refused.batch_index_error_message or answer.error_message
-        errors[refused.batch_index] = error_for_code(
-            answer.error_code, f"{batch.partition}: the record was refused: {reason}"
-        )
-    return errors
 
 
 def _closed_in_time() -> ClosedError:

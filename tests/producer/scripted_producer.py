@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import BufferExhaustedError
-from pykclient.producer.accumulator import Blocked
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
+from pykclient.producer.open_batches import Blocked
 from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from pykclient.errors import DisconnectedError, KafkaError
 from pykclient.network.backoff import Backoff
 from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
-from pykclient.producer.accumulator import AccumulatorSettings, Blocked, RecordAccumulator
+from pykclient.producer.accumulator import AccumulatorSettings, RecordAccumulator
 from pykclient.producer.batch import Compression
 from pykclient.producer.buffer_pool import BufferPool
 from pykclient.producer.idempotence import Idempotence
+from pykclient.producer.open_batches import Blocked
 from pykclient.producer.record import RecordMetadata, SerializedRecord
 from pykclient.producer.sender import Sender, SenderSettings
 from pykclient.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pykclient.accel.abc import OnDelivery
     from pykclient.errors import BrokerError
     from pykclient.network.manager import Request, UserCall
+    from pykclient.producer.batch import ProducerBatch
     from pykclient.producer.delivery import BatchOutcome
     from pykclient.records.batch import RecordBatch
 
@@ -253,6 +255,13 @@ class SenderBench:
         self.next_poll_ms = result.next_poll_ms
         self.requests.extend(result.requests)
         return list(result.requests)
+
+    def drain(self, node_id: int = 1, size_bytes_max: int = 10**6) -> list[ProducerBatch]:
+        """Look, and take what is ready for a node, past the sender."""
+        self.accumulator.look(self.now_ms)
+        return self.accumulator.drain(
+            node_id, self.now_ms, size_bytes_max=size_bytes_max, may_send=lambda _: True
+        )
 
     # Answering.
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore
 from pykclient.network.drive import run_user_calls
-from pykclient.producer.accumulator import Blocked, Need
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
+from pykclient.producer.open_batches import Blocked, Need
 from tests.producer.sender_bench import NoWaiting
 from tests.simulation.simulated_network import SimulatedNetwork, SimulatedPort
 

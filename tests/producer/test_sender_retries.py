@@ -1,0 +1,249 @@
+"""Sender: what each kind of refusal, or no answer at all, does to a batch and to those after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors import (
+    ClusterAuthorizationFailedError,
+    DisconnectedError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageTooLargeError,
+    NotLeaderOrFollowerError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    error_for_code,
+)
+from pykclient.network.manager import Operation
+from pykclient.types import TopicPartition
+from tests.producer.sender_bench import TOPIC, SenderBench, batches_of, values_of
+
+PARTITION = TopicPartition(TOPIC, 0)
+
+RETRIABLE = [2, 3, 5, 6, 7, 13, 19, 20, 56, 74, 75, 100, 103]
+"""CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
+REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
+INCONSISTENT_TOPIC_ID."""
+
+FINAL = [-1, 10, 17, 18, 21, 29, 32, 35, 43, 44, 47, 76, 87]
+"""UNKNOWN_SERVER_ERROR, MESSAGE_TOO_LARGE, INVALID_TOPIC, RECORD_LIST_TOO_LARGE,
+INVALID_REQUIRED_ACKS, TOPIC_AUTHORIZATION_FAILED, INVALID_TIMESTAMP, UNSUPPORTED_VERSION,
+UNSUPPORTED_FOR_MESSAGE_FORMAT, POLICY_VIOLATION, INVALID_PRODUCER_EPOCH,
+UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD."""
+
+MAY_BE_WRITTEN = {3, 5, 6, 7, 13, 20, 56, 74, 75, 100, 103}
+
+
+@pytest.mark.parametrize("code", RETRIABLE)
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_retriable_error_is_retried_after_a_growing_pause(code: int, is_idempotent: bool) -> None:
+    bench = SenderBench(is_idempotent=is_idempotent)
+    delivery = bench.send_batch(b"again")
+    for pause_ms in (100, 200, 400, 800, 1_000, 1_000):
+        bench.answer(bench.requests[0], error_code=code)
+        assert not delivery.done()
+        assert bench.poll(after_ms=pause_ms - 1) == []
+        (request,) = bench.poll(after_ms=1)
+        assert values_of(request) == [b"again"]
+        if is_idempotent:
+            assert batches_of(request)[PARTITION].base_sequence == 0
+    bench.answer(bench.requests[0], base_offset=3)
+    assert delivery.result().offset == 3
+
+
+@pytest.mark.parametrize("code", FINAL)
+def test_a_final_error_fails_the_delivery_with_its_own_class(code: int) -> None:
+    bench = SenderBench()
+    delivery = bench.send_batch()
+    bench.answer(bench.requests[0], error_code=code)
+    assert type(delivery.exception()) is type(error_for_code(code))
+    assert "t-0" in str(delivery.exception())
+    assert bench.poll(after_ms=10_000) == []
+    assert bench.pool.free_bytes == bench.pool.size_bytes
+
+
+@pytest.mark.parametrize("code", sorted({*RETRIABLE, *FINAL} - {-1}))
+def test_only_errors_before_the_append_are_certain_not_to_be_written(code: int) -> None:
+    bench = SenderBench()
+    bench.send_batch()
+    bench.answer(bench.requests[0], error_code=0)
+    bench.send(b"doubtful")
+    bench.poll()
+    (batch,) = bench.accumulator._incomplete
+    bench.answer(bench.requests[0], error_code=code)
+    assert batch.may_be_written == (code in MAY_BE_WRITTEN)
+
+
+@pytest.mark.parametrize(
+    "error", [DisconnectedError("lost"), KafkaTimeoutError("late"), DisconnectedError("again")]
+)
+def test_a_request_without_an_answer_is_sent_again(error: KafkaError) -> None:
+    bench = SenderBench()
+    delivery = bench.send_batch()
+    bench.lose(bench.requests[0], error)
+    (request,) = bench.poll(after_ms=100)
+    bench.answer(request)
+    assert delivery.result().offset == 100
+
+
+def test_a_new_leader_is_asked_without_a_pause() -> None:
+    bench = SenderBench(leaders=(1,))
+    bench.send_batch()
+    bench.answer(bench.requests[0], error_code=6)
+    assert bench.metadata.update_count == 1
+    assert bench.poll(after_ms=1) == []
+    bench.lead(2)
+    assert [request.node_id for request in bench.poll(after_ms=1)] == [2]
+
+
+def test_retries_end_when_their_number_is_up() -> None:
+    bench = SenderBench(retries=2, is_idempotent=False)
+    delivery = bench.send_batch()
+    for _ in range(2):
+        bench.answer(bench.requests[0], error_code=6)
+        bench.poll(after_ms=1_000)
+    bench.answer(bench.requests[0], error_code=6)
+    assert isinstance(delivery.exception(), NotLeaderOrFollowerError)
+
+
+def test_retried_batches_keep_their_order_however_their_answers_come() -> None:
+    bench = SenderBench(leaders=(1,), batch_size_bytes=100)
+    bench.send(b"0" * 50)
+    (request,) = bench.poll()
+    bench.answer(request)
+    requests = []
+    for number in range(1, 4):
+        bench.send(b"%d" % number * 50)
+        requests += bench.poll()
+    for request in requests:
+        bench.lose(request)
+    arrived = []
+    for _ in range(3):
+        (request,) = bench.poll(after_ms=500)
+        arrived += values_of(request)
+        bench.answer(request)
+    assert arrived == [b"%d" % number * 50 for number in range(1, 4)]
+
+
+def test_a_request_that_no_version_can_carry_fails_its_records_at_once() -> None:
+    bench = SenderBench()
+    delivery = bench.send_batch()
+    error = UnsupportedVersionError("too old")
+    bench.lose(bench.requests[0], error)
+    assert delivery.exception() is error
+
+
+def test_a_batch_too_large_for_the_broker_is_split_until_it_fits() -> None:
+    bench = SenderBench()
+    heard: list[int | None] = []
+    deliveries = [
+        bench.send(b"%d" % number, on_delivery=lambda m, _: heard.append(m.offset))
+        for number in range(5)
+    ]
+    bench.poll()
+    bench.answer(bench.requests[0], error_code=10)
+    log: list[bytes | None] = []
+    sequences = []
+    for _ in range(20):
+        for request in bench.poll(after_ms=1):
+            batch = batches_of(request)[PARTITION]
+            if batch.record_count > 1:
+                bench.answer(request, error_code=10)
+                continue
+            sequences.append(batch.base_sequence)
+            bench.answer(request, base_offset=len(log))
+            log += values_of(request)
+    bench.run_user_calls()
+    assert log == [b"0", b"1", b"2", b"3", b"4"]
+    assert sequences == [0, 1, 2, 3, 4]
+    assert [delivery.result().offset for delivery in deliveries] == [0, 1, 2, 3, 4]
+    assert heard == [0, 1, 2, 3, 4]
+    assert bench.pool.free_bytes == bench.pool.size_bytes
+
+
+def test_one_record_too_large_for_the_broker_fails() -> None:
+    bench = SenderBench()
+    delivery = bench.send_batch()
+    bench.answer(bench.requests[0], error_code=10)
+    assert isinstance(delivery.exception(), MessageTooLargeError)
+
+
+# Idempotence, as far as the sender has its part in it.
+
+
+def test_a_batch_that_overtook_another_waits_for_it_and_both_keep_their_numbers() -> None:
+    bench = SenderBench(batch_size_bytes=100)
+    bench.send_batch()
+    bench.answer(bench.requests[0])
+    bench.send(b"1" * 50)
+    bench.send(b"2" * 50)
+    first, second = bench.poll() + bench.poll()
+    bench.answer(first, error_code=19)
+    bench.answer(second, error_code=45)
+    places = []
+    for _ in range(2):
+        (request,) = bench.poll(after_ms=1_000)
+        batch = batches_of(request)[PARTITION]
+        places.append((batch.producer_epoch, batch.base_sequence))
+        bench.answer(request)
+    assert places == [(0, 1), (0, 2)]
+
+
+def test_a_broker_that_has_forgotten_the_producer_gets_the_batch_under_a_new_epoch() -> None:
+    bench = SenderBench()
+    bench.send_batch()
+    bench.answer(bench.requests[0])
+    delivery = bench.send_batch()
+    bench.answer(bench.requests[0], error_code=59)
+    (request,) = bench.poll(after_ms=100)
+    batch = batches_of(request)[PARTITION]
+    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+    bench.answer(request)
+    assert delivery.exception() is None
+
+
+def test_a_topic_unknown_for_a_moment_does_not_reset_its_sequence() -> None:
+    """librdkafka 1.9.0: records were dropped as duplicates, and told to be delivered."""
+    bench = SenderBench()
+    bench.send_batch()
+    bench.answer(bench.requests[0])
+    bench.send_batch()
+    bench.answer(bench.requests[0], error_code=3)
+    bench.forget_topic(UnknownTopicOrPartitionError("for a moment"))
+    assert bench.poll(after_ms=5_000) == []
+    bench.lead(2)
+    (request,) = bench.poll()
+    batch = batches_of(request)[PARTITION]
+    assert (batch.producer_epoch, batch.base_sequence) == (0, 1)
+
+
+def test_not_being_allowed_to_write_idempotently_ends_the_producer() -> None:
+    bench = SenderBench(leaders=(1, 2))
+    deliveries = [bench.send(partition=partition) for partition in (0, 1)]
+    operation: Operation[None] = Operation()
+    bench.poll()
+    bench.accumulator.flush(operation)
+    bench.poll()
+    bench.answer(bench.requests[0], error_code=31)
+    for delivery in deliveries:
+        assert isinstance(delivery.exception(), ClusterAuthorizationFailedError)
+    with pytest.raises(ClusterAuthorizationFailedError):
+        bench.append()
+    assert operation.is_done
+    assert isinstance(bench.sender.failure, ClusterAuthorizationFailedError)
+    assert bench.failed_count == 1
+    bench.answer(bench.requests[0])  # what comes now changes nothing any more
+    assert bench.pool.free_bytes == bench.pool.size_bytes
+
+
+def test_a_topic_that_may_not_be_written_fails_alone() -> None:
+    bench = SenderBench()
+    refused = bench.send_batch()
+    bench.answer(bench.requests[0], error_code=29)
+    assert isinstance(refused.exception(), TopicAuthorizationFailedError)
+    allowed = bench.send_batch()
+    bench.answer(bench.requests[0])
+    assert allowed.exception() is None
