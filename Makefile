@@ -6,6 +6,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
+COMPILED_FROM := setup.py $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench protocol build clean java kafka
@@ -46,7 +47,8 @@ clean:
 	rm -rf build dist demo-output *.egg-info .coverage* \
 	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
-$(INSTALLED): pyproject.toml
+# An editable installation builds the compiled core in place, so it is made anew for a change there.
+$(INSTALLED): pyproject.toml $(COMPILED_FROM)
 	tools/make_venv.sh $(VENV)
 	$(PYTHON) -m pip install --quiet --editable '.[dev,spark,arrow]'
 	touch $@

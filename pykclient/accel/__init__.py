@@ -1,7 +1,8 @@
 """The hot loops, twice: chooses the compiled or the pure implementation, once, at import.
 
-`implementation` names the choice. The environment variable ``PYKCLIENT_ACCEL`` forces it:
-``pure`` or ``compiled``.
+`implementation` names the choice, `implementation_note` tells why it is not the compiled one. The
+environment variable ``PYKCLIENT_ACCEL`` forces it: ``pure`` or ``compiled``. A compiled core that
+was to be built and is not there, or does not load, is a RuntimeWarning.
 
 Owner: no state after import.
 """
@@ -9,10 +10,25 @@ Owner: no state after import.
 from __future__ import annotations
 
 import os
-from typing import Final
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from pykclient.accel import pure
 from pykclient.errors.base import ConfigError
+
+if TYPE_CHECKING:
+    # Both have the same types; which one does the work, the types do not tell.
+    from pykclient.accel.pure import (
+        ConsumerRecord,
+        Delivery,
+        RecordAppender,
+        SendCore,
+        TopicAppenders,
+        crc32c,
+        decode_records,
+        iterate_records,
+        murmur2,
+    )
 
 __all__ = [
     "ConsumerRecord",
@@ -23,35 +39,68 @@ __all__ = [
     "crc32c",
     "decode_records",
     "implementation",
+    "implementation_note",
     "iterate_records",
     "murmur2",
 ]
 
+CHOICES: Final = ("pure", "compiled")
+CURE: Final = (
+    "install a C compiler and pykclient again without pip's cache, "
+    "or set PYKCLIENT_ACCEL=pure to be content with the pure core"
+)
 
-def choose(wanted: str | None) -> str:
-    """Return the implementation to use: `wanted`, or the fastest there is when it is None.
+
+def choose(wanted: str | None) -> tuple[str, str | None]:
+    """Return the implementation to use, and why it is not the compiled one, None if it is.
+
+    That is `wanted`, or the fastest there is when it is None or empty.
 
     Raises:
         ConfigError: there is no such implementation, or it is not built.
     """
-    if wanted in (None, "", "pure"):
-        return "pure"
-    if wanted == "compiled":
-        raise ConfigError(
-            "PYKCLIENT_ACCEL=compiled: this build has no compiled core; "
-            "unset PYKCLIENT_ACCEL or set it to pure"
-        )
-    raise ConfigError(f"PYKCLIENT_ACCEL={wanted}: the choices are pure and compiled")
+    if wanted and wanted not in CHOICES:
+        raise ConfigError(f"PYKCLIENT_ACCEL={wanted}: the choices are pure and compiled")
+    if wanted == "pure":
+        return "pure", "PYKCLIENT_ACCEL=pure asks for the pure core"
+    flaw, is_surprise = flaw_of_compiled()
+    if flaw is None:
+        return "compiled", None
+    if wanted:
+        raise ConfigError(f"PYKCLIENT_ACCEL=compiled: {flaw}; {CURE}")
+    if is_surprise:
+        warnings.warn(f"pykclient runs on its pure core: {flaw}; {CURE}", RuntimeWarning, 2)
+    return "pure", flaw
 
 
-implementation: Final = choose(os.environ.get("PYKCLIENT_ACCEL"))
+def flaw_of_compiled() -> tuple[str | None, bool]:
+    """Return why the compiled core cannot be used, None if it can, and whether it should be."""
+    try:
+        from pykclient.accel import compiled  # noqa: F401  # whether it loads is the question
+    except ModuleNotFoundError as error:
+        failure = Path(__file__).with_name("compiled") / "build_failure.txt"  # setup.py writes it
+        if failure.exists():
+            reason = failure.read_text(encoding="utf-8").strip()
+            return f"the compiled core was not built ({reason})", True
+        return f"this build has no compiled core ({error})", False
+    except ImportError as error:
+        return f"the compiled core does not load ({error})", True
+    return None, False
 
-ConsumerRecord = pure.ConsumerRecord
-Delivery = pure.Delivery
-RecordAppender = pure.RecordAppender
-SendCore = pure.SendCore
-TopicAppenders = pure.TopicAppenders
-crc32c = pure.crc32c
-decode_records = pure.decode_records
-iterate_records = pure.iterate_records
-murmur2 = pure.murmur2
+
+implementation, implementation_note = choose(os.environ.get("PYKCLIENT_ACCEL"))
+
+if not TYPE_CHECKING:
+    if implementation == "compiled":
+        from pykclient.accel import compiled as chosen
+    else:
+        from pykclient.accel import pure as chosen
+    ConsumerRecord = chosen.ConsumerRecord
+    Delivery = chosen.Delivery
+    RecordAppender = chosen.RecordAppender
+    SendCore = chosen.SendCore
+    TopicAppenders = chosen.TopicAppenders
+    crc32c = chosen.crc32c
+    decode_records = chosen.decode_records
+    iterate_records = chosen.iterate_records
+    murmur2 = chosen.murmur2

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient import accel
+from pykclient.accel import pure
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
@@ -17,15 +22,13 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import Accelerator
 
-
-@pytest.mark.parametrize("wanted", [None, "", "pure"])
-def test_the_pure_core_is_used_unless_another_is_asked_for(wanted: str | None) -> None:
-    assert accel.choose(wanted) == "pure"
+ROOT = Path(__file__).parents[2]
 
 
-def test_asking_for_the_compiled_core_says_that_it_is_not_built() -> None:
-    with pytest.raises(ConfigError, match=r"PYKCLIENT_ACCEL=compiled: .* no compiled core"):
-        accel.choose("compiled")
+def test_a_choice_is_kept() -> None:
+    implementation, note = accel.choose("pure")
+    assert implementation == "pure"
+    assert note == "PYKCLIENT_ACCEL=pure asks for the pure core"
 
 
 def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
@@ -33,33 +36,96 @@ def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
         accel.choose("rust")
 
 
-def test_the_environment_decides_at_import() -> None:
-    program = "from pykclient import accel; print(accel.implementation)"
-    environment = dict(os.environ, PYKCLIENT_ACCEL="pure")
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "pure\n"
-    environment["PYKCLIENT_ACCEL"] = "compiled"
-    failed = subprocess.run(
+@pytest.mark.parametrize("wanted", [None, ""])
+def test_the_fastest_core_there_is_is_used_unless_another_is_asked_for(
+    core: ModuleType, wanted: str | None
+) -> None:
+    implementation, note = accel.choose(wanted)
+    is_built = find_spec("pykclient.accel.compiled.send") is not None
+    assert implementation == ("compiled" if is_built else "pure")
+    assert (note is None) == is_built
+
+
+def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a new interpreter that finds pykclient in `folder`."""
+    inherited = {name: text for name, text in os.environ.items() if name != "PYKCLIENT_ACCEL"}
+    return subprocess.run(
         [sys.executable, "-c", program],
-        env=environment,
+        cwd=folder,
+        env={**inherited, "PYTHONPATH": str(folder), **variables},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+SHOW = "from pykclient import accel; print(accel.implementation, accel.implementation_note)"
+COMPILED = Path("pykclient", "accel", "compiled")
+
+
+@pytest.fixture
+def unbuilt(tmp_path: Path) -> Path:
+    """A folder with the package as it is before anything is compiled."""
+    ignored = shutil.ignore_patterns("*.so", "__pycache__", "build_failure.txt")
+    shutil.copytree(ROOT / "pykclient", tmp_path / "pykclient", ignore=ignored)
+    return tmp_path
+
+
+def test_a_build_without_a_compiled_core_runs_on_the_pure_one_and_says_so_when_asked(
+    unbuilt: Path,
+) -> None:
+    done = run(SHOW, unbuilt)
+    assert done.stdout.startswith("pure this build has no compiled core")
+    assert done.stderr == ""
+
+
+def test_a_build_that_failed_is_a_warning_with_the_reason_and_the_cure(unbuilt: Path) -> None:
+    (unbuilt / COMPILED / "build_failure.txt").write_text("CompileError: no cc\n")
+    done = run(SHOW, unbuilt)
+    assert done.stdout == "pure the compiled core was not built (CompileError: no cc)\n"
+    assert "RuntimeWarning: pykclient runs on its pure core" in done.stderr
+    assert "install a C compiler" in done.stderr
+    assert run(SHOW, unbuilt, PYKCLIENT_ACCEL="pure").stderr == ""
+
+
+def test_a_compiled_core_that_does_not_load_is_a_warning(unbuilt: Path) -> None:
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    (unbuilt / COMPILED / f"send{suffix}").write_bytes(b"not a library")
+    done = run(SHOW, unbuilt)
+    assert done.stdout.startswith("pure the compiled core does not load")
+    assert "RuntimeWarning: pykclient runs on its pure core" in done.stderr
+
+
+def test_asking_for_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
+    unbuilt: Path,
+) -> None:
+    failed = run(SHOW, unbuilt, PYKCLIENT_ACCEL="compiled")
     assert failed.returncode != 0
-    assert "this build has no compiled core" in failed.stderr
+    assert "ConfigError: PYKCLIENT_ACCEL=compiled: this build has no compiled core" in failed.stderr
+    assert "install a C compiler" in failed.stderr
 
 
-def test_what_the_package_exports_is_the_chosen_implementation(core: ModuleType) -> None:
+def test_the_environment_decides_at_import(core: ModuleType) -> None:
+    wanted = core.__name__.rpartition(".")[2]
+    program = (
+        "from pykclient import accel\n"
+        "print(accel.implementation)\n"
+        "for name in accel.__all__[:5]: print(name, getattr(accel, name).__module__)"
+    )
+    done = run(program, ROOT, PYKCLIENT_ACCEL=wanted)
+    first, *classes = done.stdout.splitlines()
+    assert first == wanted
+    expected = {name: getattr(core, name).__module__ for name in accel.__all__[:5]}
+    assert dict(line.split() for line in classes) == expected
+
+
+def test_every_implementation_has_all_names(core: ModuleType) -> None:
+    assert set(accel.__all__) - {"implementation", "implementation_note"} <= set(core.__all__)
     for name in core.__all__:
-        if name in accel.__all__:
-            assert getattr(accel, name) is getattr(core, name)
-    assert set(accel.__all__) - {"implementation"} <= set(core.__all__)
+        assert getattr(core, name)
 
 
 def test_the_pure_core_keeps_the_contract() -> None:
     # What mypy checks here is the test: a module may stand for a Protocol.
-    implementation: Accelerator = accel.pure
+    implementation: Accelerator = pure
     assert implementation.murmur2(b"") == 275646681

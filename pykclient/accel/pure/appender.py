@@ -16,9 +16,11 @@ from pykclient.accel.pure.varint import SMALL, SMALL_COUNT, encode_varint, varin
 from pykclient.errors.base import EncodeError, SerializationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery
 
-__all__ = ["RecordAppender"]
+__all__ = ["RecordAppender", "as_bytes", "encode_headers", "timestamp_error"]
 
 INT64_MAX: Final = 2**63 - 1
 
@@ -91,7 +93,7 @@ class RecordAppender(Generic[T]):
             key_length, key, body_size = b"\x01", b"", 1
         else:
             if key.__class__ is not bytes:
-                key = _as_bytes(key, "key")
+                key = as_bytes(key, "key")
             size = len(key)
             key_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
             body_size = len(key_length) + size
@@ -100,11 +102,11 @@ class RecordAppender(Generic[T]):
             body_size += 1
         else:
             if value.__class__ is not bytes:
-                value = _as_bytes(value, "value")
+                value = as_bytes(value, "value")
             size = len(value)
             value_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
             body_size += len(value_length) + size
-        header_part = _encode_headers(headers) if headers else b"\x00"
+        header_part = encode_headers(headers) if headers else b"\x00"
         # `with`, though two calls are cheaper: an interrupt (Ctrl-C) right after acquire() would
         # leave the lock taken for ever.
         with self._lock:
@@ -139,6 +141,81 @@ class RecordAppender(Generic[T]):
                 self.callbacks.append((index, on_delivery))
         return Delivery(self._batch, index)
 
+    def append_rows(
+        self,
+        timestamps_ms: Sequence[int],
+        keys: Iterable[bytes | None],
+        values: Iterable[bytes | None],
+        headers: Iterable[bytes | None],
+    ) -> tuple[int, int]:
+        """Encode records until one does not fit; return the first one's index, and how many.
+
+        Everything has been checked, and the headers are encoded. Nobody has deliveries of these
+        records, so that their timestamps are not kept: the first one stands for all.
+        """
+        with self._lock:
+            first = index = self.count
+            free_bytes = self.capacity_bytes - len(self._buffer)
+            base_ms = self.base_timestamp_ms
+            last_ms = self._last_timestamp_ms
+            timestamp_part = self._timestamp_part
+            parts: list[bytes] = []
+            for timestamp_ms, key, value, header_part in zip(
+                timestamps_ms, keys, values, headers, strict=True
+            ):
+                if timestamp_ms != last_ms:
+                    if not index:
+                        base_ms = timestamp_ms
+                    timestamp_part = b"\x00" + varint(timestamp_ms - base_ms)
+                    last_ms = timestamp_ms
+                if key is None:
+                    key_length, key = b"\x01", b""
+                else:
+                    size = len(key)
+                    key_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+                if value is None:
+                    value_length, value = b"\x01", b""
+                else:
+                    size = len(value)
+                    value_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+                header_part = header_part or b"\x00"
+                offset_part = SMALL[index] if index < SMALL_COUNT else encode_varint(index)
+                size = (
+                    len(timestamp_part)
+                    + len(offset_part)
+                    + len(key_length)
+                    + len(key)
+                    + len(value_length)
+                    + len(value)
+                    + len(header_part)
+                )
+                length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+                free_bytes -= len(length) + size
+                if free_bytes < 0 and (index or self._is_sealed):
+                    break
+                parts += (
+                    length,
+                    timestamp_part,
+                    offset_part,
+                    key_length,
+                    key,
+                    value_length,
+                    value,
+                    header_part,
+                )
+                index += 1
+            if index > first:
+                encoded = b"".join(parts)
+                first_ms = timestamps_ms[0]
+                if first_ms != self._last_timestamp_ms:
+                    self._note_timestamp(first, first_ms, self._encode_timestamp(first_ms))
+                latest_ms = max(timestamps_ms[: index - first])
+                self.max_timestamp_ms = max(self.max_timestamp_ms, latest_ms)
+                # Both or none: an interrupt comes in only where something is called.
+                self._buffer += encoded
+                self.count = index
+        return first, index - first
+
     def grow(self, capacity_bytes: int) -> None:
         """Raise the capacity; without effect once sealed."""
         with self._lock:
@@ -158,10 +235,7 @@ class RecordAppender(Generic[T]):
 
     def _encode_timestamp(self, timestamp_ms: int) -> bytes:
         if not 0 <= timestamp_ms <= INT64_MAX:
-            raise EncodeError(
-                f"timestamp_ms is {timestamp_ms}: give milliseconds since 1970 from 0 to "
-                f"{INT64_MAX}, or None for now"
-            )
+            raise timestamp_error(timestamp_ms)
         # The record's attributes, always 0 in version 2, stand right before the delta.
         delta_ms = timestamp_ms - self.base_timestamp_ms if self.count else 0
         return b"\x00" + varint(delta_ms)
@@ -176,7 +250,20 @@ class RecordAppender(Generic[T]):
         self._timestamp_part = timestamp_part
 
 
-def _as_bytes(value: object, what: str) -> bytes:
+def timestamp_error(timestamp_ms: int) -> EncodeError:
+    """Return the error that says what a timestamp may be."""
+    return EncodeError(
+        f"timestamp_ms is {timestamp_ms}: give milliseconds since 1970 from 0 to {INT64_MAX}, "
+        f"or None for now"
+    )
+
+
+def as_bytes(value: object, what: str) -> bytes:
+    """Return a key or value as bytes, whatever buffer of bytes it is.
+
+    Raises:
+        SerializationError: it is something else; `what` names it.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise SerializationError(
@@ -185,7 +272,12 @@ def _as_bytes(value: object, what: str) -> bytes:
     )
 
 
-def _encode_headers(headers: HeadersInput) -> bytes:
+def encode_headers(headers: HeadersInput) -> bytes:
+    """Return headers as they stand in a record, their count first.
+
+    Raises:
+        SerializationError: they are not pairs of a name and bytes or None.
+    """
     parts = [b""]
     count = 0
     try:

@@ -1,0 +1,474 @@
+"""`send` in C: look up, choose the partition, append, and the delivery that comes of it.
+
+The same classes and functions as `accel.pure`, with the same results and errors; what is rare
+(odd buffers, odd headers, errors) is done by the pure ones themselves. From the first byte of a
+record to its last no Python code runs, so that under the GIL a record is appended or is not, and
+an appender needs no lock; free-threaded builds have one in each appender.
+
+Owner: see each class of `accel.pure`.
+Source: that of the pure twins; KIP-480, KIP-794; Java class ``DefaultRecord``.
+"""
+
+cimport cython
+from cpython.array cimport array, clone, resize_smart
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
+from cpython.long cimport PyLong_CheckExact
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t
+from libc.string cimport memcpy
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
+from pykclient.accel.compiled.varint cimport put_varint, varint_size
+
+from time import time_ns
+from types import GenericAlias
+
+from pykclient.accel.pure.appender import as_bytes, encode_headers, timestamp_error
+
+__all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "murmur2"]
+
+cdef enum:
+    CHUNK_BYTES = 16_384
+
+cdef array NUMBERS = array("q")
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(512)
+cdef class Delivery:
+    """The place of one record in its batch; what becomes of the record, the batch knows.
+
+    Has the methods of a `concurrent.futures.Future` that only look. `batch` is None where nobody
+    waits for records (a batch built outside a producer). The garbage collector does not follow it:
+    a batch lets go of all callbacks once it is done, so no cycle through it lasts.
+    """
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __init__(self, batch, Py_ssize_t index):
+        self.batch = batch
+        self.index = index
+
+    def done(self):
+        """Whether the record's fate is known."""
+        assert self.batch is not None
+        return self.batch.is_done(self.index)
+
+    def result(self, timeout=None):
+        """Wait and return the record's metadata.
+
+        `timeout` is in seconds, None waits until the record is delivered or has failed.
+
+        Raises:
+            KafkaTimeoutError: the time ran out; the record may still be delivered.
+            KafkaError: the record failed.
+        """
+        assert self.batch is not None
+        return self.batch.result(self.index, timeout)
+
+    def get(self, timeout=None):
+        """Do as `result` does."""
+        return self.result(timeout)
+
+    def exception(self, timeout=None):
+        """Wait as `result` does and return why the record failed, or None when it did not.
+
+        Raises:
+            KafkaTimeoutError: the time ran out.
+        """
+        assert self.batch is not None
+        return self.batch.exception(self.index, timeout)
+
+    def add_done_callback(self, function):
+        """Call `function` with this delivery once the record's fate is known, at once if it is."""
+        assert self.batch is not None
+        self.batch.add_done_callback(self.index, lambda: function(self))
+
+
+@cython.final
+cdef class RecordAppender:
+    """The records of one open batch, encoded as they come, until it is full or sealed.
+
+    `callbacks` and, in parallel, `first_indexes` and `timestamps_ms` are read once it is sealed:
+    each run of records with one timestamp has there its first record's index and the timestamp.
+    The lock that it is given it does not need.
+
+    Owner: the GIL, or its own lock where there is none.
+    """
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __cinit__(self, Py_ssize_t capacity_bytes, batch, lock):
+        self.capacity_bytes = capacity_bytes
+        self.base_timestamp_ms = self.max_timestamp_ms = self.last_timestamp_ms = -1
+        self.callbacks = []
+        self.first_indexes = clone(NUMBERS, 0, zero=False)
+        self.timestamps_ms = clone(NUMBERS, 0, zero=False)
+        self.batch = batch
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.buffer)
+
+    @property
+    def size_bytes(self):
+        """How many bytes of records it holds; no batch header, no compression."""
+        return self.size
+
+    def append(self, timestamp_ms, key, value, headers=None, on_delivery=None):
+        """Encode one record; return its delivery, or None when it does not fit or all is sealed.
+
+        Raises:
+            SerializationError: the key, the value or a header is not bytes.
+            EncodeError: the timestamp is negative or beyond 64 bits.
+        """
+        if key is not None and not PyBytes_CheckExact(key):
+            key = as_bytes(key, "key")
+        if value is not None and not PyBytes_CheckExact(value):
+            value = as_bytes(value, "value")
+        header_part = header_part_of(headers) if headers else None
+        return self.put(
+            checked_timestamp(timestamp_ms), <bytes>key, <bytes>value, header_part, on_delivery
+        )
+
+    def grow(self, Py_ssize_t capacity_bytes):
+        """Raise the capacity; without effect once sealed."""
+        take_core_lock(&self.lock)
+        if not self.is_sealed and capacity_bytes > self.capacity_bytes:
+            self.capacity_bytes = capacity_bytes
+        give_core_lock(&self.lock)
+
+    def seal(self):
+        """Take no more records. An append either came before, whole, or answers None."""
+        take_core_lock(&self.lock)
+        self.is_sealed = True
+        self.capacity_bytes = -1
+        give_core_lock(&self.lock)
+
+    def view(self):
+        """The encoded records. Seal first, and release the view before the appender goes."""
+        return memoryview(self)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        # What is sealed never moves.
+        assert self.is_sealed
+        PyBuffer_FillInfo(buffer, self, self.buffer, self.size, 1, flags)
+
+    cdef Delivery put(
+        self, int64_t timestamp_ms, bytes key, bytes value, bytes header_part, object on_delivery
+    ):
+        """Append a record that is known to be right; None when it does not fit, or all is sealed."""
+        cdef Py_ssize_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        cdef Py_ssize_t header_size = 1 if header_part is None else PyBytes_GET_SIZE(header_part)
+        cdef Py_ssize_t body_size, end
+        cdef int64_t delta_ms
+        cdef unsigned char* out
+        cdef Delivery delivery = Delivery.__new__(Delivery)
+        body_size = varint_size(key_size) + varint_size(value_size) + header_size + 1
+        if key_size > 0:
+            body_size += key_size
+        if value_size > 0:
+            body_size += value_size
+        take_core_lock(&self.lock)
+        try:
+            delta_ms = timestamp_ms - self.base_timestamp_ms if self.count else 0
+            body_size += varint_size(delta_ms) + varint_size(self.count)
+            end = self.size + varint_size(body_size) + body_size
+            if end > self.capacity_bytes and (self.count or self.is_sealed):
+                return None
+            if end > self.allocated:
+                self.make_room(end)
+            if timestamp_ms != self.last_timestamp_ms:
+                self.note_timestamp(timestamp_ms)
+            if on_delivery is not None:
+                self.callbacks.append((self.count, on_delivery))
+            out = put_varint(self.buffer + self.size, body_size)
+            out[0] = 0  # the attributes, which nothing uses in this version
+            out = put_varint(out + 1, delta_ms)
+            out = put_varint(out, self.count)
+            out = put_field(out, key, key_size)
+            out = put_field(out, value, value_size)
+            if header_part is None:
+                out[0] = 0
+            else:
+                memcpy(out, PyBytes_AS_STRING(header_part), header_size)
+            delivery.batch = self.batch
+            delivery.index = self.count
+            self.size = end
+            self.count += 1
+        finally:
+            give_core_lock(&self.lock)
+        return delivery
+
+    cdef int make_room(self, Py_ssize_t size) except -1:
+        """Have room for `size` bytes in all: twice as much as before, but no more than it takes."""
+        cdef Py_ssize_t wanted = min(max(2 * self.allocated, CHUNK_BYTES), self.capacity_bytes)
+        cdef void* buffer
+        wanted = max(wanted, size)
+        buffer = PyMem_RawRealloc(self.buffer, wanted)
+        if buffer is NULL:
+            raise MemoryError
+        self.buffer = <unsigned char*>buffer
+        self.allocated = wanted
+        return 0
+
+    cdef int note_timestamp(self, int64_t timestamp_ms) except -1:
+        """Begin a run of records with this timestamp."""
+        cdef array first_indexes = self.first_indexes, timestamps_ms = self.timestamps_ms
+        cdef Py_ssize_t place = len(first_indexes)
+        resize_smart(first_indexes, place + 1)
+        first_indexes.data.as_longlongs[place] = self.count
+        resize_smart(timestamps_ms, place + 1)
+        timestamps_ms.data.as_longlongs[place] = timestamp_ms
+        if not self.count:
+            self.base_timestamp_ms = timestamp_ms
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+        self.last_timestamp_ms = timestamp_ms
+        return 0
+
+
+@cython.final
+cdef class TopicAppenders:
+    """The open batches of one topic, as `SendCore.send` finds them.
+
+    `open` holds an appender or None per partition. `sticky` is the one that records without a key
+    go to, None while none is chosen; it is one of `open`. With `hash_keys` False, records with keys
+    go there too.
+
+    Owner: the slow path, which replaces items whole; `send` only reads.
+    """
+
+    cdef readonly list open
+    cdef public bint hash_keys
+    cdef RecordAppender _sticky
+    cdef core_lock lock
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __cinit__(self, Py_ssize_t partition_count, *, hash_keys=True):
+        self.open = [None] * partition_count
+        self.hash_keys = hash_keys
+
+    @property
+    def sticky(self):
+        """The appender for records without a key, None while none is chosen."""
+        return self.take_sticky()
+
+    @sticky.setter
+    def sticky(self, RecordAppender appender):
+        cdef RecordAppender before
+        take_core_lock(&self.lock)
+        before, self._sticky = self._sticky, appender
+        give_core_lock(&self.lock)
+
+    cdef inline RecordAppender take_sticky(self):
+        cdef RecordAppender appender
+        take_core_lock(&self.lock)
+        appender = self._sticky
+        give_core_lock(&self.lock)
+        return appender
+
+    cdef inline RecordAppender of_partition(self, object partition):
+        """The open appender of a partition that a caller named; None if that is no partition."""
+        cdef Py_ssize_t index
+        if not PyLong_CheckExact(partition):
+            return None
+        try:
+            index = partition
+        except OverflowError:
+            return None
+        return self.at(index)
+
+    cdef inline RecordAppender of_key(self, bytes key):
+        cdef Py_ssize_t partition_count = len(self.open)
+        if not partition_count:
+            return None
+        return self.at((hashed(key) & 0x7FFFFFFF) % partition_count)
+
+    cdef inline RecordAppender at(self, Py_ssize_t index):
+        if not 0 <= index < len(self.open):
+            return None
+        appender = self.open[index]
+        return <RecordAppender>appender if type(appender) is RecordAppender else None
+
+
+cdef class SendCore:
+    """`send` without waiting: finds the open batch, appends, returns the delivery.
+
+    `topics` holds what may be sent without a thought; a topic that is not there, a batch that is
+    full, and every argument that is not plain bytes go to `send_slowly`. An empty `topics` sends
+    everything there. Where `wall_clock_ns` is the system's clock, it is read without a call.
+
+    Owner: any thread may send; `topics` belongs to the slow path.
+    """
+
+    cdef readonly dict topics
+    cdef object send_slowly
+    cdef object wall_clock_ns
+    cdef bint is_system_clock
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __cinit__(self, *arguments, **keywords):
+        self.topics = {}
+
+    def __init__(self, send_slowly, wall_clock_ns):
+        self.send_slowly = send_slowly
+        self.wall_clock_ns = wall_clock_ns
+        self.is_system_clock = wall_clock_ns is time_ns
+
+    def send(
+        self,
+        topic,
+        value=None,
+        key=None,
+        *,
+        partition=None,
+        timestamp_ms=None,
+        headers=None,
+        on_delivery=None,
+    ):
+        """Append the record to the open batch of its partition and return its delivery."""
+        cdef object found = self.topics.get(topic)
+        cdef RecordAppender appender
+        cdef Delivery delivery
+        if (
+            type(found) is TopicAppenders
+            and (value is None or PyBytes_CheckExact(value))
+            and (key is None or PyBytes_CheckExact(key))
+            # Lazy headers can be read once, and the slow way may have to read them too.
+            and (headers is None or type(headers) is list or type(headers) is tuple)
+            and (timestamp_ms is None or PyLong_CheckExact(timestamp_ms))
+        ):
+            if partition is not None:
+                appender = (<TopicAppenders>found).of_partition(partition)
+            elif key is None or not (<TopicAppenders>found).hash_keys:
+                appender = (<TopicAppenders>found).take_sticky()
+            else:
+                appender = (<TopicAppenders>found).of_key(<bytes>key)
+            if appender is not None:
+                header_part = header_part_of(headers) if headers else None
+                delivery = appender.put(
+                    self.now_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms),
+                    <bytes>key,
+                    <bytes>value,
+                    header_part,
+                    on_delivery,
+                )
+                if delivery is not None:
+                    return delivery
+        return self.send_slowly(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+    cdef inline int64_t now_ms(self) except? -1:
+        cdef timespec now
+        if self.is_system_clock:
+            clock_gettime(CLOCK_REALTIME, &now)
+            return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+        return checked_timestamp(self.wall_clock_ns() // 1_000_000)
+
+
+def murmur2(bytes data not None):
+    """Return Kafka's murmur2 of a key as a signed 32-bit number, as Java's partitioner has it."""
+    cdef uint32_t result = hashed(data)
+    return <int>result
+
+
+cdef inline uint32_t hashed(bytes data):
+    cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t rest = PyBytes_GET_SIZE(data)
+    cdef uint32_t factor = 0x5BD1E995, word
+    cdef uint32_t result = <uint32_t>0x9747B28C ^ <uint32_t>rest
+    while rest >= 4:
+        word = little_endian(at) * factor
+        word = (word ^ word >> 24) * factor
+        result = result * factor ^ word
+        at += 4
+        rest -= 4
+    if rest:
+        if rest == 3:
+            result ^= <uint32_t>at[2] << 16
+        if rest >= 2:
+            result ^= <uint32_t>at[1] << 8
+        result = (result ^ at[0]) * factor
+    result = (result ^ result >> 13) * factor
+    return result ^ result >> 15
+
+
+cdef inline uint32_t little_endian(const unsigned char* at) noexcept nogil:
+    return at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24
+
+
+cdef inline unsigned char* put_field(unsigned char* out, bytes field, Py_ssize_t size):
+    """Write the size of a field, -1 for null, and its bytes; return where they end."""
+    out = put_varint(out, size)
+    if size <= 0:
+        return out
+    memcpy(out, PyBytes_AS_STRING(field), size)
+    return out + size
+
+
+cdef int64_t checked_timestamp(object timestamp_ms) except -1:
+    cdef int64_t number
+    try:
+        number = timestamp_ms
+    except OverflowError:
+        raise timestamp_error(timestamp_ms) from None
+    if number < 0:
+        raise timestamp_error(timestamp_ms)
+    return number
+
+
+cdef bytes header_part_of(object headers):
+    """The headers as they stand in a record, their count first."""
+    cdef Py_ssize_t size
+    cdef tuple pairs
+    cdef bytes part
+    if type(headers) is list or type(headers) is tuple:
+        pairs = tuple(headers)  # which nobody changes while we count and copy
+        size = plain_header_size(pairs)
+        if size >= 0:
+            part = PyBytes_FromStringAndSize(NULL, size)
+            put_headers(<unsigned char*>PyBytes_AS_STRING(part), pairs)
+            return part
+        headers = pairs
+    return encode_headers(headers)
+
+
+cdef Py_ssize_t plain_header_size(tuple pairs) except -2:
+    """The bytes that headers take, their count included; -1 if they are not all plain pairs."""
+    cdef Py_ssize_t size = varint_size(len(pairs)), name_size, value_size
+    for pair in pairs:
+        if type(pair) is not tuple or len(<tuple>pair) != 2:
+            return -1
+        name, value = (<tuple>pair)[0], (<tuple>pair)[1]
+        if not PyUnicode_CheckExact(name) or not (value is None or PyBytes_CheckExact(value)):
+            return -1
+        try:
+            PyUnicode_AsUTF8AndSize(name, &name_size)
+        except UnicodeEncodeError:
+            return -1
+        value_size = 0 if value is None else PyBytes_GET_SIZE(value)
+        size += varint_size(name_size) + name_size
+        size += varint_size(-1 if value is None else value_size) + value_size
+    return size
+
+
+cdef int put_headers(unsigned char* out, tuple pairs) except -1:
+    cdef Py_ssize_t name_size
+    cdef const char* name_data
+    out = put_varint(out, len(pairs))
+    for pair in pairs:
+        name, value = (<tuple>pair)[0], (<tuple>pair)[1]
+        name_data = PyUnicode_AsUTF8AndSize(name, &name_size)
+        out = put_varint(out, name_size)
+        memcpy(out, name_data, name_size)
+        out += name_size
+        out = put_field(out, <bytes>value, -1 if value is None else PyBytes_GET_SIZE(value))
+    return 0

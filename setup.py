@@ -1,0 +1,89 @@
+"""The compiled core, which is optional: everything else about the build is in pyproject.toml.
+
+The environment variable ``PYKCLIENT_BUILD`` chooses. Unset, the core is built where there is a C
+compiler; where that fails, the reason is written beside it, `pykclient.accel` shows it in a
+warning, and the pure core does the work. ``pure`` builds none, for a wheel that fits every
+platform; ``compiled`` fails where the core cannot be built.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
+
+CORE = Path("pykclient", "accel", "compiled")
+FAILURE = CORE / "build_failure.txt"
+CHOICES = ("", "pure", "compiled")
+
+DIRECTIVES = {
+    "language_level": 3,
+    "binding": False,  # a plain method descriptor is what the interpreter calls fastest
+    "embedsignature": True,
+    "wraparound": False,
+    "cdivision": True,
+    "freethreading_compatible": True,
+}
+
+
+class BuildCore(build_ext):
+    """Builds the extensions, or notes why it could not."""
+
+    def build_extensions(self) -> None:
+        """Write the C files into the folder for passing things, and compile them."""
+        failure = Path("." if self.inplace or self.editable_mode else self.build_lib, FAILURE)
+        failure.unlink(missing_ok=True)
+        try:
+            from Cython.Build import cythonize
+            from Cython.Compiler.Errors import CompileError
+
+            try:
+                written = cythonize(
+                    self.extensions, build_dir="build/cython", compiler_directives=DIRECTIVES
+                )
+                c_files = {module.name: module.sources for module in written}
+                for extension in self.extensions:
+                    extension.sources = c_files[extension.name]
+                    self._build_all_or_nothing(extension)
+            except CompileError as error:
+                raise BaseError(f"Cython: {error}") from error
+        except (ImportError, OSError, BaseError, CCompilerError) as error:
+            if choice == "compiled":
+                raise
+            self._fall_back(failure, error)
+
+    def _build_all_or_nothing(self, extension: Extension) -> None:
+        extension.optional = False  # so that its failure is ours to see
+        self.build_extension(extension)
+        extension.optional = True
+
+    def _fall_back(self, failure: Path, error: Exception) -> None:
+        for extension in self.extensions:
+            extension.optional = True
+            Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+        reason = f"{type(error).__name__}: {error}"
+        failure.parent.mkdir(parents=True, exist_ok=True)
+        failure.write_text(reason + "\n", encoding="utf-8")
+        warnings.warn(f"pykclient's compiled core was not built ({reason})", stacklevel=1)
+
+
+def extensions() -> list[Extension]:
+    """One extension module for each Cython file."""
+    return [
+        Extension(".".join(path.with_suffix("").parts), [str(path)], optional=True)
+        for path in sorted(CORE.glob("*.pyx"))
+    ]
+
+
+choice = os.environ.get("PYKCLIENT_BUILD", "")
+if choice not in CHOICES:
+    raise SystemExit(f"PYKCLIENT_BUILD={choice}: the choices are pure and compiled, or leave it")
+
+setup(
+    ext_modules=[] if choice == "pure" else extensions(),
+    cmdclass={"build_ext": BuildCore},
+)
