@@ -1,5 +1,7 @@
 """``pykclient log FILE``: what is in a segment of a partition, as a broker keeps it on disk.
 
+So too in a segment of the cluster's metadata log, ``__cluster_metadata-0``, and its snapshots.
+
 It prints what is good; then, when the file goes on, where and why it ends, with status 1.
 
 Owner: the main thread.
@@ -69,7 +71,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "its .index or .timeindex, in the lines of Kafka's DumpLogSegments. The good part of a "
         "damaged file is shown, then where and why it ends, with status 1.",
     )
-    parser.add_argument("file", type=Path, help="a .log, .index or .timeindex file")
+    parser.add_argument("file", type=Path, help="a .log, .checkpoint, .index or .timeindex file")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--offset", type=int, metavar="N", help="begin with the batch of offset N")
     where.add_argument(

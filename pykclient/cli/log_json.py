@@ -1,7 +1,9 @@
 """A segment as JSON, one object a line, each with a ``type``: batch, record or index_entry.
 
 Keys, values and header values are text where they are UTF-8, else ``{"base64": ...}``; null is
-null. Names end in their unit. A record's ``sequence`` is -1 where its producer gave none.
+null. Names end in their unit. A record's ``sequence`` is -1 where its producer gave none. A control
+record has its ``control_type`` and, but for the markers of transactions, its message in
+``control``, whose fields have Kafka's own names.
 
 Owner: none; it holds no state.
 """
@@ -12,7 +14,9 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
+from pykclient.cli.control_body import CONTROL_NAMES, control_body
 from pykclient.cli.log_text import sequence_of
+from pykclient.records.control import control_type_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +73,8 @@ class JsonDump:
                 "value_size_bytes": None if value is None else len(value),
                 "header_names": [name for name, _ in headers],
             }
+            if batch.is_control:
+                fields |= _control_fields(batch, key, value)
             if with_data:
                 fields |= {
                     "key": _json_bytes(key),
@@ -85,6 +91,16 @@ class JsonDump:
 
 def _line(kind: str, **fields: object) -> str:
     return json.dumps({"type": kind, **fields}) + "\n"
+
+
+def _control_fields(
+    batch: RecordBatch, key: bytes | None, value: bytes | None
+) -> dict[str, object]:
+    number = control_type_number(batch, key)
+    is_known = 0 <= number < len(CONTROL_NAMES)
+    name = CONTROL_NAMES[number].lower() if is_known else f"unknown_{number}"
+    body = control_body(batch, number, value)
+    return {"control_type": name} | ({} if body is None else {"control": body.fields})
 
 
 def _json_bytes(data: bytes | None) -> object:

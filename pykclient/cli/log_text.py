@@ -1,15 +1,18 @@
 """A segment as text: the lines that Kafka's ``DumpLogSegments`` prints.
 
 Owner: none; it holds no state that changes.
-Source: Java class ``DumpLogSegments`` of 4.3.1 and 3.9.2, whose output this equals.
+Source: Java class ``DumpLogSegments`` of 4.3.1 and 3.9.2, whose output this equals; of a leader
+change in a metadata log 3.9.2 prints only the type.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from pykclient.cli.segment_files import base_offset_of
+from pykclient.cli.control_body import CONTROL_NAMES, control_body
+from pykclient.cli.segment_files import base_offset_of, snapshot_of
 from pykclient.records.control import ControlType, control_type_number, coordinator_epoch
 from pykclient.records.offset_index import OffsetPosition
 from pykclient.types import TimestampType
@@ -30,20 +33,14 @@ SEQUENCE_COUNT: Final = 2**31
 """After the largest sequence number comes 0."""
 NO_SEQUENCE: Final = -1
 NULL_SIZE: Final = -1
+BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
+"""What formatting leaves for the first start of a cluster."""
 
 _TIMESTAMP_NAMES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
-_CONTROL_NAMES: Final = dict(
-    enumerate(
-        (
-            *("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"),
-            *("KRAFT_VERSION", "KRAFT_VOTERS"),
-        )
-    )
-)
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
 _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
@@ -56,10 +53,8 @@ class TextDump:
         self._escapes = _ESCAPES if escapes else {}
 
     def head(self, path: Path) -> str:
-        """Return the file's name and, of a log, its first offset."""
-        offset = base_offset_of(path) if path.suffix == ".log" else None
-        start = "" if offset is None else f"Log starting offset: {offset}\n"
-        return f"Dumping {path}\n{start}"
+        """Return the file's name and where a log begins, or what a snapshot is of."""
+        return "".join(f"{line}\n" for line in (f"Dumping {path}", *_origin(path)))
 
     def batch(self, placed: PlacedBatch) -> str:
         """Return the line of a batch; that it is here says that its checksum is right."""
@@ -98,10 +93,21 @@ class TextDump:
                 names = ",".join(name for name, _ in headers).translate(self._escapes)
                 line += f" sequence: {sequence_of(batch, offset)} headerKeys: [{names}]"
             if batch.is_control:
-                line += _marker(batch, key, value)
+                line += self._control(batch, key, value)
             elif with_data:
                 line += self._data("key", key) + self._data("payload", value)
             yield f"{line}\n"
+
+    def _control(self, batch: RecordBatch, key: bytes | None, value: bytes | None) -> str:
+        number = control_type_number(batch, key)
+        name = CONTROL_NAMES[number] if 0 <= number < len(CONTROL_NAMES) else "UNKNOWN"
+        if number in (ControlType.ABORT, ControlType.COMMIT):
+            return f" endTxnMarker: {name} coordinatorEpoch: {coordinator_epoch(batch, value)}"
+        body = control_body(batch, number, value)
+        if body is None:
+            return f" controlType: {name}({number})"
+        fields = json.dumps(body.fields, ensure_ascii=False, separators=(",", ":"))
+        return f" {body.title} {fields.translate(self._escapes)}"
 
     def _data(self, name: str, data: bytes | None) -> str:
         if data is None:
@@ -115,6 +121,17 @@ def sequence_of(batch: RecordBatch, offset: int) -> int:
         return NO_SEQUENCE
     sequence: int = (batch.base_sequence + offset - batch.base_offset) % SEQUENCE_COUNT
     return sequence
+
+
+def _origin(path: Path) -> Iterator[str]:
+    offset = base_offset_of(path) if path.suffix == ".log" else None
+    if offset is not None:
+        yield f"Log starting offset: {offset}"
+    if path.name == BOOTSTRAP_SNAPSHOT:
+        yield "KRaft bootstrap snapshot"
+    snapshot = snapshot_of(path)
+    if snapshot is not None:
+        yield f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}"
 
 
 def _text(data: bytes) -> str:
@@ -138,14 +155,6 @@ def _producer_fields(batch: RecordBatch) -> str:
         f" isTransactional: {str(batch.is_transactional).lower()}"
         f" isControl: {str(batch.is_control).lower()} deleteHorizonMs: {horizon}"
     )
-
-
-def _marker(batch: RecordBatch, key: bytes | None, value: bytes | None) -> str:
-    number = control_type_number(batch, key)
-    name = _CONTROL_NAMES.get(number, "UNKNOWN")
-    if number in (ControlType.ABORT, ControlType.COMMIT):
-        return f" endTxnMarker: {name} coordinatorEpoch: {coordinator_epoch(batch, value)}"
-    return f" controlType: {name}({number})"
 
 
 def _size(data: bytes | None) -> int:

@@ -1,4 +1,4 @@
-"""The files of a segment on disk: the log and, beside it, its two indexes.
+"""The files of a segment on disk: the log or a snapshot of it, and beside it its two indexes.
 
 This is where the command line opens files; what is in them is for `pykclient.records` to read,
 through a function that reads at a position. The size of a file is taken once, when it is opened, so
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pykclient.errors.base import ConfigError
 from pykclient.records.offset_index import OffsetIndex
@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 
     from pykclient.records.sparse_index import ReadAt
 
-__all__ = ["AnyIndex", "base_offset_of", "open_index", "open_log"]
+__all__ = [
+    "AnyIndex",
+    "SnapshotId",
+    "base_offset_of",
+    "open_index",
+    "open_log",
+    "snapshot_of",
+]
 
 SEGMENT_NAME: Final = re.compile(r"(\d{20})\.")
+SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 PARTITION_FOLDER: Final = re.compile(r"(.+)-(\d+)(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
 """``<topic>-<partition>``; a broker marks a folder that it will remove or is moving."""
 
@@ -38,10 +46,23 @@ UNKNOWN_PARTITION: Final = -1
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
 
+class SnapshotId(NamedTuple):
+    """Up to where in the metadata log a snapshot says everything: all before `end_offset`."""
+
+    end_offset: int
+    epoch: int
+
+
 def base_offset_of(path: Path) -> int | None:
     """Return the offset at which a segment begins, which is its name; None when it is not."""
     found = SEGMENT_NAME.match(path.name)
     return None if found is None else int(found[1])
+
+
+def snapshot_of(path: Path) -> SnapshotId | None:
+    """Return what a snapshot of the metadata log is of, which is its name; None when it is not."""
+    found = SNAPSHOT_NAME.fullmatch(path.name)
+    return None if found is None else SnapshotId(int(found[1]), int(found[2]))
 
 
 def open_log(

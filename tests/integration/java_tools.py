@@ -30,8 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pykclient.testing import KafkaCluster
+    from pykclient.testing.properties import PropertyValue
 
-__all__ = ["CODECS", "Record", "dump_log", "java_consume", "java_partitions", "java_produce"]
+__all__ = [
+    "CODECS",
+    "Record",
+    "dump_log",
+    "format_standalone_controller",
+    "java_consume",
+    "java_partitions",
+    "java_produce",
+]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SILENCE_TIMEOUT_MS = 20_000
@@ -134,6 +143,24 @@ def dump_log(
     output = _run(cluster.version, f"{package}.DumpLogSegments", "--files", files)
     lines = output.decode().splitlines()
     return [dict(re.findall(r"(\w+): (\S+)", line)) for line in lines if "baseOffset: " in line]
+
+
+def format_standalone_controller(version: str, folder: Path) -> Path:
+    """Format the data folder of a controller, node 7, whose quorum can change; where it is."""
+    data, properties = folder / "data", folder / "server.properties"
+    address = "127.0.0.1:9099"
+    settings: dict[str, PropertyValue] = {
+        "process.roles": "controller",
+        "node.id": 7,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"CONTROLLER://{address}",
+        "controller.quorum.bootstrap.servers": address,
+        "log.dirs": str(data),
+    }
+    properties.write_text(dump_properties(settings))
+    options = ("--standalone", f"--cluster-id={uuid.UUID(int=1).hex[:22]}")
+    _run(version, "kafka.tools.StorageTool", "format", *options, f"--config={properties}")
+    return data
 
 
 class _Formatter:
