@@ -8,8 +8,9 @@ A broker behind a proxy has a second listener for the other brokers and the cont
 clients advertises the proxy's address, so that clients' traffic passes it and replication does not.
 
 The settings keep Kafka's defaults, but for what a small cluster cannot fulfil (replication of
-Kafka's own topics), what makes a test wait for nothing (the first rebalance) and what costs time
-and files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB).
+Kafka's own topics), what makes a test wait for nothing (the first rebalance), what costs time and
+files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB), and
+retention: records with times of long ago, which tests like to write, would go away after minutes.
 
 Owner: none; it holds no state.
 Source: ``KafkaConfig`` and the config classes under ``org.apache.kafka.*.config``, Kafka 4.3.
@@ -37,6 +38,10 @@ CONTROLLER_ID = 100
 REPLICATION_FACTOR_MAX = 3
 INTERNAL_PARTITION_COUNT = 5
 CLEANER_BUFFER_BYTES = 4 * 1024 * 1024
+
+_RETENTION_TIMES = frozenset(f"log.retention.{unit}" for unit in ("ms", "minutes", "hours"))
+"""Kafka takes the finest unit that is given, so ours must give way to any of them."""
+_KEEP_FOR_EVER = {"log.retention.ms": -1}
 
 _INTER_BROKER = "REPLICATION"
 """The listener of a broker behind a proxy that is for the other brokers."""
@@ -141,6 +146,7 @@ class ClusterLayout:
             "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
             "group.initial.rebalance.delay.ms": 0,
             "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
+            **({} if _RETENTION_TIMES & self.config.keys() else _KEEP_FOR_EVER),
             **self.config,
             "node.id": node_id,
             "controller.quorum.voters": f"{voter_id}@{LOOPBACK}:{self.controller_port}",

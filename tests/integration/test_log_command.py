@@ -203,9 +203,7 @@ def record_count(cluster: KafkaCluster, topic: str) -> int:
 @pytest.fixture(scope="module")
 def segmented(cluster: KafkaCluster) -> str:
     """A topic of several segments, in which the record at offset n has the n-th timestamp."""
-    topic = create_topic(
-        cluster, "dump-segments", {"segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1"}
-    )
+    topic = create_topic(cluster, "dump-segments", {"segment.bytes": str(SEGMENT_BYTES)})
     choose = random.Random(SEED)
     records = [
         Record(choose.randbytes(VALUE_BYTES), timestamp_ms=FIRST_MS + n * STEP_MS)

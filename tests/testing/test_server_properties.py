@@ -86,3 +86,11 @@ def test_the_users_settings_win_over_those_for_quick_tests() -> None:
 def test_a_setting_that_the_cluster_chooses_itself_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"listeners, node\.id"):
         layout(1, node_id="7", listeners="PLAINTEXT://:9092")
+
+
+@pytest.mark.parametrize("unit", ["ms", "minutes", "hours"])
+def test_records_stay_for_ever_unless_the_user_gives_a_time_in_whatever_unit(unit: str) -> None:
+    assert layout(1).broker(1, FOLDER)["log.retention.ms"] == -1
+    settings = layout(1, **{f"log_retention_{unit}": "5"}).broker(1, FOLDER)
+    given = {name: value for name, value in settings.items() if name.startswith("log.retention.")}
+    assert given == {f"log.retention.{unit}": "5"}
