@@ -24,9 +24,7 @@ TEXT_NAMES = ("Makefile", "run", "NOTICE")
 
 NOUNLESS = {"util", "utils", "helper", "helpers", "common", "misc", "base2"}
 PRINTERS = {"print", "pprint", "breakpoint"}
-FILE_LINES_MAX = 700
-FILE_LINES_USUAL = 500
-"""Nine files of ten stay within it."""
+FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 HOT_LOOP_LINES_MAX = 113
 """In `pykclient.accel`, whose loops are written out because a call costs what the work costs."""
@@ -147,16 +145,10 @@ def dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 def long_files(files: Sequence[SourceFile]) -> Iterator[str]:
-    line_counts = {
-        file.path: file.text.count("\n")
-        for file in files
-        if file.is_python and not file.is_generated
-    }
-    long = {path: count for path, count in line_counts.items() if count > FILE_LINES_USUAL}
-    are_too_many = len(long) * 10 > len(line_counts)
-    for path, count in long.items():
-        if are_too_many or count > FILE_LINES_MAX:
-            yield f"{path}: {count} lines"
+    for file in files:
+        line_count = file.text.count("\n")
+        if file.is_python and not file.is_generated and line_count > FILE_LINES_MAX:
+            yield f"{file.path}: {line_count} lines"
 
 
 def long_functions(files: Sequence[SourceFile]) -> Iterator[str]:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 from pykclient.errors.base import DecodeError, EncodeError, UnsupportedVersionError
 from pykclient.protocol.api_keys import ApiKey, request_type
 from pykclient.protocol.gather import GatherBuffer
-from pykclient.protocol.primitives import Reader, write_nullable_string
+from pykclient.protocol.primitives import write_nullable_string
+from pykclient.protocol.reader import Reader
 
 if TYPE_CHECKING:
     from pykclient.protocol.gather import Records

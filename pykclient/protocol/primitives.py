@@ -1,15 +1,9 @@
-"""The wire types of Kafka's protocol: reading over a memoryview, writing into a bytearray.
-
-A `Reader` has one state, its position, which never passes the end of its data and never moves
-back. It trusts nothing: a length, count or tag size beyond what remains is refused before anything
-is allocated for it, as is a message with more array elements than any real one has, and whatever
-is wrong with the bytes is a `DecodeError`. It never keeps a reference to a string or a `bytes`
-value's source; only `records` values are slices of the data.
+"""The wire types of Kafka's protocol: their layouts, and writing them. `Reader` reads them.
 
 Writers are functions that append to a bytearray; if it is a `GatherBuffer`, large `records` values
 are kept by reference.
 
-Owner: whoever made the reader or the buffer; nothing here is shared.
+Owner: whoever made the buffer; nothing here is shared.
 Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (compact types, tags).
 """
 
@@ -17,22 +11,27 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final
 
-from pykclient.errors.base import DecodeError, EncodeError
-from pykclient.protocol.gather import GATHER_MIN_BYTES, GatherBuffer, Records
+from pykclient.errors.base import EncodeError
+from pykclient.protocol.gather import GATHER_MIN_BYTES, GatherBuffer
 
 if TYPE_CHECKING:
-    import builtins
     from collections.abc import Sequence, Sized
+
+    from pykclient.protocol.gather import Records
 
 __all__ = [
     "EMPTY",
+    "FLOAT64",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "UINT16",
+    "UINT32_MAX",
     "ZERO_UUID",
-    "Reader",
-    "Records",
-    "Values",
+    "numbers_layout",
     "pack_boolean",
     "pack_float64",
     "pack_int8",
@@ -62,329 +61,43 @@ __all__ = [
     "write_uuid",
 ]
 
-Values = tuple[Any, ...]
-"""What a ``struct`` layout holds: its types stand in a format string, where no checker looks."""
-
 ZERO_UUID: Final = bytes(16)
 """The UUID that stands for "none": sixteen zero bytes."""
 
 EMPTY: Final[list[Any]] = []
 """The default of list arguments: "a fresh empty list". Never stored, never changed."""
 
-_INT8 = Struct(">b")
-_INT16 = Struct(">h")
-_UINT16 = Struct(">H")
-_INT32 = Struct(">i")
-_INT64 = Struct(">q")
-_FLOAT64 = Struct(">d")
-_BOOLEAN = Struct(">?")
-
-pack_int8 = _INT8.pack
-pack_int16 = _INT16.pack
-pack_uint16 = _UINT16.pack
-pack_int32 = _INT32.pack
-pack_int64 = _INT64.pack
-pack_float64 = _FLOAT64.pack
-pack_boolean = _BOOLEAN.pack
-
-ELEMENTS_MAX = 1_000_000
-"""Structures and strings in all arrays of one message. Some take 3 bytes on the wire and 250 as an
-object, so that the limit of a frame's size alone would not keep memory bounded. All metadata of a
-cluster with 200,000 partitions, each of a topic of its own, has 400,000."""
-
-NUMBERS_MAX = 4_000_000
-"""Numbers in all arrays of one message, some 40 bytes each. 200,000 partitions with 5 replicas,
-listed three times (all, in sync, offline), have 3,000,000."""
-
+UINT32_MAX: Final = 0xFFFF_FFFF
 _INT16_MAX = 0x7FFF
-_INT32_MAX = 0x7FFF_FFFF
-_UINT32_MAX = 0xFFFF_FFFF
-_VARINT_SHIFT_MAX = 28  # the fifth and last byte of a 32-bit varint
+
+# Layouts of the fixed-size types, and how each is written.
+
+INT8 = Struct(">b")
+INT16 = Struct(">h")
+UINT16 = Struct(">H")
+INT32 = Struct(">i")
+INT64 = Struct(">q")
+FLOAT64 = Struct(">d")
+BOOLEAN = Struct(">?")
+
+pack_int8 = INT8.pack
+pack_int16 = INT16.pack
+pack_uint16 = UINT16.pack
+pack_int32 = INT32.pack
+pack_int64 = INT64.pack
+pack_float64 = FLOAT64.pack
+pack_boolean = BOOLEAN.pack
 
 
 @lru_cache
-def _numbers(code: str, count: int) -> Struct:
+def numbers_layout(code: str, count: int) -> Struct:
     """A layout of `count` numbers: the few counts that occur, such as replicas, occur often."""
     return Struct(f">{count}{code}")
 
 
-class Reader:
-    """Reads wire types one after the other from `data`.
-
-    Raises:
-        DecodeError: from every method, for whatever is wrong with the bytes. The position is then
-            undefined and the reader must not be used further.
-    """
-
-    __slots__ = ("_data", "_elements_left", "_end", "_numbers_left", "position")
-
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        self._data = memoryview(data)
-        self._end = len(self._data)
-        self._elements_left = ELEMENTS_MAX
-        self._numbers_left = NUMBERS_MAX
-        self.position = 0
-
-    @property
-    def remaining(self) -> int:
-        """How many bytes have not been read."""
-        return self._end - self.position
-
-    # Fixed sizes
-
-    def unpack(self, layout: Struct) -> Values:
-        """The values of `layout`: several fixed-size fields for the price of one call."""
-        position = self.position
-        try:
-            values = layout.unpack_from(self._data, position)
-        except struct_error:
-            raise self._too_short(layout.size) from None
-        self.position = position + layout.size
-        return values
-
-    def boolean(self) -> bool:
-        """One byte; everything but 0 is true."""
-        return self.int8() != 0
-
-    def int8(self) -> int:
-        """A signed byte."""
-        value: int = self.unpack(_INT8)[0]
-        return value
-
-    def int16(self) -> int:
-        """A signed number of two bytes."""
-        value: int = self.unpack(_INT16)[0]
-        return value
-
-    def uint16(self) -> int:
-        """An unsigned number of two bytes."""
-        value: int = self.unpack(_UINT16)[0]
-        return value
-
-    def int32(self) -> int:
-        """A signed number of four bytes."""
-        value: int = self.unpack(_INT32)[0]
-        return value
-
-    def int64(self) -> int:
-        """A signed number of eight bytes."""
-        value: int = self.unpack(_INT64)[0]
-        return value
-
-    def float64(self) -> float:
-        """An IEEE 754 double."""
-        value: float = self.unpack(_FLOAT64)[0]
-        return value
-
-    def uuid(self) -> builtins.bytes:
-        """Sixteen bytes; `ZERO_UUID` stands for none."""
-        return bytes(self._take(16))
-
-    def numbers(self, code: str, count: int) -> list[int]:
-        """`count` numbers of one `struct` format code (``b h i q``).
-
-        `count` was read just before: what it took of `ELEMENTS_MAX` goes back, since numbers have a
-        limit of their own.
-        """
-        if count == 0:  # often, as of replicas that are offline
-            return []
-        self._elements_left += count
-        self._numbers_left -= count
-        if self._numbers_left < 0:
-            raise self._too_many("numbers", NUMBERS_MAX)
-        layout = _numbers(code, count)
-        position = self.position
-        try:
-            values = layout.unpack_from(self._data, position)
-        except struct_error:
-            raise self._too_short(layout.size) from None
-        self.position = position + layout.size
-        return list(values)
-
-    # Variable sizes
-
-    def unsigned_varint(self) -> int:
-        """A number below 2**32 in one to five bytes."""
-        data = self._data
-        position = self.position
-        value = shift = 0
-        try:
-            byte = data[position]
-            if byte <= 0x7F:  # nearly always: lengths, counts and tags are small
-                self.position = position + 1
-                return byte
-            while (byte := data[position]) > 0x7F:
-                if shift == _VARINT_SHIFT_MAX:
-                    raise DecodeError(f"varint of more than 5 bytes at byte {self.position}")
-                value |= (byte & 0x7F) << shift
-                shift += 7
-                position += 1
-        except IndexError:
-            raise self._too_short(position + 1 - self.position) from None
-        value |= byte << shift
-        if value > _UINT32_MAX:
-            raise DecodeError(f"varint {value} at byte {self.position} exceeds 32 bits")
-        self.position = position + 1
-        return value
-
-    def string(self) -> str:
-        """A string that must not be null, length in two bytes."""
-        return self._text(self._present(self.int16()))
-
-    def nullable_string(self) -> str | None:
-        """A string, length in two bytes; -1 is null."""
-        size = self._size(self.int16())
-        return None if size < 0 else self._text(size)
-
-    def compact_string(self) -> str:
-        """A string that must not be null, length + 1 as a varint."""
-        return self._text(self._present(self.unsigned_varint() - 1))
-
-    def compact_nullable_string(self) -> str | None:
-        """A string, length + 1 as a varint; 0 is null."""
-        size = self.unsigned_varint() - 1
-        return None if size < 0 else self._text(size)
-
-    def bytes(self) -> builtins.bytes:
-        """Bytes that must not be null, length in four bytes; a copy."""
-        return bytes(self._take(self._present(self.int32())))
-
-    def nullable_bytes(self) -> builtins.bytes | None:
-        """Bytes, length in four bytes; -1 is null; a copy."""
-        size = self._size(self.int32())
-        return None if size < 0 else bytes(self._take(size))
-
-    def compact_bytes(self) -> builtins.bytes:
-        """Bytes that must not be null, length + 1 as a varint; a copy."""
-        return bytes(self._take(self._present(self.unsigned_varint() - 1)))
-
-    def compact_nullable_bytes(self) -> builtins.bytes | None:
-        """Bytes, length + 1 as a varint; 0 is null; a copy."""
-        size = self.unsigned_varint() - 1
-        return None if size < 0 else bytes(self._take(size))
-
-    def records(self) -> memoryview:
-        """Record batches that must not be null: a slice of the data, no copy."""
-        return self._take(self._present(self.int32()))
-
-    def nullable_records(self) -> memoryview | None:
-        """Record batches, length in four bytes; -1 is null: a slice of the data, no copy."""
-        size = self._size(self.int32())
-        return None if size < 0 else self._take(size)
-
-    def compact_records(self) -> memoryview:
-        """Record batches that must not be null, length + 1 as a varint: a slice, no copy."""
-        return self._take(self._present(self.unsigned_varint() - 1))
-
-    def compact_nullable_records(self) -> memoryview | None:
-        """Record batches, length + 1 as a varint; 0 is null: a slice of the data, no copy."""
-        size = self.unsigned_varint() - 1
-        return None if size < 0 else self._take(size)
-
-    # Arrays: a count first, then the elements. `size_min` is the least that one element takes, so
-    # that a forged count is refused before a list of that length is built.
-
-    def count(self, size_min: int) -> int:
-        """The element count of an array that must not be null, in four bytes."""
-        return self._checked(self._present(self.int32()), size_min)
-
-    def nullable_count(self, size_min: int) -> int:
-        """The element count of an array in four bytes; -1 is null."""
-        return self._checked(self._size(self.int32()), size_min)
-
-    def compact_count(self, size_min: int) -> int:
-        """The element count of an array that must not be null, count + 1 as a varint."""
-        count = self.unsigned_varint() - 1
-        return self._checked(count if count >= 0 else self._present(count), size_min)
-
-    def compact_nullable_count(self, size_min: int) -> int:
-        """The element count of an array, count + 1 as a varint; -1 is null (0 on the wire)."""
-        return self._checked(self.unsigned_varint() - 1, size_min)
-
-    # Tags (KIP-482)
-
-    def tag_count(self) -> int:
-        """How many tagged fields follow; each takes at least two bytes and counts as an element."""
-        return self._checked(self.unsigned_varint(), 2)
-
-    def tag(self) -> tuple[int, int]:
-        """The next tag and the position at which its value must end."""
-        tag = self.unsigned_varint()
-        size = self.unsigned_varint()
-        if size > self._end - self.position:
-            raise self._too_short(size)
-        return tag, self.position + size
-
-    def end_tag(self, tag: int, end: int) -> None:
-        """Check that the value of `tag` was read exactly up to `end`."""
-        if self.position != end:
-            raise DecodeError(f"tag {tag} ends at byte {self.position} instead of {end}")
-
-    def skip_tags(self) -> None:
-        """Pass over a section of tagged fields of which we know none."""
-        position = self.position
-        if position < self._end and self._data[position] == 0:  # nearly always: no tags
-            self.position = position + 1
-            return
-        for _ in range(self.tag_count()):
-            self.position = self.tag()[1]
-
-    def end(self) -> None:
-        """Check that nothing remains."""
-        if self.position != self._end:
-            raise DecodeError(f"{self.remaining} bytes remain after the message's last field")
-
-    # What the methods above are made of
-
-    def _take(self, size: int) -> memoryview:
-        start = self.position
-        end = start + size
-        if end > self._end:
-            raise self._too_short(size)
-        self.position = end
-        return self._data[start:end]
-
-    def _text(self, size: int) -> str:
-        try:
-            return str(self._take(size), "utf-8")
-        except UnicodeDecodeError as error:
-            raise DecodeError(f"string before byte {self.position} is not UTF-8: {error}") from None
-
-    def _present(self, size: int) -> int:
-        if size < 0:
-            raise DecodeError(f"length {size} at byte {self.position}, where null is not allowed")
-        return size
-
-    def _size(self, size: int) -> int:
-        if size < -1:
-            raise DecodeError(f"length {size} at byte {self.position}")
-        return size
-
-    def _checked(self, count: int, size_min: int) -> int:
-        if count * size_min > self._end - self.position:
-            raise DecodeError(
-                f"{count} elements of at least {size_min} bytes announced at byte {self.position},"
-                f" but only {self.remaining} bytes remain"
-            )
-        self._elements_left -= count
-        if self._elements_left < 0:
-            raise self._too_many("array elements", ELEMENTS_MAX)
-        return count
-
-    def _too_many(self, what: str, limit: int) -> DecodeError:
-        return DecodeError(
-            f"more than {limit} {what} in one message announced at byte {self.position}"
-        )
-
-    def _too_short(self, size: int) -> DecodeError:
-        return DecodeError(
-            f"{size} bytes expected at byte {self.position}, but only {self.remaining} remain"
-        )
-
-
 def write_unsigned_varint(out: bytearray, value: int) -> None:
     """Append a number below 2**32 in one to five bytes."""
-    assert 0 <= value <= _UINT32_MAX, f"{value} is not an unsigned 32-bit number"
+    assert 0 <= value <= UINT32_MAX, f"{value} is not an unsigned 32-bit number"
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -400,7 +113,7 @@ def write_uuid(out: bytearray, value: bytes) -> None:
 
 def write_numbers(out: bytearray, code: str, values: Sequence[int]) -> None:
     """Append numbers of one `struct` format code (``b h i q``), without a count."""
-    out += _numbers(code, len(values)).pack(*values)
+    out += numbers_layout(code, len(values)).pack(*values)
 
 
 def write_string(out: bytearray, value: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.protocol.primitives import Reader
+from pykclient.protocol.reader import Reader
 from tests.conformance.java_fields import expected_fields
 from tests.conformance.protocol_mirror import ProtocolMirror
 from tests.protocol.instances import Instances, SeededChoices

@@ -25,7 +25,7 @@ from pykclient.protocol.message import (
     encode_response,
     peek_correlation_id,
 )
-from pykclient.protocol.primitives import Reader
+from pykclient.protocol.reader import Reader
 from tests.conformance.java_fields import expected_fields
 from tests.conformance.protocol_mirror import ProtocolMirror
 from tests.protocol.instances import SeededChoices

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykclient.errors.base import DecodeError
-from pykclient.protocol.primitives import Reader
+from pykclient.protocol.reader import Reader
 from tests.protocol.instances import DrawnChoices, SeededChoices
 from tests.protocol.schemas import generated, generated_versions, jar_or_skip
 

@@ -73,8 +73,7 @@ def _imports(messages: Sequence[Message], module: ModuleCode) -> list[str]:
     bases = {_BASES[message.kind] for message in messages} | module.errors
     if any(len(message.structs()) > 1 for message in messages):
         bases.add("Structure")
-    typing_only = {"Reader", "Records"} & module.primitives
-    primitives = sorted(module.primitives - typing_only, key=_natural)
+    primitives = sorted(module.primitives - {"Records"}, key=_natural)
     lines = ["from __future__ import annotations", ""]
     if module.layouts:
         lines.append("from struct import Struct as Layout")
@@ -85,7 +84,9 @@ def _imports(messages: Sequence[Message], module: ModuleCode) -> list[str]:
     if primitives:
         lines.append(f"from pykclient.protocol.primitives import ({', '.join(primitives)},)")
     lines += ["", "if TYPE_CHECKING:"]
-    lines.append(f"    from pykclient.protocol.primitives import {', '.join(sorted(typing_only))}")
+    if "Records" in module.primitives:
+        lines.append("    from pykclient.protocol.gather import Records")
+    lines.append("    from pykclient.protocol.reader import Reader")
     return lines
 
 

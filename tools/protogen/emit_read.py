@@ -21,7 +21,6 @@ def read_method(code: StructCode) -> list[str]:
 
     The object is made without `__init__`, since every field is set here, once.
     """
-    code.module.use("Reader")
     body = ["self = cls.__new__(cls)"]
     for run in _runs(code.fields):
         if run[0].is_array:

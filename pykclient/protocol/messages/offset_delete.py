@@ -19,7 +19,7 @@ from pykclient.protocol.primitives import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.protocol.primitives import Reader
+    from pykclient.protocol.reader import Reader
 
 __all__ = [
     "OffsetDeleteRequest",

@@ -28,7 +28,8 @@ from pykclient.protocol.primitives import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.protocol.primitives import Reader, Records
+    from pykclient.protocol.gather import Records
+    from pykclient.protocol.reader import Reader
 
 __all__ = [
     "BatchIndexAndErrorMessage",
