@@ -44,6 +44,8 @@ class MemberSnapshot:
     client_host: str
     partitions: tuple[TopicPartition, ...]
     assignment: bytes = b""
+    metadata: bytes = b""
+    """What it told the leader, for the protocol that was chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,284 @@
+"""What a classic group is at a moment, and what follows from that alone: no timer, no request.
+
+States: *Empty*; *PreparingRebalance*, while members are waited for; *CompletingRebalance*, while
+the leader assigns; *Stable*; *Dead*. A `check_*` changes nothing.
+
+What the log has of the group is what a new coordinator starts from: it is written when a leader has
+assigned, when the last member has gone, and when a static member has come back.
+
+Owner: the group.
+Source: KIP-345 (static members), KIP-389 (size); Java class ``ClassicGroup``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    GroupMaxSizeReachedError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    NonEmptyGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from pykclient.protocol.messages.join_group import JoinGroupResponse
+from pykclient.protocol.messages.sync_group import SyncGroupResponse
+from pykclient.testing.fake.groups.classic_members import ClassicMembers
+from pykclient.testing.fake.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    assigned_partitions,
+    subscribed_topics,
+)
+from pykclient.testing.fake.groups.group import MemberSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pykclient.protocol.messages.sync_group import SyncGroupRequest
+    from pykclient.testing.fake.groups.classic_members import ClassicMember
+    from pykclient.testing.fake.groups.group import Refusal
+
+__all__ = ["NEXT", "ClassicGroupState", "ClassicState"]
+
+SKIPS_ASSIGNMENT_FROM_VERSION = 9
+
+
+class ClassicState(Enum):
+    """The states; the values are Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+NEXT: dict[ClassicState, frozenset[ClassicState]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.PREPARING, ClassicState.DEAD}),
+    ClassicState.PREPARING: frozenset(
+        {ClassicState.EMPTY, ClassicState.COMPLETING, ClassicState.DEAD}
+    ),
+    ClassicState.COMPLETING: frozenset(
+        {ClassicState.STABLE, ClassicState.PREPARING, ClassicState.DEAD}
+    ),
+    ClassicState.STABLE: frozenset({ClassicState.PREPARING, ClassicState.DEAD}),
+    ClassicState.DEAD: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The group as the log has it."""
+
+    generation: int = 0
+    protocol_type: str = ""
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: tuple[ClassicMember, ...] = ()
+
+
+class ClassicGroupState:
+    """A group that begins empty; `protocol_type` is empty while it never had a member."""
+
+    def __init__(self) -> None:
+        self.state = ClassicState.EMPTY
+        self.generation = 0
+        self.protocol_type = ""
+        self.protocol_name: str | None = None
+        self.members = ClassicMembers()
+        self._topics: frozenset[str] | None = None
+        self._written = _Written()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is in the state of that name."""
+        return self.state is ClassicState.EMPTY
+
+    @property
+    def is_consumers(self) -> bool:
+        """Whether its members are consumers, whose metadata a broker can read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    # Changes.
+
+    def to(self, state: ClassicState) -> None:
+        """Go to another state, one that `NEXT` has."""
+        assert state in NEXT[self.state], f"{self.state} cannot become {state}"
+        self.state = state
+
+    def begin_generation(self) -> None:
+        """Go on with the members that there are; none makes an empty group."""
+        self.generation += 1
+        self.members.unsynced.clear()
+        if len(self.members):
+            self.protocol_name = self.members.chosen_protocol()
+            self.to(ClassicState.COMPLETING)
+        else:
+            self.protocol_name = None
+            self.to(ClassicState.EMPTY)
+            self.write()
+        self._topics = self._subscribed_topics()
+
+    def assign(self, assignments: dict[str, bytes]) -> None:
+        """Take what the leader has decided; whom it left out gets nothing."""
+        for member in self.members:
+            member.assignment = assignments.get(member.member_id, b"")
+        self.to(ClassicState.STABLE)
+        self.write()
+
+    def write(self) -> None:
+        """Put the group, as it is, into the log."""
+        self._written = _Written(
+            self.generation,
+            self.protocol_type,
+            self.protocol_name,
+            self.members.leader_id,
+            tuple(member.written(self.protocol_name) for member in self.members),
+        )
+
+    def load(self) -> None:
+        """Begin again with what is in the log, on another broker: that is no transition."""
+        written = self._written
+        self.generation = written.generation
+        self.protocol_type = written.protocol_type
+        self.protocol_name = written.protocol_name
+        members = [member.written(written.protocol_name) for member in written.members]
+        self.members = ClassicMembers(members, written.leader_id)
+        self.state = ClassicState.STABLE if members else ClassicState.EMPTY
+        self._topics = self._subscribed_topics()
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if not self.is_consumers:
+            return None
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self.members)
+
+    # Checks.
+
+    def check_join(
+        self, member_id: str, protocol_type: str, protocol_names: Collection[str], size_max: int
+    ) -> Refusal | None:
+        """Whether there is room in the group, and whether all speak a protocol of this member."""
+        if not self._has_room(member_id, size_max):
+            return GroupMaxSizeReachedError
+        if self.state is ClassicState.EMPTY:
+            is_consistent = bool(protocol_type and protocol_names)
+        else:
+            is_consistent = protocol_type == self.protocol_type and self.members.can_speak_any_of(
+                protocol_names
+            )
+        return None if is_consistent else InconsistentGroupProtocolError
+
+    def _has_room(self, member_id: str, size_max: int) -> bool:
+        member = self.members.get(member_id)
+        if self.state is ClassicState.EMPTY:
+            return True
+        if self.state is ClassicState.PREPARING:
+            # Who joins first stays: a group may be larger than it should be by now.
+            is_counted = member is not None and member.is_joining
+            return is_counted or self.members.joining_count < size_max
+        return member is not None or len(self.members) < size_max
+
+    def check_sync(self, request: SyncGroupRequest) -> Refusal | None:
+        """Whether a member may have its share, or must wait for the next generation."""
+        refusal = self.check_member(
+            request.member_id, request.group_instance_id, request.generation_id
+        )
+        if refusal is not None:
+            return refusal
+        for told, own in (
+            (request.protocol_type, self.protocol_type),
+            (request.protocol_name, self.protocol_name),
+        ):
+            if told is not None and told != own:
+                return InconsistentGroupProtocolError
+        return RebalanceInProgressError if self.state is ClassicState.PREPARING else None
+
+    def check_member(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> Refusal | None:
+        """Whether this is a member of this generation."""
+        refusal = self.members.check(member_id, instance_id)
+        if refusal is not None:
+            return refusal
+        return None if generation == self.generation else IllegalGenerationError
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
+    ) -> Refusal | None:
+        """Whether this member may commit; anybody may while the group is empty."""
+        if generation < 0 and self.state is ClassicState.EMPTY:
+            return None
+        if generation >= 0 or member_id or instance_id is not None:
+            refusal = self.check_member(member_id, instance_id, generation)
+            if refusal is not None:
+                return refusal
+        elif not is_transactional:
+            return UnknownMemberIdError
+        is_too_early = self.state is ClassicState.COMPLETING and not is_transactional
+        return RebalanceInProgressError if is_too_early else None
+
+    def check_offset_delete(self) -> Refusal | None:
+        """Only consumers tell which topics are in use, so that the others may go."""
+        return None if self.is_empty or self.is_consumers else NonEmptyGroupError
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may read it; yes, when consumers do not say what they read."""
+        return self.is_consumers if self._topics is None else topic in self._topics
+
+    # Answers.
+
+    def generation_for(
+        self,
+        member: ClassicMember,
+        *,
+        is_leader: bool,
+        leader_id: str | None = None,
+        skips_assignment: bool = False,
+    ) -> JoinGroupResponse:
+        """Tell a member the generation; the leader all members, too."""
+        members = self.members.told_to_leader(self.protocol_name) if is_leader else []
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=leader_id or self.members.leader_id or "",
+            skip_assignment=skips_assignment,
+            member_id=member.member_id,
+            members=members,
+        )
+
+    def generation_again(
+        self, member: ClassicMember, old_leader_id: str | None, version: int
+    ) -> JoinGroupResponse:
+        """Tell a static member that came back the generation that it still belongs to."""
+        if version < SKIPS_ASSIGNMENT_FROM_VERSION:
+            # A leader of that age would assign anew: it is told that its former self leads.
+            return self.generation_for(member, is_leader=False, leader_id=old_leader_id)
+        is_leader = member.member_id == self.members.leader_id
+        return self.generation_for(member, is_leader=is_leader, skips_assignment=is_leader)
+
+    def share_of(self, member: ClassicMember) -> SyncGroupResponse:
+        """Tell a member what it was assigned."""
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=member.assignment,
+        )
+
+    def snapshots(self) -> tuple[MemberSnapshot, ...]:
+        """The members, the oldest first."""
+        return tuple(
+            MemberSnapshot(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                partitions=assigned_partitions(member.assignment) if self.is_consumers else (),
+                assignment=member.assignment,
+                metadata=member.metadata(self.protocol_name),
+            )
+            for member in self.members
+        )
