@@ -24,3 +24,8 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     """It counts UTF-16 units, as Java's strings do."""
     offsets_topic_num_partitions: int = 50
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    """How long a target assignment stands at least (KIP-1263); before Kafka 4.3 it was 0."""
+    group_consumer_max_size: int = 2**31 - 1

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake.handlers import (
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_topics,
     delete_records,
     delete_topics,
@@ -45,4 +47,6 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.INIT_PRODUCER_ID: init_producer_id.HANDLER,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.HANDLER,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster.HANDLER,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.HANDLER,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.HANDLER,
 }

@@ -1,0 +1,108 @@
+"""ConsumerGroupDescribe: KIP-848 groups, and what their members have and shall have.
+
+Owner: none; it holds no state.
+Source: KIP-848, KIP-1099 (kinds of members); Java class ``ConsumerGroup``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import GroupIdNotFoundError, InvalidGroupIdError
+from pykclient.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from pykclient.testing.fake.groups.modern import ModernGroup
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.groups.modern_member import ModernMember
+    from pykclient.testing.fake.groups.server_assignors import TopicIdPartition
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+_CONSUMER_MEMBER = 1
+"""The member follows KIP-848; 0 is one of the classic protocol in such a group."""
+
+
+def handle(
+    cluster: FakeCluster, call: Call, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Describe each group, or say why it cannot be."""
+    return ConsumerGroupDescribeResponse(
+        groups=[_described(cluster, call.broker_id, name) for name in request.group_ids]
+    )
+
+
+def refuse(
+    _: FakeCluster, request: ConsumerGroupDescribeRequest, error_code: int
+) -> ConsumerGroupDescribeResponse:
+    """Refuse every group."""
+    return ConsumerGroupDescribeResponse(
+        groups=[DescribedGroup(group_id=name, error_code=error_code) for name in request.group_ids]
+    )
+
+
+def _described(cluster: FakeCluster, broker_id: int, name: str) -> DescribedGroup:
+    if not name:
+        return DescribedGroup(group_id=name, error_code=InvalidGroupIdError.code)
+    refusal = cluster.groups.check_coordinator(broker_id, name)
+    if refusal is not None:
+        return DescribedGroup(group_id=name, error_code=refusal.code)
+    group = cluster.groups.find(name)
+    if not isinstance(group, ModernGroup):
+        reason = "not found" if group is None else "is not a consumer group"
+        return DescribedGroup(
+            group_id=name,
+            error_code=GroupIdNotFoundError.code,
+            error_message=f"Group {name} {reason}.",
+        )
+    return DescribedGroup(
+        group_id=name,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.protocol_name,
+        members=[_member(cluster, *each) for each in group.modern_members()],
+    )
+
+
+def _member(
+    cluster: FakeCluster, member: ModernMember, target: Iterable[TopicIdPartition]
+) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(cluster, member.assigned),
+        target_assignment=_assignment(cluster, target),
+        member_type=_CONSUMER_MEMBER,
+    )
+
+
+def _assignment(cluster: FakeCluster, names: Iterable[TopicIdPartition]) -> Assignment:
+    """The partitions by topic, without those of topics that are gone."""
+    topics: dict[bytes, TopicPartitions] = {}
+    for topic_id, number in sorted(names):
+        topic = cluster.topic_by_id(topic_id)
+        if topic is not None:
+            part = topics.setdefault(topic_id, TopicPartitions(topic_id, topic.name))
+            part.partitions.append(number)
+    return Assignment(list(topics.values()))
+
+
+HANDLER = TypedHandler(ConsumerGroupDescribeRequest, handle, refuse)
