@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from pykclient.errors.broker import NotCoordinatorError
+from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
 from pykclient.testing.fake.groups.group import GroupSnapshot
 from pykclient.testing.fake.groups.offsets import GroupOffsets
 from pykclient.testing.fake.groups.placement import place
@@ -111,6 +111,10 @@ class GroupRegistry:
     def check_coordinator(self, broker_id: int, name: str) -> Refusal | None:
         """Why a broker cannot serve this group, None when it can."""
         return None if self.partition(name).leader_id == broker_id else NotCoordinatorError
+
+    def check_named(self, broker_id: int, name: str) -> Refusal | None:
+        """As `check_coordinator`, where a group must have a name: offsets need none."""
+        return self.check_coordinator(broker_id, name) if name else InvalidGroupIdError
 
     def on_leader(self, partition: Partition, now_ms: int) -> None:
         """A partition's leader has moved, stopped or come back."""

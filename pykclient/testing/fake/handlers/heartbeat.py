@@ -1,0 +1,47 @@
+"""Heartbeat: a member of a classic group is alive, and learns whether it is to join again.
+
+Owner: none; it holds no state.
+Source: KIP-62; Java class ``GroupCoordinatorService``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import UnknownMemberIdError
+from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.groups.group import Refusal
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+
+def handle(cluster: FakeCluster, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Keep the member's session."""
+    refusal = _kept(cluster, call, request)
+    return HeartbeatResponse(error_code=0 if refusal is None else refusal.code)
+
+
+def refuse(_: FakeCluster, __: HeartbeatRequest, error_code: int) -> HeartbeatResponse:
+    """Refuse the member."""
+    return HeartbeatResponse(error_code=error_code)
+
+
+def _kept(cluster: FakeCluster, call: Call, request: HeartbeatRequest) -> Refusal | None:
+    refusal = cluster.groups.check_named(call.broker_id, request.group_id)
+    if refusal is not None:
+        return refusal
+    group = cluster.groups.find(request.group_id)
+    if not isinstance(group, ClassicGroup):
+        return UnknownMemberIdError
+    return group.heartbeat(
+        request.member_id, request.group_instance_id, request.generation_id, cluster.now_ms
+    )
+
+
+HANDLER = TypedHandler(HeartbeatRequest, handle, refuse)

@@ -1,0 +1,67 @@
+"""LeaveGroup: members go, by themselves or at an administrator's command.
+
+Owner: none; it holds no state.
+Source: KIP-345 (several members), KIP-800 (reasons); Java class ``GroupCoordinatorService``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import UnknownMemberIdError
+from pykclient.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.groups.group import Refusal
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+_MANY_FROM_VERSION = 3
+
+Identity = tuple[str, "str | None"]
+
+
+def handle(cluster: FakeCluster, call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Let each member go that is one."""
+    refusal = cluster.groups.check_named(call.broker_id, request.group_id)
+    if refusal is not None:
+        return refuse(cluster, request, refusal.code)
+    if call.version < _MANY_FROM_VERSION:
+        [left] = _left(cluster, request.group_id, [(request.member_id, None)])
+        return LeaveGroupResponse(error_code=0 if left is None else left.code)
+    identities = [(each.member_id, each.group_instance_id) for each in request.members]
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=member_id,
+                group_instance_id=instance_id,
+                error_code=0 if refused is None else refused.code,
+            )
+            for (member_id, instance_id), refused in zip(
+                identities, _left(cluster, request.group_id, identities), strict=True
+            )
+        ]
+    )
+
+
+def refuse(_: FakeCluster, __: LeaveGroupRequest, error_code: int) -> LeaveGroupResponse:
+    """Refuse all of them."""
+    return LeaveGroupResponse(error_code=error_code)
+
+
+def _left(cluster: FakeCluster, name: str, identities: list[Identity]) -> list[Refusal | None]:
+    group = cluster.groups.find(name)
+    if isinstance(group, ClassicGroup):
+        return group.leave(identities, cluster.now_ms)
+    return [UnknownMemberIdError for _ in identities]
+
+
+HANDLER = TypedHandler(LeaveGroupRequest, handle, refuse)

@@ -1,0 +1,54 @@
+"""ListGroups: the groups that a broker coordinates.
+
+Owner: none; it holds no state.
+Source: KIP-518 (states), KIP-848 (types); Java class ``GroupMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+
+def handle(cluster: FakeCluster, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+    """List the groups of the states and types asked for; of all, when none is named."""
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=group.name,
+                protocol_type=group.protocol_type,
+                group_state=group.state_name,
+                group_type=group.kind.value,
+            )
+            for group in cluster.groups.coordinated_by(call.broker_id)
+            if _is_wanted(group.state_name, request.states_filter)
+            and _is_wanted(group.kind.value, request.types_filter)
+        ]
+    )
+
+
+def refuse(_: FakeCluster, __: ListGroupsRequest, error_code: int) -> ListGroupsResponse:
+    """Refuse to list any."""
+    return ListGroupsResponse(error_code=error_code)
+
+
+def _is_wanted(name: str, wanted: Iterable[str]) -> bool:
+    names = {each.strip().lower() for each in wanted}
+    return not names or name.lower() in names
+
+
+HANDLER = TypedHandler(ListGroupsRequest, handle, refuse)

@@ -1,0 +1,143 @@
+"""OffsetCommit: a member, or a client without a group's membership, notes how far it has come.
+
+Owner: none; it holds no state.
+Source: KIP-320 (leader epochs), KIP-848 (member epochs); Java class ``OffsetMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.groups.offsets import CommittedOffset
+from pykclient.testing.fake.groups.placement import utf16_unit_count
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.leadership import find_partition
+
+if TYPE_CHECKING:
+    from pykclient.protocol.messages.offset_commit import OffsetCommitRequestPartition
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.groups.group import Refusal
+    from pykclient.testing.fake.topics import Topic
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+_IDS_FROM_VERSION = 10
+_TELLS_NO_GROUP_FROM_VERSION = 9
+
+
+def handle(cluster: FakeCluster, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Take the offsets of partitions that exist, if the group lets this member commit."""
+    uses_ids = call.version >= _IDS_FROM_VERSION
+    found = [
+        cluster.topic_by_id(asked.topic_id) if uses_ids else cluster.topics.get(asked.name)
+        for asked in request.topics
+    ]
+    unknown = UnknownTopicIdError if uses_ids else UnknownTopicOrPartitionError
+    is_any_there = any(
+        find_partition(topic, each.partition_index) is not None
+        for topic, asked in zip(found, request.topics, strict=True)
+        for each in asked.partitions
+    )
+    # With nothing to commit, Kafka does not ask who coordinates the group.
+    refusal = _check(cluster, call, request) if is_any_there else None
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=asked.name,
+                topic_id=asked.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=unknown.code
+                        if topic is None
+                        else _committed(cluster, request.group_id, topic, each, refusal),
+                    )
+                    for each in asked.partitions
+                ],
+            )
+            for topic, asked in zip(found, request.topics, strict=True)
+        ]
+    )
+
+
+def refuse(_: FakeCluster, request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
+    """Refuse every partition."""
+    return OffsetCommitResponse(topics=[_refused(asked, error_code) for asked in request.topics])
+
+
+def _refused(asked: OffsetCommitRequestTopic, error_code: int) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=asked.name,
+        topic_id=asked.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(
+                partition_index=each.partition_index, error_code=error_code
+            )
+            for each in asked.partitions
+        ],
+    )
+
+
+def _check(cluster: FakeCluster, call: Call, request: OffsetCommitRequest) -> Refusal | None:
+    groups, name = cluster.groups, request.group_id
+    refusal = groups.check_coordinator(call.broker_id, name)
+    if refusal is not None:
+        return refusal
+    generation = request.generation_id_or_member_epoch
+    group = groups.find(name)
+    if group is None and generation >= 0:
+        is_told = call.version >= _TELLS_NO_GROUP_FROM_VERSION
+        return GroupIdNotFoundError if is_told else IllegalGenerationError
+    if group is None:
+        # Who assigns partitions by hand may commit; the group has no members then.
+        group = ClassicGroup(name, groups)
+        groups.put(group)
+    refusal = group.check_commit(
+        request.member_id,
+        generation,
+        instance_id=request.group_instance_id,
+        version=call.version,
+    )
+    if refusal is None:
+        group.on_commit(request.member_id, cluster.now_ms)
+    return refusal
+
+
+def _committed(
+    cluster: FakeCluster,
+    group: str,
+    topic: Topic,
+    asked: OffsetCommitRequestPartition,
+    refusal: Refusal | None,
+) -> int:
+    """Commit one partition, and return the code for it."""
+    partition = find_partition(topic, asked.partition_index)
+    if partition is None:
+        return UnknownTopicOrPartitionError.code
+    if refusal is not None:
+        return refusal.code
+    metadata = asked.committed_metadata or ""
+    if utf16_unit_count(metadata) > cluster.groups.settings.offset_metadata_max_bytes:
+        return OffsetMetadataTooLargeError.code
+    committed = CommittedOffset(asked.committed_offset, asked.committed_leader_epoch, metadata)
+    cluster.groups.offsets(group).commit(partition.name, committed)
+    return 0
+
+
+HANDLER = TypedHandler(OffsetCommitRequest, handle, refuse)

@@ -1,0 +1,77 @@
+"""OffsetDelete: a group forgets how far it has come with topics that no member reads.
+
+Owner: none; it holds no state.
+Source: KIP-496; Java class ``OffsetMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.leadership import find_partition
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.groups.group import Group
+
+__all__ = ["HANDLER", "handle", "refuse"]
+
+
+def handle(cluster: FakeCluster, call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Forget each partition that may be forgotten."""
+    refusal = cluster.groups.check_named(call.broker_id, request.group_id)
+    if refusal is not None:
+        return refuse(cluster, request, refusal.code)
+    group = cluster.groups.find(request.group_id)
+    if group is None:
+        return refuse(cluster, request, GroupIdNotFoundError.code)
+    refusal = group.check_offset_delete()
+    if refusal is not None:
+        return refuse(cluster, request, refusal.code)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=asked.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=_deleted(cluster, group, asked.name, each.partition_index),
+                    )
+                    for each in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+def refuse(_: FakeCluster, __: OffsetDeleteRequest, error_code: int) -> OffsetDeleteResponse:
+    """Refuse all of it."""
+    return OffsetDeleteResponse(error_code=error_code)
+
+
+def _deleted(cluster: FakeCluster, group: Group, topic: str, number: int) -> int:
+    """Forget one partition, and return the code for it."""
+    partition = find_partition(cluster.topics.get(topic), number)
+    if partition is None:
+        return UnknownTopicOrPartitionError.code
+    if group.is_subscribed_to(topic):
+        return GroupSubscribedToTopicError.code
+    cluster.groups.offsets(group.name).remove(partition.name)
+    return 0
+
+
+HANDLER = TypedHandler(OffsetDeleteRequest, handle, refuse)
