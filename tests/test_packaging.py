@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from email import message_from_string
@@ -22,9 +23,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {"pykclient", "spark_connector", "pyspark_pykafka"}
 TIMEOUT_S = 240
 
+CORE = "pykclient/accel/compiled"
+SHOW_CORE = "from pykclient import accel; print(accel.implementation)"
+PIP = (sys.executable, "-m", "pip")
+FROM_SOURCE = ("--no-index", "--no-deps", "--no-build-isolation")
+
 # What builds, tools and tests leave behind; git does not see it, and a build must not either.
 LEFT_BEHIND = shutil.ignore_patterns(
     *(".git", ".venv", "build", "dist", "demo-output", "*.egg-info", "*.so", "__pycache__"),
+    "build_failure.txt",
     *(".*cache", ".hypothesis", ".coverage*", "spark-warehouse", "metastore_db"),
 )
 
@@ -94,6 +101,28 @@ def test_the_pure_build_fits_every_platform(wheel: Path) -> None:
     assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
 
 
+@pytest.mark.slow
+def test_a_build_with_a_compiler_is_of_its_platform_and_has_the_compiled_core(
+    dist: Path, tmp_path: Path
+) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    run(
+        *PIP, "wheel", *FROM_SOURCE, "-w", tmp_path, sdist, cwd=tmp_path, PYKCLIENT_BUILD="compiled"
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    assert not wheel.name.endswith("-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        compiled = [name for name in archive.namelist() if name.startswith(CORE)]
+        archive.extractall(tmp_path / "site")
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    sources = {path.stem for path in (ROOT / CORE).glob("*.pyx")}
+    assert {name for name in compiled if name.endswith(suffix)} == {
+        f"{CORE}/{source}{suffix}" for source in sources
+    }
+    assert not [name for name in compiled if name.endswith((".pyx", ".pxd", ".c", ".txt"))]
+    assert run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path / "site") == "compiled\n"
+
+
 def test_the_wheel_holds_the_packages_their_types_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -112,7 +141,10 @@ def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "pykclient/py.typed"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "pykclient/py.typed", "setup.py"} <= names
+    in_tree = {f"{CORE}/{path.name}" for path in (ROOT / CORE).glob("*.p[yx]*")}
+    in_sdist = {name for name in names if name.startswith(f"{CORE}/")}
+    assert in_sdist == in_tree, "and none of what was made from them"
 
 
 def test_the_wheel_says_what_it_needs_and_offers(wheel: Path) -> None:
@@ -133,10 +165,13 @@ def test_the_wheel_says_what_it_needs_and_offers(wheel: Path) -> None:
 def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) -> None:
     """Method: the compiler's name leads nowhere, and there is no other program on the PATH."""
     (sdist,) = dist.glob("*.tar.gz")
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps"]
-    command += ["--no-build-isolation", "--target", str(tmp_path), str(sdist)]
-    run(*command, cwd=tmp_path, CC="no-such-compiler", CXX="no-such-compiler", PATH="")
+    no_compiler = {"CC": "no-such-compiler", "CXX": "no-such-compiler", "PATH": ""}
+    run(*PIP, "install", *FROM_SOURCE, "--target", tmp_path, sdist, cwd=tmp_path, **no_compiler)
     assert (tmp_path / "pykclient" / "producer" / "producer.py").is_file()
+    *warning, implementation = run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path).splitlines()
+    assert implementation == "pure"
+    assert "the compiled core was not built" in warning[0]
+    assert "no-such-compiler" in warning[0]
 
 
 def test_the_installed_package_imports_without_its_dependencies(installed: Path) -> None:

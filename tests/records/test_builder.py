@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient import accel
 from pykclient.records.batch import HEADER_SIZE_BYTES
 from pykclient.records.builder import (
     RecordBatchBuilder,
@@ -116,6 +117,7 @@ def test_the_header_has_the_first_and_the_latest_timestamp(timestamps_ms: list[i
     assert batch.max_timestamp_ms == max(timestamps_ms)
 
 
+@pytest.mark.skipif(accel.implementation == "compiled", reason="the compiled core has the GIL")
 def test_the_lock_that_was_given_is_the_one_that_is_taken() -> None:
     lock = threading.Lock()
     builder = RecordBatchBuilder[None](batch_size_bytes=1000, lock=lock)
