@@ -19,21 +19,30 @@ from pykclient.errors.base import ConfigError
 if TYPE_CHECKING:
     # Both have the same types; which one does the work, the types do not tell.
     from pykclient.accel.pure import (
+        ByteColumn,
         ConsumerRecord,
         Delivery,
         RecordAppender,
+        RowBlock,
+        RowGroup,
+        RowRun,
         SendCore,
         TopicAppenders,
         crc32c,
         decode_records,
         iterate_records,
+        largest_partitions,
         murmur2,
     )
 
 __all__ = [
+    "ByteColumn",
     "ConsumerRecord",
     "Delivery",
     "RecordAppender",
+    "RowBlock",
+    "RowGroup",
+    "RowRun",
     "SendCore",
     "TopicAppenders",
     "crc32c",
@@ -41,6 +50,7 @@ __all__ = [
     "implementation",
     "implementation_note",
     "iterate_records",
+    "largest_partitions",
     "murmur2",
 ]
 
@@ -95,12 +105,17 @@ if not TYPE_CHECKING:
         from pykclient.accel import compiled as chosen
     else:
         from pykclient.accel import pure as chosen
+    ByteColumn = chosen.ByteColumn
     ConsumerRecord = chosen.ConsumerRecord
     Delivery = chosen.Delivery
     RecordAppender = chosen.RecordAppender
+    RowBlock = chosen.RowBlock
+    RowGroup = chosen.RowGroup
+    RowRun = chosen.RowRun
     SendCore = chosen.SendCore
     TopicAppenders = chosen.TopicAppenders
     crc32c = chosen.crc32c
     decode_records = chosen.decode_records
     iterate_records = chosen.iterate_records
+    largest_partitions = chosen.largest_partitions
     murmur2 = chosen.murmur2

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-@pytest.fixture(params=["pure", "compiled"])
+@pytest.fixture(scope="session", params=["pure", "compiled"])
 def core(request: pytest.FixtureRequest) -> ModuleType:
     """The implementation under test."""
     try:

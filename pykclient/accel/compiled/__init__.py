@@ -5,6 +5,8 @@ The same names as `accel.pure`, with the same results and errors.
 Owner: see each module.
 """
 
+from pykclient.accel.compiled.byte_column import ByteColumn
+from pykclient.accel.compiled.rows import RowBlock, RowRun, largest_partitions
 from pykclient.accel.compiled.send import (
     Delivery,
     RecordAppender,
@@ -12,16 +14,21 @@ from pykclient.accel.compiled.send import (
     TopicAppenders,
     murmur2,
 )
-from pykclient.accel.pure import ConsumerRecord, crc32c, decode_records, iterate_records
+from pykclient.accel.pure import ConsumerRecord, RowGroup, crc32c, decode_records, iterate_records
 
 __all__ = [
+    "ByteColumn",
     "ConsumerRecord",
     "Delivery",
     "RecordAppender",
+    "RowBlock",
+    "RowGroup",
+    "RowRun",
     "SendCore",
     "TopicAppenders",
     "crc32c",
     "decode_records",
     "iterate_records",
+    "largest_partitions",
     "murmur2",
 ]

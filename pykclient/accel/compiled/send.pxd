@@ -30,3 +30,6 @@ cdef class RecordAppender:
     )
     cdef int make_room(self, Py_ssize_t size) except -1
     cdef int note_timestamp(self, int64_t timestamp_ms) except -1
+
+
+cdef bytes header_part_of(object headers)

@@ -22,6 +22,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
+from pykclient.accel.compiled.hashes cimport murmur2_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
 
@@ -381,28 +382,9 @@ def murmur2(bytes data not None):
 
 
 cdef inline uint32_t hashed(bytes data):
-    cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(data)
-    cdef Py_ssize_t rest = PyBytes_GET_SIZE(data)
-    cdef uint32_t factor = 0x5BD1E995, word
-    cdef uint32_t result = <uint32_t>0x9747B28C ^ <uint32_t>rest
-    while rest >= 4:
-        word = little_endian(at) * factor
-        word = (word ^ word >> 24) * factor
-        result = result * factor ^ word
-        at += 4
-        rest -= 4
-    if rest:
-        if rest == 3:
-            result ^= <uint32_t>at[2] << 16
-        if rest >= 2:
-            result ^= <uint32_t>at[1] << 8
-        result = (result ^ at[0]) * factor
-    result = (result ^ result >> 13) * factor
-    return result ^ result >> 15
-
-
-cdef inline uint32_t little_endian(const unsigned char* at) noexcept nogil:
-    return at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24
+    return murmur2_of(
+        <const unsigned char*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+    )
 
 
 cdef inline unsigned char* put_field(unsigned char* out, bytes field, Py_ssize_t size):

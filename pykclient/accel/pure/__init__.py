@@ -7,20 +7,32 @@ Owner: see each module.
 """
 
 from pykclient.accel.pure.appender import RecordAppender
-from pykclient.accel.pure.decoder import decode_records
+from pykclient.accel.pure.arrow import arrow_buffers
+from pykclient.accel.pure.byte_column import ByteColumn
+from pykclient.accel.pure.columns import ListColumns
+from pykclient.accel.pure.decoder import decode_records, record_bytes
 from pykclient.accel.pure.delivery import Delivery
 from pykclient.accel.pure.hashes import crc32c, murmur2
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
+from pykclient.accel.pure.rows import RowBlock, RowGroup, RowRun, largest_partitions
 from pykclient.accel.pure.send import SendCore, TopicAppenders
 
 __all__ = [
+    "ByteColumn",
     "ConsumerRecord",
     "Delivery",
+    "ListColumns",
     "RecordAppender",
+    "RowBlock",
+    "RowGroup",
+    "RowRun",
     "SendCore",
     "TopicAppenders",
+    "arrow_buffers",
     "crc32c",
     "decode_records",
     "iterate_records",
+    "largest_partitions",
     "murmur2",
+    "record_bytes",
 ]

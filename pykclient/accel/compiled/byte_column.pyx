@@ -1,0 +1,226 @@
+"""One field of many records: bytes or null, record after record.
+
+Objects are looked at once and kept in a tuple; Arrow's buffers are read where they are. Either way
+the items can be read without the GIL afterwards, since nothing of it changes.
+
+Owner: none.
+Source: that of the pure twin.
+"""
+
+cimport cython
+from cpython.array cimport array, clone
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+from pykclient.accel.compiled.send cimport header_part_of
+from pykclient.accel.compiled.varint cimport put_varint, varint_size
+
+from pykclient.accel.pure.byte_column import BAD_OFFSETS, as_item, header_error
+from pykclient.errors.base import SerializationError
+
+__all__ = ["ByteColumn"]
+
+cdef array NUMBERS = array("q")
+
+
+@cython.final
+cdef class Buffer:
+    """The bytes of an object, held as long as this lives."""
+
+    cdef Py_buffer view
+    cdef const unsigned char* data
+    cdef Py_ssize_t size
+
+    def __cinit__(self, source):
+        if source is not None:
+            PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
+            self.data = <const unsigned char*>self.view.buf
+            self.size = self.view.len
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+
+@cython.final
+cdef class ByteColumn:
+    """The keys, values or encoded headers of many records."""
+
+    def __len__(self):
+        return self.count
+
+    @staticmethod
+    def from_objects(objects, str name):
+        """Take bytes, what can be made into bytes, and None; `name` is what errors call them.
+
+        Raises:
+            SerializationError: there is something else among them.
+        """
+        return of_objects(objects if type(objects) is list else list(objects), name)
+
+    @staticmethod
+    def from_arrow(
+        Py_ssize_t count, Py_ssize_t first, *, validity, offsets, data, Py_ssize_t offset_size
+    ):
+        """Take `count` items from index `first` on of an array of variable-size binary layout.
+
+        The buffers are Arrow's: `validity` None when nothing is null, `data` None when all items
+        are empty; `offset_size` is 4 or 8 bytes.
+
+        Raises:
+            SerializationError: the offsets do not fit the buffers.
+        """
+        cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
+        cdef Buffer bits, ends, octets
+        if not count:
+            return column
+        bits, ends, octets = Buffer(validity), Buffer(offsets), Buffer(data)
+        assert count > 0 and first >= 0 and offset_size in (4, 8)
+        if validity is not None and bits.size < (first + count + 7) // 8:
+            raise SerializationError(BAD_OFFSETS)
+        if ends.size // offset_size < first + count + 1:
+            raise SerializationError(BAD_OFFSETS)
+        column.count = count
+        column.owners = (bits, ends, octets)
+        column.items.layout = OFFSETS_32 if offset_size == 4 else OFFSETS_64
+        column.items.first = first
+        column.items.validity = bits.data
+        column.items.offsets_32 = <const int32_t*>ends.data
+        column.items.offsets_64 = <const int64_t*>ends.data
+        column.items.data = octets.data
+        if not offsets_fit(&column.items, count, octets.size):
+            raise SerializationError(BAD_OFFSETS)
+        return column
+
+    @staticmethod
+    def from_headers(headers, str name):
+        """Encode the headers of each record; None where a record has none.
+
+        Raises:
+            SerializationError: there is something else than pairs of a str and bytes or None.
+        """
+        cdef list parts = []
+        for index, entry in enumerate(headers):
+            try:
+                parts.append(header_part_of(entry) if entry else None)
+            except SerializationError as error:
+                raise header_error(error, index, name) from error
+        return of_objects(parts, name)
+
+    @staticmethod
+    def from_header_columns(const int64_t[::1] counts, ByteColumn names, ByteColumn values):
+        """Encode headers that are given as columns: how many each record has, and all in a row."""
+        cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
+        cdef Py_ssize_t row, record_count = counts.shape[0], header = 0, end = 0
+        cdef array ends = clone(NUMBERS, record_count + 1, zero=False)
+        cdef int64_t* offsets = <int64_t*>ends.data.as_longlongs
+        cdef const int64_t* count_of = &counts[0] if record_count else NULL
+        cdef unsigned char* out
+        cdef bytes octets
+        assert not record_count or min(counts) >= 0
+        assert sum(counts) == names.count == values.count
+        with nogil:
+            for row in range(record_count):
+                offsets[row] = end
+                end += headers_size(names, values, header, count_of[row])
+                header += count_of[row]
+            offsets[record_count] = end
+        octets = PyBytes_FromStringAndSize(NULL, end)
+        out = <unsigned char*>PyBytes_AS_STRING(octets)
+        with nogil:
+            header = 0
+            for row in range(record_count):
+                out = put_headers(out, names, values, header, count_of[row])
+                header += count_of[row]
+        column.count = record_count
+        column.owners = (ends, octets)
+        column.items.layout = OFFSETS_64
+        column.items.offsets_64 = offsets
+        column.items.data = <const unsigned char*>PyBytes_AS_STRING(octets)
+        return column
+
+    @staticmethod
+    def repeated(bytes item, Py_ssize_t count):
+        """Take the same item `count` times."""
+        cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
+        column.count = count
+        column.owners = item
+        column.items.layout = REPEATED
+        column.items.first = -1 if item is None else len(item)
+        if item is not None:
+            column.items.data = <const unsigned char*>PyBytes_AS_STRING(item)
+        return column
+
+
+cdef ByteColumn of_objects(list objects, str name):
+    """Copy and check in one go: each object is far away, and is fetched once."""
+    cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
+    cdef Py_ssize_t index, count = len(objects)
+    cdef tuple items = PyTuple_New(count)
+    cdef object item
+    for index in range(count):
+        # Another thread may have made the list shorter since.
+        item = objects[index]
+        if item is not None and not PyBytes_CheckExact(item):
+            item = as_item(item, index, name)
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(items, index, item)
+    column.count = count
+    column.owners = items
+    column.items.layout = OBJECTS
+    column.items.objects = <PyObject*>items
+    return column
+
+
+cdef bint offsets_fit(const Items* items, Py_ssize_t count, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t index
+    cdef int64_t start, end = 0
+    cdef bint is_wide = items.layout == OFFSETS_64
+    for index in range(items.first, items.first + count + 1):
+        start = end
+        end = items.offsets_64[index] if is_wide else items.offsets_32[index]
+        if end < start:
+            return False
+    return end <= size
+
+
+cdef Py_ssize_t headers_size(
+    ByteColumn names, ByteColumn values, Py_ssize_t first, Py_ssize_t count
+) noexcept nogil:
+    """The bytes that `count` headers take, their count included; 0 where there are none."""
+    cdef Py_ssize_t index, size
+    cdef Field name, value
+    if count <= 0:
+        return 0
+    size = varint_size(count)
+    for index in range(first, first + count):
+        name = field_at(&names.items, index)
+        value = field_at(&values.items, index)
+        size += varint_size(name.size) + varint_size(value.size) + max(name.size, 0)
+        size += max(value.size, 0)
+    return size
+
+
+cdef unsigned char* put_headers(
+    unsigned char* out, ByteColumn names, ByteColumn values, Py_ssize_t first, Py_ssize_t count
+) noexcept nogil:
+    cdef Py_ssize_t index
+    if count <= 0:
+        return out
+    out = put_varint(out, count)
+    for index in range(first, first + count):
+        out = put(out, field_at(&names.items, index))
+        out = put(out, field_at(&values.items, index))
+    return out
+
+
+cdef inline unsigned char* put(unsigned char* out, Field field) noexcept nogil:
+    out = put_varint(out, field.size)
+    if field.size <= 0:
+        return out
+    memcpy(out, field.data, field.size)
+    return out + field.size

@@ -1,0 +1,459 @@
+"""Many records at once, as columns: which partition each goes to, and their way into open batches.
+
+The same as `accel.pure.rows`. Rows are encoded in one loop; it holds the GIL where other threads
+may see the batch, and gives it up where none does.
+
+Owner: a block never changes; a run belongs to the thread that sends it.
+Source: that of the pure twin.
+"""
+
+cimport cython
+from cpython.array cimport array, clone
+from libc.limits cimport INT_MAX
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
+from libc.string cimport memcpy
+
+from pykclient.accel.compiled.byte_column cimport ByteColumn, Field, Items, field_at
+from pykclient.accel.compiled.hashes cimport murmur2_of
+from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
+from pykclient.accel.compiled.send cimport RecordAppender
+from pykclient.accel.compiled.varint cimport put_varint, varint_size
+
+from pykclient.accel.pure.rows import ROW_OVERHEAD_BYTES_MAX, RowGroup
+
+__all__ = ["RowBlock", "RowRun", "largest_partitions"]
+
+cdef enum:
+    STRETCH_BYTES = 262_144  # encoded under one lock: some tens of microseconds
+
+cdef Py_ssize_t OVERHEAD_BYTES = ROW_OVERHEAD_BYTES_MAX
+cdef array NUMBERS = array("q")
+cdef array INDEXES = array("i")
+
+
+cdef enum Stop:
+    ALL_DONE
+    BATCH_FULL
+    NO_ROOM
+
+
+@cython.final
+cdef class RowBlock:
+    """Records as columns of the same length.
+
+    `keys` and `headers` None: all are null, or have none; `headers` are encoded. `timestamps_ms` is
+    one for all, or one for each, and not negative. `first_row` is the number of the block's first
+    row in whatever it is a part of.
+    """
+
+    cdef readonly Py_ssize_t first_row
+    cdef Py_ssize_t count
+    cdef ByteColumn values, keys, headers
+    cdef const int64_t[::1] times
+    # NULL where all have `time_ms`.
+    cdef const int64_t* times_ms
+    cdef int64_t time_ms
+    cdef Py_ssize_t largest_row, largest_bytes, total_bytes
+
+    def __init__(
+        self, ByteColumn values not None, *, ByteColumn keys, ByteColumn headers, timestamps_ms,
+        Py_ssize_t first_row,
+    ):
+        cdef Py_ssize_t row, size
+        self.first_row = first_row
+        self.count = values.count
+        self.values, self.keys, self.headers = values, keys, headers
+        assert keys is None or keys.count == self.count
+        assert headers is None or headers.count == self.count
+        self.time_ms = -1
+        if isinstance(timestamps_ms, int):
+            self.time_ms = timestamps_ms
+        else:
+            self.times = timestamps_ms
+            assert self.times.shape[0] == self.count
+            if self.count:
+                self.times_ms = &self.times[0]
+        with nogil:
+            for row in range(self.count):
+                size = self.size_bytes(row)
+                self.total_bytes += size
+                if size > self.largest_bytes:
+                    self.largest_row, self.largest_bytes = row, size
+
+    def __len__(self):
+        return self.count
+
+    def largest(self):
+        """Return the row that may take the most bytes in a batch, the first of them, and how many.
+
+        The block must not be empty.
+        """
+        return self.first_row + self.largest_row, self.largest_bytes
+
+    def all_rows(self):
+        """Return all rows as one run."""
+        return run_of(self, None, 0, self.count, self.total_bytes)
+
+    def by_partition(self, partition_counts, *, bint hash_keys, topics=None, partitions=None):
+        """Return the runs that go to each partition.
+
+        `partition_counts` has the topics' numbers of partitions, `topics` each row's topic by its
+        place there, None when there is one; `partitions` has each row's partition, -1 to leave it
+        to the key, None when all do. A row with a key goes where Java's producer puts it, one
+        without, or with `hash_keys` False, nowhere in particular.
+        """
+        cdef Grouping grouping = Grouping(partition_counts, topics, partitions)
+        return grouping.groups(self, hash_keys)
+
+    cdef inline Py_ssize_t size_bytes(self, Py_ssize_t row) noexcept nogil:
+        """The most bytes that a row can take in a batch."""
+        cdef Py_ssize_t size = OVERHEAD_BYTES + max(field_at(&self.values.items, row).size, 0)
+        if self.keys is not None:
+            size += max(field_at(&self.keys.items, row).size, 0)
+        if self.headers is not None:
+            size += max(field_at(&self.headers.items, row).size, 0)
+        return size
+
+
+@cython.final
+cdef class RowRun:
+    """Rows of a block that go to one place, in order, less what was taken."""
+
+    cdef RowBlock block
+    # The rows' numbers in the block; None where they are all there is.
+    cdef array numbers
+    cdef Py_ssize_t position, stop, bytes_per_row
+
+    def __len__(self):
+        return self.stop - self.position
+
+    @property
+    def size_bytes_estimate(self):
+        """About how many bytes the rest takes; enough for its first row, if there is one."""
+        return self.estimate()
+
+    @property
+    def next_size_bytes_max(self):
+        """The most bytes that the next row can take; 0 when there is none."""
+        return self.block.size_bytes(self.row_at(self.position)) if len(self) else 0
+
+    def append_to(self, RecordAppender appender not None):
+        """Append some rows, as many as fit at most; return the index of the first, and how many.
+
+        None is appended only when none fits. What was appended has to be taken.
+        """
+        cdef Py_ssize_t first, count
+        take_core_lock(&appender.lock)
+        try:
+            first = appender.count
+            count = self.encode(appender, STRETCH_BYTES)
+        finally:
+            give_core_lock(&appender.lock)
+        return first, count
+
+    def fill(self, RecordAppender appender not None):
+        """Append as many rows as fit to an appender that nobody else sees; return how many."""
+        return self.encode(appender, 0)
+
+    def take(self, Py_ssize_t count):
+        """Take the next `count` rows out; return their numbers, a range if they are in a row."""
+        cdef Py_ssize_t start = self.position, first = self.block.first_row, index
+        cdef array taken
+        count = min(count, self.stop - start)
+        self.position = start + count
+        if not count:
+            return range(first, first)
+        start, stop = self.row_at(start), self.row_at(start + count - 1)
+        if stop - start == count - 1:
+            return range(first + start, first + start + count)
+        taken = clone(NUMBERS, count, zero=False)
+        for index in range(count):
+            taken.data.as_longlongs[index] = (
+                first + self.numbers.data.as_longlongs[self.position - count + index]
+            )
+        return taken
+
+    cdef inline Py_ssize_t row_at(self, Py_ssize_t position) noexcept nogil:
+        return position if self.numbers is None else self.numbers.data.as_longlongs[position]
+
+    cdef Py_ssize_t estimate(self) noexcept nogil:
+        if self.position == self.stop:
+            return 0
+        return max(
+            self.bytes_per_row * (self.stop - self.position),
+            self.block.size_bytes(self.row_at(self.position)),
+        )
+
+    cdef Py_ssize_t encode(self, RecordAppender appender, Py_ssize_t stretch_bytes) except -1:
+        """Append rows until one does not fit, or `stretch_bytes` are written, 0 for no limit."""
+        cdef Cursor cursor
+        cdef bint is_private = not stretch_bytes
+        cdef Py_ssize_t wanted
+        if self.position == self.stop:
+            return 0
+        begin(&cursor, self, appender)
+        wanted = self.estimate()
+        if stretch_bytes:
+            cursor.end_bytes = appender.size + stretch_bytes
+            wanted = min(wanted, stretch_bytes)
+        while True:
+            # No more than it takes, and in any case one row: the first is taken whatever its size.
+            wanted = min(cursor.size + wanted, appender.capacity_bytes)
+            if wanted > appender.allocated:
+                appender.make_room(wanted)
+            cursor.out = appender.buffer
+            cursor.allocated = appender.allocated
+            if is_private:
+                with nogil:
+                    stop = put_rows(&cursor, self, self.block)
+            else:
+                stop = put_rows(&cursor, self, self.block)
+            if stop != NO_ROOM:
+                break
+            appender.make_room(cursor.wanted_bytes)
+            wanted = 0
+        return commit(&cursor, self, appender)
+
+
+cdef struct Cursor:
+    # How far a stretch of rows is written; the appender learns of it when it is whole.
+    unsigned char* out
+    Py_ssize_t size
+    Py_ssize_t allocated
+    Py_ssize_t capacity
+    Py_ssize_t end_bytes
+    Py_ssize_t wanted_bytes
+    Py_ssize_t position
+    Py_ssize_t index
+    bint is_sealed
+    int64_t base_ms
+    int64_t first_ms
+    int64_t max_ms
+
+
+cdef void begin(Cursor* cursor, RowRun run, RecordAppender appender) noexcept:
+    cdef Py_ssize_t row = run.row_at(run.position)
+    cursor.size = appender.size
+    cursor.capacity = appender.capacity_bytes
+    cursor.end_bytes = <Py_ssize_t>INT64_MAX
+    cursor.wanted_bytes = 0
+    cursor.position = run.position
+    cursor.index = appender.count
+    cursor.is_sealed = appender.is_sealed
+    cursor.first_ms = run.block.time_ms if run.block.times_ms is NULL else run.block.times_ms[row]
+    cursor.base_ms = appender.base_timestamp_ms if appender.count else cursor.first_ms
+    cursor.max_ms = appender.max_timestamp_ms
+
+
+cdef Py_ssize_t commit(Cursor* cursor, RowRun run, RecordAppender appender) except -1:
+    """Let the appender have what was written; return how many rows."""
+    cdef Py_ssize_t count = cursor.position - run.position
+    if not count:
+        return 0
+    if cursor.first_ms != appender.last_timestamp_ms:
+        appender.note_timestamp(cursor.first_ms)
+    appender.max_timestamp_ms = cursor.max_ms
+    appender.size = cursor.size
+    appender.count = cursor.index
+    return count
+
+
+cdef Stop put_rows(Cursor* cursor, RowRun run, RowBlock block) noexcept nogil:
+    """Write rows from the cursor on, and move it."""
+    cdef const int64_t* numbers = NULL
+    cdef const int64_t* times_ms = block.times_ms
+    cdef const Items* values = &block.values.items
+    cdef const Items* keys = NULL if block.keys is None else &block.keys.items
+    cdef const Items* headers = NULL if block.headers is None else &block.headers.items
+    cdef Py_ssize_t row, body_size, end
+    cdef int64_t time_ms = block.time_ms, delta_ms = time_ms - cursor.base_ms
+    cdef unsigned char* out
+    cdef Field key, value, header
+    if run.numbers is not None:
+        numbers = <const int64_t*>run.numbers.data.as_longlongs
+    key.data, key.size = NULL, -1
+    header.data, header.size = NULL, 0
+    while cursor.position < run.stop:
+        if cursor.size >= cursor.end_bytes:
+            return ALL_DONE
+        row = cursor.position if numbers is NULL else <Py_ssize_t>numbers[cursor.position]
+        value = field_at(values, row)
+        body_size = 1 + varint_size(cursor.index) + varint_size(value.size) + max(value.size, 0)
+        if keys is not NULL:
+            key = field_at(keys, row)
+        body_size += varint_size(key.size) + max(key.size, 0)
+        if headers is not NULL:
+            header = field_at(headers, row)
+        body_size += max(header.size, 1)
+        if times_ms is not NULL:
+            time_ms = times_ms[row]
+            delta_ms = time_ms - cursor.base_ms
+        body_size += varint_size(delta_ms)
+        end = cursor.size + varint_size(body_size) + body_size
+        if end > cursor.capacity and (cursor.index or cursor.is_sealed):
+            return BATCH_FULL
+        if end > cursor.allocated:
+            cursor.wanted_bytes = end
+            return NO_ROOM
+        out = put_varint(cursor.out + cursor.size, body_size)
+        out[0] = 0  # the attributes, which nothing uses in this version
+        out = put_varint(out + 1, delta_ms)
+        out = put_varint(out, cursor.index)
+        out = put_field(out, key)
+        out = put_field(out, value)
+        if header.size > 0:
+            memcpy(out, header.data, header.size)
+        else:
+            out[0] = 0
+        if time_ms > cursor.max_ms:
+            cursor.max_ms = time_ms
+        cursor.size = end
+        cursor.index += 1
+        cursor.position += 1
+    return ALL_DONE
+
+
+cdef inline unsigned char* put_field(unsigned char* out, Field field) noexcept nogil:
+    out = put_varint(out, field.size)
+    if field.size <= 0:
+        return out
+    memcpy(out, field.data, field.size)
+    return out + field.size
+
+
+cdef RowRun run_of(
+    RowBlock block, array numbers, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t size_bytes
+):
+    cdef RowRun run = RowRun.__new__(RowRun)
+    run.block = block
+    run.numbers = numbers
+    run.position, run.stop = start, stop
+    if stop > start:
+        run.bytes_per_row = (size_bytes + stop - start - 1) // (stop - start)
+    return run
+
+
+@cython.final
+cdef class Grouping:
+    """Which group each row belongs to.
+
+    Each topic has a group for each of its partitions, and one behind them for what may go anywhere.
+    """
+
+    cdef list partition_counts
+    cdef const int32_t[::1] topic_view, partition_view
+    # NULL where there is one topic, or no row names its partition.
+    cdef const int32_t* topics
+    cdef const int32_t* partitions
+    cdef array bases
+    cdef int32_t group_count
+
+    def __init__(self, partition_counts, topics, partitions):
+        cdef Py_ssize_t topic_count = len(partition_counts)
+        self.partition_counts = list(partition_counts)
+        self.topic_view, self.partition_view = topics, partitions
+        if topics is not None and len(topics):
+            self.topics = &self.topic_view[0]
+        if partitions is not None and len(partitions):
+            self.partitions = &self.partition_view[0]
+        self.bases = clone(INDEXES, topic_count + 1, zero=True)
+        # A topic may have lost partitions since they were looked for; no group must be missing.
+        named = [-1] * topic_count
+        if partitions is not None:
+            named = largest_partitions(partitions, topics, topic_count)
+        total = 0
+        for topic, (count, largest) in enumerate(zip(partition_counts, named)):
+            total += max(count, largest + 1) + 1
+            if total > INT_MAX:
+                raise OverflowError("there are more partitions than numbers for them")
+            self.bases[topic + 1] = total
+        self.group_count = total
+
+    cdef list groups(self, RowBlock block, bint hash_keys):
+        cdef array group_of = clone(INDEXES, block.count, zero=False)
+        cdef array counts = clone(NUMBERS, self.group_count + 1, zero=True)
+        cdef array sizes = clone(NUMBERS, self.group_count, zero=True)
+        cdef array numbers = clone(NUMBERS, block.count, zero=False)
+        cdef int32_t* groups = <int32_t*>group_of.data.as_ints
+        cdef int64_t* ends = <int64_t*>counts.data.as_longlongs
+        cdef int64_t* size_bytes = <int64_t*>sizes.data.as_longlongs
+        cdef int64_t* rows = <int64_t*>numbers.data.as_longlongs
+        cdef Py_ssize_t row, group
+        cdef array partition_counts = array("i", self.partition_counts)
+        self.check(block)
+        with nogil:
+            self.choose(block, groups, <const int32_t*>partition_counts.data.as_ints, hash_keys)
+            for row in range(block.count):
+                ends[groups[row] + 1] += 1
+                size_bytes[groups[row]] += block.size_bytes(row)
+            for group in range(self.group_count):
+                ends[group + 1] += ends[group]
+            # What is the start of each group now is its end when all its rows are in.
+            for row in range(block.count):
+                rows[ends[groups[row]]] = row
+                ends[groups[row]] += 1
+        found = []
+        start = 0
+        for topic in range(len(self.partition_counts)):
+            sticky = self.bases[topic + 1] - 1
+            for group in range(self.bases[topic], sticky + 1):
+                if ends[group] > start:
+                    run = run_of(block, numbers, start, ends[group], size_bytes[group])
+                    partition = None if group == sticky else group - self.bases[topic]
+                    found.append(RowGroup(topic, partition, run))
+                    start = ends[group]
+        return found
+
+    cdef int check(self, RowBlock block) except -1:
+        """Whatever is wrong here is our own mistake, but must not be looked up in memory."""
+        cdef Py_ssize_t row, topic_count = len(self.partition_counts)
+        assert self.topics is NULL or self.topic_view.shape[0] == block.count
+        assert self.partitions is NULL or self.partition_view.shape[0] == block.count
+        assert topic_count and min(self.partition_counts) > 0
+        if self.topics is not NULL:
+            for row in range(block.count):
+                if not 0 <= self.topics[row] < topic_count:
+                    raise IndexError("a row has a topic that there is not")
+        return 0
+
+    cdef void choose(
+        self, RowBlock block, int32_t* groups, const int32_t* partition_counts, bint hash_keys
+    ) noexcept nogil:
+        cdef const int32_t* bases = <const int32_t*>self.bases.data.as_ints
+        cdef const Items* keys = NULL
+        cdef Py_ssize_t row, topic = 0
+        cdef int32_t partition = -1
+        cdef Field key
+        if hash_keys and block.keys is not None:
+            keys = &block.keys.items
+        for row in range(block.count):
+            if self.topics is not NULL:
+                topic = self.topics[row]
+            partition = -1 if self.partitions is NULL else self.partitions[row]
+            if partition < 0 and keys is not NULL:
+                key = field_at(keys, row)
+                if key.size >= 0:
+                    partition = (
+                        murmur2_of(key.data, key.size) & 0x7FFFFFFF
+                    ) % <uint32_t>partition_counts[topic]
+            groups[row] = bases[topic] + partition if partition >= 0 else bases[topic + 1] - 1
+
+
+def largest_partitions(const int32_t[::1] partitions, topics, Py_ssize_t topic_count):
+    """Return the largest partition that is named for each topic, -1 where none is.
+
+    `topics` has each row's topic, None when there is one.
+    """
+    cdef const int32_t[::1] topic_of = topics
+    cdef array found = array("i", [-1]) * topic_count
+    cdef int32_t* largest = <int32_t*>found.data.as_ints
+    cdef Py_ssize_t row, topic = 0
+    assert topic_of is None or topic_of.shape[0] == partitions.shape[0]
+    for row in range(partitions.shape[0]):
+        if topic_of is not None:
+            topic = topic_of[row]
+        if not 0 <= topic < topic_count:
+            raise IndexError("a row has a topic that there is not")
+        if partitions[row] > largest[topic]:
+            largest[topic] = partitions[row]
+    return found.tolist()

@@ -1,0 +1,170 @@
+"""One field of many records: bytes or null, record after record.
+
+It is made at one stroke from objects, or from the buffers of an Arrow array, and never changes.
+
+Owner: none.
+Source: the Arrow columnar format, "Variable-size Binary Layout"; KIP-82 (headers).
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final, Literal
+
+from pykclient.accel.pure.appender import encode_headers
+from pykclient.accel.pure.varint import varint
+from pykclient.errors.base import SerializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from _typeshed import ReadableBuffer
+
+    from pykclient.accel.abc import HeadersInput
+
+__all__ = ["BAD_OFFSETS", "ByteColumn", "as_item", "header_error"]
+
+BYTES_OR_NULL: Final = {bytes, type(None)}
+OFFSET_FORMATS: Final[dict[int, Literal["i", "q"]]] = {4: "i", 8: "q"}
+BAD_OFFSETS: Final = "the offsets of an Arrow array do not fit its buffers"
+
+
+class ByteColumn:
+    """The keys, values or encoded headers of many records; `items` belongs to this core."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[bytes | None]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @classmethod
+    def from_objects(cls, objects: Iterable[object], name: str) -> ByteColumn:
+        """Take bytes, what can be made into bytes, and None; `name` is what errors call them.
+
+        Raises:
+            SerializationError: there is something else among them.
+        """
+        items = list(objects)
+        if not set(map(type, items)) <= BYTES_OR_NULL:
+            return cls([as_item(item, index, name) for index, item in enumerate(items)])
+        return cls(items)  # type: ignore[arg-type]  # has been checked
+
+    @classmethod
+    def from_arrow(
+        cls,
+        count: int,
+        first: int,
+        *,
+        validity: ReadableBuffer | None,
+        offsets: ReadableBuffer | None,
+        data: ReadableBuffer | None,
+        offset_size: int,
+    ) -> ByteColumn:
+        """Take `count` items from index `first` on of an array of variable-size binary layout.
+
+        The buffers are Arrow's: `validity` None when nothing is null, `data` None when all items
+        are empty; `offset_size` is 4 or 8 bytes.
+
+        Raises:
+            SerializationError: the offsets do not fit the buffers.
+        """
+        if not count:
+            return cls(())
+        ends = _numbers(offsets, first * offset_size, count + 1, OFFSET_FORMATS[offset_size])
+        base, last = ends[0], ends[-1]
+        octets = memoryview(data or b"").cast("B")
+        if not 0 <= base <= last <= len(octets) or any(
+            end < start for start, end in pairwise(ends)
+        ):
+            raise SerializationError(BAD_OFFSETS)
+        # One copy, then slices of it, each of which is bytes already.
+        held = bytes(octets[base:last])
+        items = [held[start - base : end - base] for start, end in pairwise(ends)]
+        if validity is None:
+            return cls(items)
+        bits = memoryview(validity).cast("B")
+        if len(bits) << 3 < first + count:
+            raise SerializationError(BAD_OFFSETS)
+        return cls(
+            [
+                item if bits[index >> 3] >> (index & 7) & 1 else None
+                for index, item in enumerate(items, first)
+            ]
+        )
+
+    @classmethod
+    def from_headers(cls, headers: Iterable[HeadersInput | None], name: str) -> ByteColumn:
+        """Encode the headers of each record; None where a record has none.
+
+        Raises:
+            SerializationError: there is something else than pairs of a str and bytes or None.
+        """
+        return cls([_encoded(entry, index, name) for index, entry in enumerate(headers)])
+
+    @classmethod
+    def from_header_columns(
+        cls, counts: Sequence[int], names: ByteColumn, values: ByteColumn
+    ) -> ByteColumn:
+        """Encode headers that are given as columns: how many each record has, and all in a row."""
+        assert sum(counts) == len(names) == len(values)
+        pairs = list(map(_encoded_pair, names.items, values.items))
+        return cls(
+            [
+                varint(end - start) + b"".join(pairs[start:end]) if end > start else None
+                for start, end in pairwise(accumulate(counts, initial=0))
+            ]
+        )
+
+    @classmethod
+    def repeated(cls, item: bytes | None, count: int) -> ByteColumn:
+        """Take the same item `count` times."""
+        return cls([item] * count)
+
+
+def _numbers(
+    buffer: ReadableBuffer | None, start: int, count: int, kind: Literal["i", "q"]
+) -> Sequence[int]:
+    octets = memoryview(buffer or b"").cast("B")[start:]
+    size = count * struct.calcsize(kind)
+    if len(octets) < size:
+        raise SerializationError(BAD_OFFSETS)
+    return octets[:size].cast(kind)
+
+
+def as_item(item: object, index: int, name: str) -> bytes | None:
+    """Return bytes, whatever buffer of bytes they come in, or None.
+
+    Raises:
+        SerializationError: it is something else; `index` and `name` tell where.
+    """
+    if item is None or isinstance(item, bytes | bytearray | memoryview):
+        return None if item is None else bytes(item)
+    raise SerializationError(
+        f"{name}[{index}] is of type {type(item).__name__}, not bytes; pass bytes or None, or set "
+        f"{name.removesuffix('s')}_serializer"
+    )
+
+
+def _encoded(headers: HeadersInput | None, index: int, name: str) -> bytes | None:
+    if not headers:
+        return None
+    try:
+        return encode_headers(headers)
+    except SerializationError as error:
+        raise header_error(error, index, name) from error
+
+
+def header_error(error: SerializationError, index: int, name: str) -> SerializationError:
+    """Return an error of one record's headers that says which record's."""
+    return SerializationError(f"{name}[{index}]: {error}")
+
+
+def _encoded_pair(name: bytes | None, value: bytes | None) -> bytes:
+    assert name is not None, "the names have been checked"
+    if value is None:
+        return b"".join((varint(len(name)), name, b"\x01"))
+    return b"".join((varint(len(name)), name, varint(len(value)), value))
