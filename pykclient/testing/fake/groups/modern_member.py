@@ -36,8 +36,8 @@ class ModernMember:
     """A member as it stands.
 
     `assigned` and `pending_revocation` say of each partition in which epoch the member got it
-    (KIP-1251). A member that left for a while has the epoch -2. `topic_regex` is empty or None when
-    it subscribes by names alone.
+    (KIP-1251). A member that left for a while has the epoch -2. `topic_regex` is empty when it
+    subscribes by names alone.
     """
 
     member_id: str
@@ -49,7 +49,7 @@ class ModernMember:
     client_id: str = ""
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
-    topic_regex: str | None = None
+    topic_regex: str = ""
     server_assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)

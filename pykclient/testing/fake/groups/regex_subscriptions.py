@@ -53,13 +53,11 @@ class RegexSubscriptions:
         """The topics that there were when it resolved."""
         self._timer: Timer | None = None
 
-    def topics_of(self, regex: str | None) -> frozenset[str]:
+    def topics_of(self, regex: str) -> frozenset[str]:
         """The topics that an expression is known to match; none of an unresolved one."""
-        return self._resolved.get(regex or "", frozenset())
+        return self._resolved.get(regex, frozenset())
 
-    def change(
-        self, before: str | None, after: str | None, members: Iterable[ModernMember]
-    ) -> RegexChange:
+    def change(self, before: str, after: str, members: Iterable[ModernMember]) -> RegexChange:
         """A member has another expression; `members` are those of before.
 
         Raises:

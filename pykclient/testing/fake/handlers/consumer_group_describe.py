@@ -88,7 +88,7 @@ def _member(
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(cluster, member.assigned),
+        assignment=_assignment(cluster, [*member.assigned, *member.pending_revocation]),
         target_assignment=_assignment(cluster, target),
         member_type=_CONSUMER_MEMBER,
     )
