@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pykclient.testing.clock import ManualClock
     from pykclient.testing.fake import faults
     from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.groups.settings import GroupSettings
     from pykclient.testing.fake.server import FakeKafka
     from pykclient.testing.kafka import KafkaCluster
     from pykclient.testing.prerequisite import MissingPrerequisiteError
@@ -46,6 +47,7 @@ __all__ = [
     "FaultProxy",
     "Flip",
     "ForgeLength",
+    "GroupSettings",
     "KafkaCluster",
     "Lose",
     "ManualClock",
@@ -58,6 +60,7 @@ _HOME = {
     "BrokerFailedError": "pykclient.testing.broker_process",
     "FakeCluster": "pykclient.testing.fake.cluster",
     "FakeKafka": "pykclient.testing.fake.server",
+    "GroupSettings": "pykclient.testing.fake.groups.settings",
     "ManualClock": "pykclient.testing.clock",
     "faults": "pykclient.testing.fake",
     "KafkaCluster": "pykclient.testing.kafka",

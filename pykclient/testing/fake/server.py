@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pykclient.testing.fake.cluster import Broker
+    from pykclient.testing.fake.groups.settings import GroupSettings
 
 __all__ = ["FakeKafka"]
 
@@ -57,6 +58,7 @@ class FakeKafka:
         auto_create_topics: bool = True,
         replication_delay_ms: int = 0,
         racks: tuple[str, ...] = (),
+        group_settings: GroupSettings | None = None,
     ) -> None:
         now_ms = _now_ms()
         self._cluster = FakeCluster(
@@ -66,6 +68,7 @@ class FakeKafka:
             auto_create_topics=auto_create_topics,
             replication_delay_ms=replication_delay_ms,
             racks=racks,
+            group_settings=group_settings,
             epoch_ms=time.time_ns() // 1_000_000 - now_ms,
             now_ms=now_ms,
         )

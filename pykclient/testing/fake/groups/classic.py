@@ -473,8 +473,6 @@ class ClassicGroup:
         self._now.load()
         for member in self._now.members:
             self._keep_alive(member, now_ms, member.session_timeout_ms)
-        if len(self._now.members) > self._settings.group_max_size:
-            self._rebalance(now_ms)
 
     def on_deleted(self, now_ms: int) -> None:
         """It is a group no more."""
