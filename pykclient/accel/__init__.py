@@ -22,29 +22,34 @@ if TYPE_CHECKING:
         ByteColumn,
         ConsumerRecord,
         Delivery,
+        ListColumns,
         RecordAppender,
         RowBlock,
         RowGroup,
         RowRun,
         SendCore,
         TopicAppenders,
+        arrow_buffers,
         crc32c,
         decode_records,
         iterate_records,
         largest_partitions,
         murmur2,
+        record_bytes,
     )
 
 __all__ = [
     "ByteColumn",
     "ConsumerRecord",
     "Delivery",
+    "ListColumns",
     "RecordAppender",
     "RowBlock",
     "RowGroup",
     "RowRun",
     "SendCore",
     "TopicAppenders",
+    "arrow_buffers",
     "crc32c",
     "decode_records",
     "implementation",
@@ -52,6 +57,7 @@ __all__ = [
     "iterate_records",
     "largest_partitions",
     "murmur2",
+    "record_bytes",
 ]
 
 CHOICES: Final = ("pure", "compiled")
@@ -108,14 +114,17 @@ if not TYPE_CHECKING:
     ByteColumn = chosen.ByteColumn
     ConsumerRecord = chosen.ConsumerRecord
     Delivery = chosen.Delivery
+    ListColumns = chosen.ListColumns
     RecordAppender = chosen.RecordAppender
     RowBlock = chosen.RowBlock
     RowGroup = chosen.RowGroup
     RowRun = chosen.RowRun
     SendCore = chosen.SendCore
     TopicAppenders = chosen.TopicAppenders
+    arrow_buffers = chosen.arrow_buffers
     crc32c = chosen.crc32c
     decode_records = chosen.decode_records
     iterate_records = chosen.iterate_records
     largest_partitions = chosen.largest_partitions
     murmur2 = chosen.murmur2
+    record_bytes = chosen.record_bytes

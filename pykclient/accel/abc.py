@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from pykclient.accel.arrow_buffers import ArrowBuffers
     from pykclient.accel.pure import ConsumerRecord, Delivery
     from pykclient.types import Headers, TimestampType
 
@@ -67,24 +68,70 @@ class DeliveryBatch(Protocol[T_co]):
         ...
 
 
-class RecordColumns(NamedTuple):
-    """The records of one batch, one sequence per field, all of the same length."""
+class RecordColumns(Protocol):
+    """Records of one batch, checked and ready to be read; any field of all of them, on demand.
 
-    offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[Headers]
+    The pure core has them as lists. The compiled one has the bytes that they were decoded from and
+    where the fields stand in them, so each of the sequences is made anew by each look at it.
+
+    Owner: none, they never change.
+    """
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        ...
+
+    def __iter__(self) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
+        """Yield offset, timestamp, key, value and headers of each record."""
+        ...
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Offsets, which ascend."""
+        ...
+
+    @property
+    def timestamps_ms(self) -> Sequence[int]:
+        """Timestamps."""
+        ...
+
+    @property
+    def keys(self) -> Sequence[bytes | None]:
+        """Keys."""
+        ...
+
+    @property
+    def values(self) -> Sequence[bytes | None]:
+        """Values."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """Headers; an empty tuple where there are none."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """An upper bound of what keys, values and headers take together."""
+        ...
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first record; there must be one."""
+        ...
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record; there must be one."""
+        ...
+
+    def find(self, offset: int) -> int:
+        """Return the index of the first record at `offset` or after it, the length if none is."""
+        ...
 
     def rows(self, start: int, stop: int | None = None) -> RecordColumns:
         """Return the records from index `start` up to `stop`, which is not included."""
-        return RecordColumns(
-            self.offsets[start:stop],
-            self.timestamps_ms[start:stop],
-            self.keys[start:stop],
-            self.values[start:stop],
-            self.headers[start:stop],
-        )
+        ...
 
 
 class Appender(Protocol[T]):
@@ -190,6 +237,13 @@ class Accelerator(Protocol):
         """Return Kafka's murmur2 of a key as a signed 32-bit number."""
         ...
 
+    def record_bytes(self, data: bytes | bytearray | memoryview) -> bytes | memoryview:
+        """Return `data` in the form that `decode_records` reads: itself, or a copy.
+
+        Nothing may change `data` as long as records of it live.
+        """
+        ...
+
     def decode_records(
         self,
         data: bytes,
@@ -198,10 +252,13 @@ class Accelerator(Protocol):
         count: int,
         base_offset: int,
         base_timestamp_ms: int,
+        append_timestamp_ms: int | None = None,
     ) -> tuple[RecordColumns, int]:
         """Decode `count` records from `position` on; return them and the position after them.
 
         `first` is the index that the first of them has in its batch, and `count` is at least 1.
+        `data` is as `record_bytes` gave it. With `append_timestamp_ms` that is the time of every
+        record, whatever the records say.
 
         Raises:
             DecodeError: there are no such records.
@@ -223,5 +280,15 @@ class Accelerator(Protocol):
 
         `keys` and `values` stand for the raw ones where a deserializer has made them into something
         else; the sizes are those of the raw ones.
+        """
+        ...
+
+    def arrow_buffers(
+        self, columns: Sequence[RecordColumns], *, include_headers: bool
+    ) -> ArrowBuffers:
+        """Return the records of all `columns`, in that order, in the layout of Arrow.
+
+        Raises:
+            OverflowError: keys, values or headers take more than 32-bit offsets can say.
         """
         ...

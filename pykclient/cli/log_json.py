@@ -64,7 +64,7 @@ class JsonDump:
     def records(self, batch: RecordBatch, columns: RecordColumns, *, with_data: bool) -> str:
         """Return a line for each record; `with_data` adds key, value and headers."""
         lines = []
-        for offset, timestamp_ms, key, value, headers in zip(*columns, strict=True):
+        for offset, timestamp_ms, key, value, headers in columns:
             fields: dict[str, object] = {
                 "offset": offset,
                 "timestamp_ms": timestamp_ms,

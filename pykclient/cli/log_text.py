@@ -84,7 +84,7 @@ class TextDump:
         self, batch: RecordBatch, columns: RecordColumns, with_data: bool
     ) -> Iterator[str]:
         time_name = _TIMESTAMP_NAMES[batch.timestamp_type]
-        for offset, timestamp_ms, key, value, headers in zip(*columns, strict=True):
+        for offset, timestamp_ms, key, value, headers in columns:
             line = (
                 f"| offset: {offset} {time_name}: {timestamp_ms}"
                 f" keySize: {_size(key)} valueSize: {_size(value)}"

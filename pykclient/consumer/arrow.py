@@ -1,4 +1,4 @@
-"""Records as an Arrow record batch: one array per field, built from columns, not record by record.
+"""Records as an Arrow record batch: one array per field, over buffers that the core filled.
 
 The only place that imports pyarrow, and only when it is called.
 
@@ -8,9 +8,9 @@ Source: the Arrow columnar format; the column names and types are those of Spark
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from pykclient import accel
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from pykclient.accel.arrow_buffers import BinaryBuffers, Buffer
     from pykclient.consumer.record import RecordRun
 
 __all__ = ["arrow_batch"]
-
-TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
-"""The latest time that microseconds in 64 bits can hold; Kafka's milliseconds go further."""
 
 
 def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.RecordBatch:
@@ -37,39 +35,51 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
     except ImportError as error:
         raise UsageError("poll_arrow needs pyarrow: pip install 'pykclient[arrow]'") from error
 
-    def joined(columns: Iterable[Iterable[object]], kind: pa.DataType) -> pa.Array:
-        return pa.array(list(chain.from_iterable(columns)), kind)
+    def wrapped(buffer: Buffer | None) -> pa.Buffer | None:
+        return None if buffer is None else pa.py_buffer(buffer)
+
+    def binary(buffers: BinaryBuffers, count: int, kind: pa.DataType) -> pa.Array:
+        parts = [wrapped(buffers.validity), wrapped(buffers.offsets), wrapped(buffers.data)]
+        return pa.Array.from_buffers(kind, count, parts, buffers.null_count)
 
     def repeated(values: Iterable[object], kind: pa.DataType) -> pa.Array:
         # A run has one topic, one partition; Arrow repeats it without an object per record.
-        parts = [
-            pa.repeat(pa.scalar(value, kind), run.record_count)
-            for value, run in zip(values, runs, strict=True)
-        ]
+        counts: list[tuple[object, int]] = []
+        for value, run in zip(values, runs, strict=True):
+            if counts and counts[-1][0] == value:
+                counts[-1] = value, counts[-1][1] + run.record_count
+            else:
+                counts.append((value, run.record_count))
+        parts = [pa.repeat(pa.scalar(value, kind), count) for value, count in counts]
+        if len(parts) == 1:
+            return parts[0]
         return pa.concat_arrays(parts) if parts else pa.array([], kind)
 
-    def timestamps() -> pa.Array:
-        milliseconds = joined((run.columns.timestamps_ms for run in runs), pa.int64())
-        try:
-            return milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(kind_of_time)
-        except pa.ArrowInvalid:
-            held = [
-                time_ms * 1000 if abs(time_ms) <= TIMESTAMP_MS_MAX else None
-                for time_ms in milliseconds.to_pylist()
-            ]
-            return pa.array(held, kind_of_time)
-
-    kind_of_time = pa.timestamp("us", tz="UTC")
+    filled = accel.arrow_buffers([run.columns for run in runs], include_headers=include_headers)
+    count = filled.record_count
     columns = {
-        "key": joined((run.columns.keys for run in runs), pa.binary()),
-        "value": joined((run.columns.values for run in runs), pa.binary()),
+        "key": binary(filled.keys, count, pa.binary()),
+        "value": binary(filled.values, count, pa.binary()),
         "topic": repeated((run.partition.topic for run in runs), pa.string()),
         "partition": repeated((run.partition.partition for run in runs), pa.int32()),
-        "offset": joined((run.columns.offsets for run in runs), pa.int64()),
-        "timestamp": timestamps(),
+        "offset": pa.Array.from_buffers(pa.int64(), count, [None, wrapped(filled.offsets)], 0),
+        "timestamp": pa.Array.from_buffers(
+            pa.timestamp("us", tz="UTC"),
+            count,
+            [wrapped(filled.timestamp_validity), wrapped(filled.timestamps_us)],
+            filled.timestamp_null_count,
+        ),
         "timestamp_type": repeated((int(run.timestamp_type) for run in runs), pa.int32()),
     }
-    if include_headers:
-        header = pa.struct([("key", pa.string()), ("value", pa.binary())])
-        columns["headers"] = joined((run.columns.headers for run in runs), pa.list_(header))
+    if filled.headers is not None:
+        header_count = filled.headers.header_count
+        names = binary(filled.headers.names, header_count, pa.string())
+        values = binary(filled.headers.values, header_count, pa.binary())
+        columns["headers"] = pa.Array.from_buffers(
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            count,
+            [None, wrapped(filled.headers.offsets)],
+            0,
+            children=[pa.StructArray.from_arrays([names, values], ["key", "value"])],
+        )
     return pa.RecordBatch.from_pydict(columns)

@@ -168,18 +168,18 @@ class Consumer(BrokerQuestions):
         """
         while (found := self._wait_for_run()) is not None:
             assigned, run = found
-            offsets = run.columns.offsets
+            first_offset, last_offset = run.columns.first_offset, run.columns.last_offset
             assigned.leader_epoch = run.leader_epoch
             for record in self._records_of(run):
                 position = assigned.offset
                 # An interceptor may have put in records of its own.
-                if offsets[0] <= record.offset <= offsets[-1]:
+                if first_offset <= record.offset <= last_offset:
                     position = assigned.offset = record.offset + 1
                 yield record
                 if assigned.offset != position or not assigned.is_fetching:
                     break
             else:
-                assigned.offset = offsets[-1] + 1
+                assigned.offset = last_offset + 1
 
     # Waiting.
 
@@ -275,5 +275,5 @@ class Consumer(BrokerQuestions):
         for run in runs:
             assigned = self._subscription.find(run.partition)
             if assigned is not None:
-                positions.setdefault(assigned, run.columns.offsets[0])
+                positions.setdefault(assigned, run.columns.first_offset)
         self._buffer.give_back(positions)

@@ -99,7 +99,7 @@ def _apply(
 
 def _error(run: RecordRun, failure: _Failure) -> RecordDeserializationError:
     columns = run.columns
-    offset = columns.offsets[0]
+    offset = columns.first_offset
     topic, partition = run.partition
     return RecordDeserializationError(
         f"{run.partition}: {failure.what}_deserializer failed on the {failure.what} of the record "

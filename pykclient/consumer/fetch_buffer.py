@@ -191,7 +191,7 @@ class FetchBuffer:
 
     def advance(self, assigned: AssignedPartition, run: RecordRun) -> None:
         """Move the position past a run, and past what follows it that nobody gets to see."""
-        assigned.offset = run.columns.offsets[-1] + 1
+        assigned.offset = run.columns.last_offset + 1
         assigned.leader_epoch = run.leader_epoch
         self._settle(assigned)
 

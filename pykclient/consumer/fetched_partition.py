@@ -11,7 +11,6 @@ Source: Java class ``CompletedFetch``; KIP-74 (a first batch comes whole), KIP-9
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -116,15 +115,14 @@ class FetchedPartition:
             CorruptRecordError: what comes next is malformed. It is raised again each time.
         """
         while (columns := self._columns_at(position)) is not None:
-            offsets = columns.offsets
-            start = bisect_left(offsets, position)
-            if start == len(offsets):
+            start = columns.find(position)
+            if start == len(columns):
                 self._columns = None
                 continue
-            stop = min(start + count_max, len(offsets))
-            if limit is not None and offsets[stop - 1] >= limit:
-                stop = bisect_left(offsets, limit, start, stop)
-            if start == stop:
+            stop = min(start + count_max, len(columns))
+            if limit is not None:
+                stop = min(stop, columns.find(limit))
+            if start >= stop:
                 return None
             assert self._batch is not None
             epoch = self._batch.partition_leader_epoch
@@ -145,7 +143,7 @@ class FetchedPartition:
         left to the next `peek`.
         """
         columns, batch = self._columns, self._batch
-        if columns is not None and columns.offsets[-1] < position:
+        if columns is not None and columns.last_offset < position:
             self._columns = None
             if batch is not None and batch.last_offset < position:
                 self._finish(batch)

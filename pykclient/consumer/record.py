@@ -40,7 +40,7 @@ class RecordRun(NamedTuple):
     @property
     def record_count(self) -> int:
         """How many records it has."""
-        return len(self.columns.offsets)
+        return len(self.columns)
 
     def records(self) -> Iterator[ConsumerRecord]:
         """Make the records, one at a time."""

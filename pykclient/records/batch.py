@@ -10,17 +10,17 @@ Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534; Java class ``Defa
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from pykclient import accel
-from pykclient.accel.abc import RecordColumns
 from pykclient.errors.base import CorruptRecordError, DecodeError
 from pykclient.records.compression import Codec, decompress
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pykclient.accel.abc import RecordColumns
 
 __all__ = [
     "DECOMPRESSED_SIZE_BYTES_MAX",
@@ -181,7 +181,7 @@ class RecordBatch:
                 decompressed_size_bytes_max=decompressed_size_bytes_max,
             )
         )
-        return chunks[0] if chunks else RecordColumns((), (), (), (), ())
+        return chunks[0] if chunks else accel.ListColumns((), (), (), (), (), size_bytes=0)
 
     def chunks(
         self,
@@ -200,27 +200,37 @@ class RecordBatch:
         decoder = accel.decode_records
         position = index = 0
         last_offset = self.base_offset - 1
+        append_timestamp_ms = None
+        if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            append_timestamp_ms = self.max_timestamp_ms
         try:
-            data = decompress(self.codec, self.payload, decompressed_size_bytes_max)
+            unpacked = decompress(self.codec, self.payload, decompressed_size_bytes_max)
+            data = accel.record_bytes(unpacked)
             while index < self.record_count:
                 count = min(record_count_max, self.record_count - index)
                 columns, position = decoder(
-                    data, position, index, count, self.base_offset, self.base_timestamp_ms
+                    data,
+                    position,
+                    index,
+                    count,
+                    self.base_offset,
+                    self.base_timestamp_ms,
+                    append_timestamp_ms,
                 )
                 index += count
-                if columns.offsets[0] <= last_offset:
+                if columns.first_offset <= last_offset:
                     raise DecodeError("the offsets of its records do not ascend")
-                last_offset = columns.offsets[-1]
+                last_offset = columns.last_offset
                 if index == self.record_count:
                     self._check_end(data, position, last_offset)
-                if start_offset > columns.offsets[0]:
-                    columns = columns.rows(bisect_left(columns.offsets, start_offset))
-                if columns.offsets:
-                    yield self._stamped(columns)
+                if start_offset > columns.first_offset:
+                    columns = columns.rows(columns.find(start_offset))
+                if len(columns):
+                    yield columns
         except DecodeError as error:
             raise self.corrupt(str(error)) from error
 
-    def _check_end(self, data: bytes, position: int, last_offset: int) -> None:
+    def _check_end(self, data: bytes | memoryview, position: int, last_offset: int) -> None:
         if position != len(data):
             raise DecodeError(
                 f"its {self.record_count} records end at {position} of {len(data)} bytes"
@@ -229,11 +239,6 @@ class RecordBatch:
             raise DecodeError(
                 f"its last record has offset {last_offset}, its header says {self.last_offset}"
             )
-
-    def _stamped(self, columns: RecordColumns) -> RecordColumns:
-        if self.timestamp_type is TimestampType.CREATE_TIME:
-            return columns
-        return columns._replace(timestamps_ms=[self.max_timestamp_ms] * len(columns.offsets))
 
     def _contradiction(self) -> str | None:
         """Say what in the header cannot be true, or None."""

@@ -67,8 +67,8 @@ def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
     return _COMPRESS[codec](data, level)
 
 
-def decompress(codec: Codec, data: Data, size_bytes_max: int) -> bytes:
-    """Return `data` decompressed.
+def decompress(codec: Codec, data: Data, size_bytes_max: int) -> Data:
+    """Return `data` decompressed, itself where it is not compressed.
 
     Raises:
         DecodeError: `data` is malformed, cut off, has bytes after its end, or would be larger than
@@ -125,10 +125,10 @@ def _keep(data: Data, level: int | None) -> bytes:
     return bytes(data)
 
 
-def _keep_limited(data: Data, size_bytes_max: int) -> bytes:
+def _keep_limited(data: Data, size_bytes_max: int) -> Data:
     if len(data) > size_bytes_max:
         raise DecodeError(f"its records have {len(data)} bytes, over the limit of {size_bytes_max}")
-    return bytes(data)
+    return data
 
 
 # gzip and lz4: the same shape of decompressor -----------------------------------------------------
@@ -344,7 +344,7 @@ _COMPRESS: Final[dict[Codec, Callable[[Data, int | None], bytes]]] = {
     Codec.LZ4: _lz4,
     Codec.ZSTD: _zstd,
 }
-_DECOMPRESS: Final[dict[Codec, Callable[[Data, int], bytes]]] = {
+_DECOMPRESS: Final[dict[Codec, Callable[[Data, int], Data]]] = {
     Codec.NONE: _keep_limited,
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,

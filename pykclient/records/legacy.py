@@ -15,7 +15,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.accel.abc import RecordColumns
+from pykclient import accel
 from pykclient.errors.base import DecodeError
 from pykclient.records.batch import (
     ATTRIBUTE_CODEC,
@@ -31,6 +31,8 @@ from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pykclient.accel.abc import RecordColumns
 
 __all__ = ["LegacyBatch"]
 
@@ -129,12 +131,13 @@ class LegacyBatch(RecordBatch):
             timestamps_ms = [self.max_timestamp_ms] * len(kept)
         else:
             timestamps_ms = [message.timestamp_ms for message in kept]
-        yield RecordColumns(
+        yield accel.ListColumns(
             [message.offset for message in kept],
             timestamps_ms,
             [message.key for message in kept],
             [message.value for message in kept],
             [()] * len(kept),
+            size_bytes=sum(len(m.key or b"") + len(m.value or b"") for m in kept),
         )
 
     def _messages(self, size_bytes_max: int) -> list[_Message]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykclient.accel.abc import RecordColumns
 from pykclient.accel.pure.varint import encode_varint
 from pykclient.errors.base import DecodeError
 
@@ -62,7 +61,7 @@ def test_what_was_appended_comes_back(core: ModuleType, rows: list[Row], base_of
     columns, end = core.decode_records(data, 0, 0, len(rows), base_offset, rows[0][0])
     assert end == len(data)
     assert list(columns.offsets) == list(range(base_offset, base_offset + len(rows)))
-    assert list(zip(*columns[1:], strict=True)) == rows
+    assert [row[1:] for row in columns] == rows
 
 
 @same_core
@@ -82,8 +81,7 @@ def test_decoding_in_pieces_gives_the_same_as_at_once(
             pieces.append(piece)
     whole, end = core.decode_records(encoded_rows, 0, 0, len(rows), 7, rows[0][0])
     assert position == end
-    for column in range(len(whole)):
-        assert [item for piece in pieces for item in piece[column]] == list(whole[column])
+    assert [row for piece in pieces for row in piece] == list(whole)
 
 
 def test_offsets_may_have_gaps_where_compaction_took_records_away(core: ModuleType) -> None:
@@ -103,7 +101,7 @@ def test_gaps_are_found_from_any_piece_on(core: ModuleType) -> None:
 def test_timestamps_may_go_back_before_the_base(core: ModuleType) -> None:
     data = simple(0) + simple(1, timestamp=-50) + simple(2, timestamp=-100_000)
     columns, _ = core.decode_records(data, 0, 0, 3, 0, 1_000_000)
-    assert columns.timestamps_ms == [1_000_000, 999_950, 900_000]
+    assert list(columns.timestamps_ms) == [1_000_000, 999_950, 900_000]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_damaged_records_give_records_or_a_decode_error_and_nothing_else(
         columns, end = core.decode_records(bytes(damaged), 0, 0, len(rows), 0, rows[0][0])
     except DecodeError:
         return
-    assert [len(column) for column in columns] == [len(rows)] * 5
+    assert len(list(columns)) == len(columns) == len(rows)
     assert end <= len(damaged)
 
 
@@ -175,9 +173,3 @@ def test_any_bytes_give_records_or_a_decode_error_and_nothing_else(
     except DecodeError:
         return
     assert all(-(2**63) <= ms < 2**63 for ms in columns.timestamps_ms)
-
-
-def test_rows_are_a_stretch_of_every_column() -> None:
-    columns = RecordColumns(range(5, 8), [1, 2, 3], [b"a", None, b"c"], [b""] * 3, [()] * 3)
-    assert columns.rows(1) == RecordColumns(range(6, 8), [2, 3], [None, b"c"], [b""] * 2, [()] * 2)
-    assert columns.rows(0, 1).keys == [b"a"]

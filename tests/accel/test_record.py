@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.accel.abc import RecordColumns
+from pykclient.accel import ListColumns
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-COLUMNS = RecordColumns(
-    range(5, 7), [1000, 2000], [b"key", None], [None, b"value"], [(("h", b"x"),), ()]
+COLUMNS = ListColumns(
+    range(5, 7),
+    [1000, 2000],
+    [b"key", None],
+    [None, b"value"],
+    [(("h", b"x"),), ()],
+    size_bytes=10,
 )
 
 

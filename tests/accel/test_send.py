@@ -42,7 +42,8 @@ class Sending:
         columns, _ = self.core.decode_records(
             bytes(appender.view()), 0, 0, appender.count, 0, appender.base_timestamp_ms
         )
-        return tuple(column[0] for column in columns[1:])
+        row: tuple[object, ...] = next(iter(columns))
+        return row[1:]
 
 
 @pytest.fixture

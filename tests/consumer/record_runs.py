@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.accel.abc import RecordColumns
+from pykclient.accel import ListColumns
 from pykclient.consumer.record import RecordRun
 from pykclient.types import TimestampType, TopicPartition
 
@@ -30,11 +30,12 @@ def run(
 ) -> RecordRun:
     """A run with records at these offsets; what is not given is made up."""
     count = len(offsets)
-    columns = RecordColumns(
+    columns = ListColumns(
         offsets,
         [TIMESTAMP_MS] * count if timestamps_ms is None else timestamps_ms,
         [None] * count if keys is None else keys,
         [b"v%d" % offset for offset in offsets] if values is None else values,
         [()] * count if headers is None else headers,
+        size_bytes=0,
     )
     return RecordRun(partition, columns, TimestampType.CREATE_TIME, 5)

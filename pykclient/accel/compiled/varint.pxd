@@ -1,4 +1,4 @@
-# Zigzag varints, the numbers inside a record: written here, inlined where they are needed.
+# Zigzag varints, the numbers inside a record: written and read here, inlined where they are needed.
 #
 # Owner: no state.
 # Source: Kafka protocol guide, "Protocol Primitive Types", VARINT and VARLONG.
@@ -32,3 +32,28 @@ cdef inline unsigned char* put_varint(unsigned char* out, int64_t number) noexce
         out += 1
     out[0] = <unsigned char>rest
     return out + 1
+
+
+cdef inline const unsigned char* get_varint(
+    const unsigned char* at, const unsigned char* end, int64_t* number
+) noexcept nogil:
+    """Read the number at `at`; return where it ends, NULL if it is cut off or beyond 64 bits."""
+    cdef uint64_t rest
+    cdef int shift = 0
+    cdef unsigned char byte
+    if at >= end:
+        return NULL
+    byte = at[0]
+    at += 1
+    rest = byte & 0x7F
+    while byte & 0x80:
+        shift += 7
+        if at >= end or shift > 63:
+            return NULL
+        byte = at[0]
+        at += 1
+        if shift == 63 and byte > 1:
+            return NULL
+        rest |= <uint64_t>(byte & 0x7F) << shift
+    number[0] = <int64_t>(rest >> 1) ^ -<int64_t>(rest & 1)
+    return at

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from pykclient.accel.abc import RecordColumns
+from pykclient.accel.pure.columns import ListColumns
 from pykclient.accel.pure.varint import read_long, read_varint
 from pykclient.errors.base import DecodeError
 
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
     from pykclient.types import Headers
 
-__all__ = ["decode_records"]
+__all__ = ["decode_records", "record_bytes"]
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 RECORD_SIZE_BYTES_MIN: Final = 7
 """The smallest record: length, attributes, two deltas, two null lengths, no headers."""
+
+
+def record_bytes(data: bytes | bytearray | memoryview) -> bytes:
+    """Return `data` in the form that `decode_records` reads: here bytes, as their slices are."""
+    return bytes(data)
 
 
 def decode_records(  # noqa: C901 - straight-line on purpose: a call per field doubles the time
@@ -33,10 +38,12 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
     count: int,
     base_offset: int,
     base_timestamp_ms: int,
-) -> tuple[RecordColumns, int]:
+    append_timestamp_ms: int | None = None,
+) -> tuple[ListColumns, int]:
     """Decode `count` records from `position` on; return them and the position after them.
 
-    `first` is the index that the first of them has in its batch, and `count` is at least 1.
+    `first` is the index that the first of them has in its batch, and `count` is at least 1. With
+    `append_timestamp_ms` that is the time of every record, whatever the records say.
 
     Costs no call a record but three `list.append`; varints of one and two bytes are read in line.
 
@@ -45,6 +52,7 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
     """
     if count * RECORD_SIZE_BYTES_MIN > len(data) - position:
         raise DecodeError(f"{count} records cannot stand in {len(data) - position} bytes")
+    begin = position
     timestamps_ms: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
@@ -129,9 +137,13 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
         raise DecodeError("the length of a key or a value is below -1, which is null")
     if not INT64_MIN <= min(timestamps_ms) <= max(timestamps_ms) <= INT64_MAX:
         raise DecodeError("a timestamp is beyond 64 bits")
+    if append_timestamp_ms is not None:
+        timestamps_ms = [append_timestamp_ms] * count
     dense = range(base_offset + first, base_offset + first + count)
     offsets: Sequence[int] = _with_gaps(dense, gaps, base_offset) if gaps else dense
-    return RecordColumns(offsets, timestamps_ms, keys, values, headers), position
+    size_bytes = position - begin
+    columns = ListColumns(offsets, timestamps_ms, keys, values, headers, size_bytes=size_bytes)
+    return columns, position
 
 
 def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:

@@ -1,0 +1,10 @@
+"""The types of arrow.pyx, which are those of the pure twin."""
+
+from collections.abc import Sequence
+
+from pykclient.accel.abc import RecordColumns
+from pykclient.accel.arrow_buffers import ArrowBuffers
+
+__all__ = ["arrow_buffers"]
+
+def arrow_buffers(columns: Sequence[RecordColumns], *, include_headers: bool) -> ArrowBuffers: ...

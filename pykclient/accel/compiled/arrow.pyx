@@ -1,0 +1,238 @@
+"""From decoded records to buffers in Arrow's layout, straight from the bytes they came in.
+
+Sizes are added up first, so that every buffer is made once and filled once; it is filled without
+the GIL, as nobody else has it yet.
+
+Owner: no state.
+Source: the Arrow columnar format, "Variable-size Binary Layout" and "Validity bitmaps".
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+from pykclient.accel.compiled.decoder cimport FrameColumns, Place, pass_header
+
+from pykclient.accel.arrow_buffers import ArrowBuffers, BinaryBuffers, HeaderBuffers
+from pykclient.accel.pure import arrow as pure
+
+__all__ = ["arrow_buffers"]
+
+cdef int64_t TIMESTAMP_MS_MAX = INT64_MAX // 1000
+
+
+cdef struct Binary:
+    # A binary array while it is filled: `row` and `size` are where the next item goes.
+    int64_t null_count
+    int64_t size
+    int64_t row
+    unsigned char* validity
+    int32_t* offsets
+    unsigned char* data
+
+
+cdef struct Filling:
+    # All that one pass fills.
+    Binary keys
+    Binary values
+    int64_t row
+    int64_t* offsets
+    int64_t* timestamps_us
+    int64_t timestamp_null_count
+    unsigned char* timestamp_validity
+    bint has_headers
+    int32_t* header_offsets
+    Binary header_names
+    Binary header_values
+
+
+@cython.final
+cdef class BinaryBuilder:
+    """The buffers of one binary array, as Python has them."""
+
+    cdef bytes validity
+    cdef bytes offsets
+    cdef bytes data
+
+    cdef int make(self, Binary* binary, int64_t count) except -1:
+        """Make room for what was added up, and begin again at the first row."""
+        self.validity = made_validity(count) if binary.null_count else None
+        self.offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * sizeof(int32_t))
+        self.data = PyBytes_FromStringAndSize(NULL, binary.size)
+        binary.validity = NULL
+        if self.validity is not None:
+            binary.validity = <unsigned char*>PyBytes_AS_STRING(self.validity)
+        binary.offsets = <int32_t*>PyBytes_AS_STRING(self.offsets)
+        binary.data = <unsigned char*>PyBytes_AS_STRING(self.data)
+        binary.offsets[0] = 0
+        binary.size = 0
+        binary.row = 0
+        return 0
+
+    cdef object buffers(self, Binary* binary):
+        return BinaryBuffers(binary.null_count, self.validity, self.offsets, self.data)
+
+
+def arrow_buffers(columns, *, include_headers):
+    """Return the records of all `columns`, in that order, in the layout of Arrow.
+
+    Raises:
+        OverflowError: keys, values or headers take more than 32-bit offsets can say.
+    """
+    cdef Filling filling
+    cdef list parts = list(columns)
+    cdef FrameColumns part
+    cdef int64_t count = 0
+    cdef BinaryBuilder keys = BinaryBuilder(), values = BinaryBuilder()
+    cdef BinaryBuilder names = BinaryBuilder(), header_values = BinaryBuilder()
+    cdef bytes offsets, timestamps, validity = None, header_offsets = None
+    if not all(type(each) is FrameColumns for each in parts):
+        return pure.arrow_buffers(parts, include_headers=include_headers)
+    memset(&filling, 0, sizeof(Filling))
+    filling.has_headers = include_headers
+    for part in parts:
+        count += part.count
+        with nogil:
+            add_up(part, &filling)
+    for size in (
+        filling.keys.size,
+        filling.values.size,
+        filling.header_names.row,
+        filling.header_names.size,
+        filling.header_values.size,
+    ):
+        if size > INT32_MAX:
+            raise OverflowError(f"{size} bytes do not fit a column with 32-bit offsets")
+    keys.make(&filling.keys, count)
+    values.make(&filling.values, count)
+    offsets = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
+    timestamps = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
+    filling.offsets = <int64_t*>PyBytes_AS_STRING(offsets)
+    filling.timestamps_us = <int64_t*>PyBytes_AS_STRING(timestamps)
+    if filling.timestamp_null_count:
+        validity = made_validity(count)
+        filling.timestamp_validity = <unsigned char*>PyBytes_AS_STRING(validity)
+    if include_headers:
+        names.make(&filling.header_names, filling.header_names.row)
+        header_values.make(&filling.header_values, filling.header_values.row)
+        header_offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * sizeof(int32_t))
+        filling.header_offsets = <int32_t*>PyBytes_AS_STRING(header_offsets)
+        filling.header_offsets[0] = 0
+    for part in parts:
+        with nogil:
+            fill(part, &filling)
+    headers = None
+    if include_headers:
+        headers = HeaderBuffers(
+            filling.header_names.row,
+            header_offsets,
+            names.buffers(&filling.header_names),
+            header_values.buffers(&filling.header_values),
+        )
+    return ArrowBuffers(
+        count,
+        keys.buffers(&filling.keys),
+        values.buffers(&filling.values),
+        offsets,
+        timestamps,
+        filling.timestamp_null_count,
+        validity,
+        headers,
+    )
+
+
+cdef bytes made_validity(int64_t count):
+    """Make a bitmap in which nobody is there yet."""
+    cdef bytes validity = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
+    memset(PyBytes_AS_STRING(validity), 0, (count + 7) // 8)
+    return validity
+
+
+cdef void add_up(FrameColumns part, Filling* filling) noexcept nogil:
+    """Count what the records of `part` take."""
+    cdef Place* place
+    cdef Py_ssize_t row
+    for row in range(part.count):
+        place = part.places + row
+        count_item(&filling.keys, place.key_size)
+        count_item(&filling.values, place.value_size)
+        if not is_held(place.timestamp_ms):
+            filling.timestamp_null_count += 1
+        if filling.has_headers and place.headers_size:
+            add_up_headers(part.frame.start + place.headers_at, place.headers_size, filling)
+
+
+cdef void add_up_headers(
+    const unsigned char* at, int32_t size, Filling* filling
+) noexcept nogil:
+    cdef const unsigned char* end = at + size
+    cdef const unsigned char* name = NULL
+    cdef const unsigned char* value = NULL
+    cdef int32_t name_size = 0, value_size = 0
+    while at < end:
+        at = pass_header(at, end, &name, &name_size, &value, &value_size)
+        count_item(&filling.header_names, name_size)
+        count_item(&filling.header_values, value_size)
+
+
+cdef void fill(FrameColumns part, Filling* filling) noexcept nogil:
+    """Write the records of `part` behind what is there."""
+    cdef const unsigned char* start = part.frame.start
+    cdef Place* place
+    cdef Py_ssize_t row
+    cdef int64_t at = filling.row
+    for row in range(part.count):
+        place = part.places + row
+        put_item(&filling.keys, start + place.key_at, place.key_size)
+        put_item(&filling.values, start + place.value_at, place.value_size)
+        filling.offsets[at] = place.offset
+        if is_held(place.timestamp_ms):
+            filling.timestamps_us[at] = place.timestamp_ms * 1000
+            if filling.timestamp_validity is not NULL:
+                filling.timestamp_validity[at >> 3] |= 1 << (at & 7)
+        else:
+            filling.timestamps_us[at] = 0
+        at += 1
+        if filling.has_headers:
+            if place.headers_size:
+                fill_headers(start + place.headers_at, place.headers_size, filling)
+            filling.header_offsets[at] = <int32_t>filling.header_names.row
+    filling.row = at
+
+
+cdef void fill_headers(
+    const unsigned char* at, int32_t size, Filling* filling
+) noexcept nogil:
+    cdef const unsigned char* end = at + size
+    cdef const unsigned char* name = NULL
+    cdef const unsigned char* value = NULL
+    cdef int32_t name_size = 0, value_size = 0
+    while at < end:
+        at = pass_header(at, end, &name, &name_size, &value, &value_size)
+        put_item(&filling.header_names, name, name_size)
+        put_item(&filling.header_values, value, value_size)
+
+
+cdef inline bint is_held(int64_t timestamp_ms) noexcept nogil:
+    """Whether microseconds in 64 bits can hold this time."""
+    return -TIMESTAMP_MS_MAX <= timestamp_ms <= TIMESTAMP_MS_MAX
+
+
+cdef inline void count_item(Binary* binary, int32_t size) noexcept nogil:
+    binary.row += 1
+    if size < 0:
+        binary.null_count += 1
+    else:
+        binary.size += size
+
+
+cdef inline void put_item(Binary* binary, const unsigned char* item, int32_t size) noexcept nogil:
+    cdef int64_t row = binary.row
+    if size >= 0:
+        memcpy(binary.data + binary.size, item, size)
+        binary.size += size
+        if binary.validity is not NULL:
+            binary.validity[row >> 3] |= 1 << (row & 7)
+    binary.row = row + 1
+    binary.offsets[row + 1] = <int32_t>binary.size

@@ -1,0 +1,326 @@
+"""From the bytes of a batch's records to where their fields stand in them.
+
+One pass checks every number and length before it is used and notes the place of each field; what is
+handed out later is read without another check. Anything odd is left to the pure decoder, which
+gives the same records or the error that tells what is wrong.
+
+Owner: see each class.
+Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``DefaultRecord``.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+
+from pykclient.accel.compiled.varint cimport get_varint
+
+from pykclient.accel.pure import decoder as pure
+
+__all__ = ["FrameColumns", "decode_records", "record_bytes"]
+
+cdef extern from *:
+    """
+    #define add_overflows(left, right, sum) __builtin_add_overflow(left, right, sum)
+    """
+    bint add_overflows(int64_t left, int64_t right, int64_t* sum) noexcept nogil
+
+cdef enum:
+    RECORD_SIZE_BYTES_MIN = 7
+    # Giving up the GIL costs a microsecond, and beside a busy thread as much as a switch interval.
+    NOGIL_SIZE_BYTES_MIN = 65_536
+
+cdef enum Outcome:
+    ODD
+    GOOD
+    NAMES_TO_CHECK
+
+
+@cython.final
+cdef class Frame:
+    """The bytes that records came in, and the places of a stretch of them.
+
+    Owner: the columns made of it; it never changes, and goes with the last of them.
+    """
+
+    def __dealloc__(self):
+        if self.start is not NULL:
+            PyBuffer_Release(&self.data)
+        PyMem_RawFree(self.places)
+
+
+@cython.final
+cdef class FrameColumns:
+    """Records of one batch: any field of all of them, read from the frame when it is asked for.
+
+    Whoever keeps it keeps the frame, or what the batch was decompressed to.
+    """
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        return zip(self.offsets, self.timestamps_ms, self.keys, self.values, self.headers)
+
+    @property
+    def offsets(self):
+        """Offsets, which ascend."""
+        cdef Py_ssize_t row
+        if self.is_dense():
+            return range(self.places[0].offset, self.places[0].offset + self.count)
+        return [self.places[row].offset for row in range(self.count)]
+
+    @property
+    def timestamps_ms(self):
+        """Timestamps."""
+        cdef Py_ssize_t row
+        return [self.places[row].timestamp_ms for row in range(self.count)]
+
+    @property
+    def keys(self):
+        """Keys."""
+        cdef Py_ssize_t row
+        cdef const unsigned char* start = self.frame.start
+        return [
+            bytes_at(start, self.places[row].key_at, self.places[row].key_size)
+            for row in range(self.count)
+        ]
+
+    @property
+    def values(self):
+        """Values."""
+        cdef Py_ssize_t row
+        cdef const unsigned char* start = self.frame.start
+        return [
+            bytes_at(start, self.places[row].value_at, self.places[row].value_size)
+            for row in range(self.count)
+        ]
+
+    @property
+    def headers(self):
+        """Headers; an empty tuple where there are none."""
+        cdef Py_ssize_t row
+        cdef const unsigned char* start = self.frame.start
+        return [
+            headers_at(start + self.places[row].headers_at, self.places[row].headers_size)
+            for row in range(self.count)
+        ]
+
+    @property
+    def size_bytes(self):
+        """An upper bound of what keys, values and headers take together."""
+        cdef Place* last = self.places + self.count - 1
+        if self.count == 0:
+            return 0
+        return last.headers_at + last.headers_size - self.places.key_at
+
+    @property
+    def first_offset(self):
+        """The offset of the first record; there must be one."""
+        assert self.count > 0
+        return self.places[0].offset
+
+    @property
+    def last_offset(self):
+        """The offset of the last record; there must be one."""
+        assert self.count > 0
+        return self.places[self.count - 1].offset
+
+    def find(self, int64_t offset):
+        """Return the index of the first record at `offset` or after it, the length if none is."""
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = self.count
+        cdef Py_ssize_t middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.places[middle].offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def rows(self, Py_ssize_t start, stop=None):
+        """Return the records from index `start` up to `stop`, which is not included."""
+        cdef Py_ssize_t end = self.count if stop is None else min(self.count, <Py_ssize_t>stop)
+        if start < 0 or end < 0:
+            raise IndexError("rows count from the first one, from 0")
+        start = min(start, end)
+        return columns_of(self.frame, self.places + start, end - start)
+
+    cdef bint is_dense(self) noexcept:
+        # Offsets ascend, so there is no gap inside where there is none between the two ends.
+        return self.count > 0 and (
+            self.places[self.count - 1].offset - self.places[0].offset == self.count - 1
+        )
+
+
+def record_bytes(data):
+    """Return `data` in the form that `decode_records` reads: here, itself."""
+    return data
+
+
+def decode_records(
+    data,
+    Py_ssize_t position,
+    Py_ssize_t first,
+    Py_ssize_t count,
+    int64_t base_offset,
+    int64_t base_timestamp_ms,
+    append_timestamp_ms=None,
+):
+    """Decode `count` records from `position` on; return them and the position after them.
+
+    `first` is the index that the first of them has in its batch, and `count` is at least 1. With
+    `append_timestamp_ms` that is the time of every record, whatever the records say. A long stretch
+    is read without the GIL.
+
+    Raises:
+        DecodeError: there are no such records.
+    """
+    cdef Frame frame = Frame.__new__(Frame)
+    cdef Outcome outcome = ODD
+    cdef Py_ssize_t end = position
+    cdef Py_ssize_t row
+    cdef int64_t append_ms
+    PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
+    frame.start = <const unsigned char*>frame.data.buf
+    if (
+        0 <= position <= frame.data.len <= INT32_MAX
+        and 0 < count <= (frame.data.len - position) // RECORD_SIZE_BYTES_MIN
+        and 0 <= base_offset
+        and first >= 0
+    ):
+        frame.places = <Place*>PyMem_RawMalloc(count * sizeof(Place))
+        if frame.places is NULL:
+            raise MemoryError
+        if frame.data.len - position >= NOGIL_SIZE_BYTES_MIN:
+            with nogil:
+                outcome = find_places(frame, &end, first, count, base_offset, base_timestamp_ms)
+        else:
+            outcome = find_places(frame, &end, first, count, base_offset, base_timestamp_ms)
+        if outcome == NAMES_TO_CHECK and not are_names_text(frame, count):
+            outcome = ODD
+    if outcome == ODD:
+        return pure.decode_records(
+            bytes(data), position, first, count, base_offset, base_timestamp_ms, append_timestamp_ms
+        )
+    if append_timestamp_ms is not None:
+        append_ms = append_timestamp_ms
+        for row in range(count):
+            frame.places[row].timestamp_ms = append_ms
+    return columns_of(frame, frame.places, count), end
+
+
+cdef FrameColumns columns_of(Frame frame, Place* places, Py_ssize_t count):
+    cdef FrameColumns columns = FrameColumns.__new__(FrameColumns)
+    columns.frame = frame
+    columns.places = places
+    columns.count = count
+    return columns
+
+
+cdef Outcome find_places(
+    Frame frame, Py_ssize_t* position, int64_t first, Py_ssize_t count,
+    int64_t base_offset, int64_t base_timestamp_ms,
+) noexcept nogil:
+    """Note where the fields of `count` records stand; set `position` to where they end."""
+    cdef const unsigned char* start = frame.start
+    cdef const unsigned char* at = start + position[0]
+    cdef const unsigned char* end = start + frame.data.len
+    cdef const unsigned char* stop
+    cdef Place* place
+    cdef Py_ssize_t row
+    cdef int64_t number
+    cdef int64_t last_delta = -1
+    cdef Outcome outcome = GOOD
+    for row in range(count):
+        place = frame.places + row
+        at = get_varint(at, end, &number)
+        if at is NULL or number < RECORD_SIZE_BYTES_MIN - 1 or number > end - at:
+            return ODD
+        stop = at + number
+        # After the attributes, of which a record has none that mean anything.
+        at = get_varint(at + 1, stop, &number)
+        if at is NULL or add_overflows(base_timestamp_ms, number, &place.timestamp_ms):
+            return ODD
+        at = get_varint(at, stop, &number)
+        if at is NULL or number < first + row or number <= last_delta:
+            return ODD
+        last_delta = number
+        if add_overflows(base_offset, number, &place.offset):
+            return ODD
+        at = pass_bytes(at, stop, start, &place.key_at, &place.key_size)
+        if at is NULL:
+            return ODD
+        at = pass_bytes(at, stop, start, &place.value_at, &place.value_size)
+        if at is NULL or at >= stop:
+            return ODD
+        if at[0] == 0:
+            at += 1
+            place.headers_at = <int32_t>(at - start)
+            place.headers_size = 0
+        else:
+            at = get_varint(at, stop, &number)
+            # A header takes two bytes at least.
+            if at is NULL or number < 0 or number > (stop - at) // 2:
+                return ODD
+            place.headers_at = <int32_t>(at - start)
+            at = pass_headers(at, stop, number, &outcome)
+            if at is NULL:
+                return ODD
+            place.headers_size = <int32_t>(at - start) - place.headers_at
+        if at != stop:
+            return ODD
+    position[0] = at - start
+    return outcome
+
+
+cdef const unsigned char* pass_headers(
+    const unsigned char* at, const unsigned char* end, int64_t count, Outcome* outcome
+) noexcept nogil:
+    """Check `count` headers; return where they end, NULL if they are odd."""
+    cdef const unsigned char* name = NULL
+    cdef const unsigned char* value = NULL
+    cdef int32_t name_size = 0, value_size = 0
+    cdef int32_t index
+    while count > 0:
+        count -= 1
+        at = pass_header(at, end, &name, &name_size, &value, &value_size)
+        if at is NULL or name_size < 0:
+            return NULL
+        for index in range(name_size):
+            if name[index] >= 0x80:
+                outcome[0] = NAMES_TO_CHECK
+                break
+    return at
+
+
+cdef bint are_names_text(Frame frame, Py_ssize_t count):
+    """Whether the names of all headers are UTF-8."""
+    cdef Py_ssize_t row
+    try:
+        for row in range(count):
+            headers_at(frame.start + frame.places[row].headers_at, frame.places[row].headers_size)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef tuple headers_at(const unsigned char* at, Py_ssize_t size):
+    """Make the headers that stand in `size` bytes, which were checked."""
+    cdef const unsigned char* end = at + size
+    cdef const unsigned char* name = NULL
+    cdef const unsigned char* value = NULL
+    cdef int32_t name_size = 0, value_size = 0
+    cdef list headers
+    if size == 0:
+        return ()
+    headers = []
+    while at < end:
+        at = pass_header(at, end, &name, &name_size, &value, &value_size)
+        assert at is not NULL
+        headers.append(
+            (PyUnicode_DecodeUTF8(<const char*>name, name_size, NULL), bytes_at(value, 0, value_size))
+        )
+    return tuple(headers)

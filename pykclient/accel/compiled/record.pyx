@@ -1,0 +1,224 @@
+"""The record that a consumer's application sees, made when it is asked for.
+
+Owner: see each class.
+Source: Java class ``org.apache.kafka.clients.consumer.ConsumerRecord``.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t
+
+from pykclient.accel.compiled.decoder cimport FrameColumns, Place, bytes_at, headers_at
+
+from itertools import repeat
+
+__all__ = ["ConsumerRecord", "iterate_records"]
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void* something)
+    Py_ssize_t PyBytes_GET_SIZE(object data)
+    const char* PyBytes_AS_STRING(object data)
+
+
+@cython.final
+@cython.no_gc
+cdef class Origin:
+    """What all records of a run have in common."""
+
+    cdef object topic
+    cdef object partition
+    cdef object timestamp_type
+    cdef object leader_epoch
+
+
+@cython.final
+@cython.freelist(256)
+cdef class ConsumerRecord:
+    """One record as a consumer sees it.
+
+    `timestamp_ms` is milliseconds since 1970; a `key` or `value` of None is null; `leader_epoch` is
+    None when the broker did not tell it; the sizes are those of the bytes before a deserializer, -1
+    for null. Attributes, `==` and `repr` are promised.
+
+    A record has copies of its bytes, so that one that is kept keeps nothing else. The garbage
+    collector follows it only where a deserializer made its key or value.
+    """
+
+    cdef Origin origin
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp_ms
+    cdef readonly object key
+    cdef readonly object value
+    cdef object _headers
+    cdef readonly int32_t serialized_key_size
+    cdef readonly int32_t serialized_value_size
+
+    def __init__(
+        self,
+        topic,
+        partition,
+        int64_t offset,
+        int64_t timestamp_ms,
+        timestamp_type,
+        key,
+        value,
+        headers,
+        leader_epoch,
+        int32_t serialized_key_size,
+        int32_t serialized_value_size,
+    ):
+        self.origin = origin_of(topic, partition, timestamp_type, leader_epoch)
+        self.offset = offset
+        self.timestamp_ms = timestamp_ms
+        self.key = key
+        self.value = value
+        self._headers = headers
+        self.serialized_key_size = serialized_key_size
+        self.serialized_value_size = serialized_value_size
+
+    @property
+    def topic(self):
+        """The topic's name."""
+        return self.origin.topic
+
+    @property
+    def partition(self):
+        """The partition's number."""
+        return self.origin.partition
+
+    @property
+    def timestamp_type(self):
+        """Who set the timestamp."""
+        return self.origin.timestamp_type
+
+    @property
+    def leader_epoch(self):
+        """The epoch of the leader that took the record, None if the broker did not tell."""
+        return self.origin.leader_epoch
+
+    @property
+    def headers(self):
+        """Pairs of a name and a value, in order."""
+        # Kept as bytes until somebody looks, which hardly anybody does.
+        with cython.critical_section(self):
+            if PyBytes_CheckExact(self._headers):
+                self._headers = headers_at(
+                    <const unsigned char*>PyBytes_AS_STRING(self._headers),
+                    PyBytes_GET_SIZE(self._headers),
+                )
+            return self._headers
+
+    def _fields(self):
+        return (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.timestamp_ms,
+            self.timestamp_type,
+            self.key,
+            self.value,
+            self.headers,
+            self.leader_epoch,
+            self.serialized_key_size,
+            self.serialized_value_size,
+        )
+
+    def __eq__(self, other):
+        if not isinstance(other, ConsumerRecord):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __hash__(self):
+        return hash(self._fields())
+
+    def __reduce__(self):
+        return ConsumerRecord, self._fields()
+
+    def __repr__(self):
+        return (
+            "ConsumerRecord(topic=%r, partition=%r, offset=%r, timestamp_ms=%r, "
+            "timestamp_type=%r, key=%r, value=%r, headers=%r, leader_epoch=%r, "
+            "serialized_key_size=%r, serialized_value_size=%r)"
+        ) % self._fields()
+
+
+@cython.final
+cdef class RecordIterator:
+    """Makes each record when the loop asks for it, so that a short-lived one reuses its memory."""
+
+    cdef FrameColumns columns
+    cdef Origin origin
+    cdef Py_ssize_t row
+
+    def __iter__(self):
+        return self
+
+    def __length_hint__(self):
+        return max(0, self.columns.count - self.row)
+
+    def __next__(self):
+        cdef Py_ssize_t row = self.row
+        cdef Place* place
+        cdef ConsumerRecord record
+        cdef const unsigned char* start
+        if row >= self.columns.count:
+            raise StopIteration
+        self.row = row + 1
+        place = self.columns.places + row
+        start = self.columns.frame.start
+        record = ConsumerRecord.__new__(ConsumerRecord)
+        record.origin = self.origin
+        record.offset = place.offset
+        record.timestamp_ms = place.timestamp_ms
+        record.key = bytes_at(start, place.key_at, place.key_size)
+        record.value = bytes_at(start, place.value_at, place.value_size)
+        if place.headers_size == 0:
+            record._headers = ()
+        else:
+            record._headers = PyBytes_FromStringAndSize(
+                <const char*>start + place.headers_at, place.headers_size
+            )
+        record.serialized_key_size = place.key_size
+        record.serialized_value_size = place.value_size
+        PyObject_GC_UnTrack(<void*>record)
+        return record
+
+
+def iterate_records(
+    columns, *, topic, partition, timestamp_type, leader_epoch, keys=None, values=None
+):
+    """Yield the records of `columns` as objects, each made when it is asked for.
+
+    `keys` and `values` stand for the raw ones where a deserializer has made them into something
+    else; the sizes are those of the raw ones.
+    """
+    cdef RecordIterator records
+    if keys is None and values is None and type(columns) is FrameColumns:
+        records = RecordIterator.__new__(RecordIterator)
+        records.columns = columns
+        records.origin = origin_of(topic, partition, timestamp_type, leader_epoch)
+        return records
+    raw_keys, raw_values = columns.keys, columns.values
+    return map(
+        ConsumerRecord,
+        repeat(topic),
+        repeat(partition),
+        columns.offsets,
+        columns.timestamps_ms,
+        repeat(timestamp_type),
+        raw_keys if keys is None else keys,
+        raw_values if values is None else values,
+        columns.headers,
+        repeat(leader_epoch),
+        [-1 if key is None else len(key) for key in raw_keys],
+        [-1 if value is None else len(value) for value in raw_values],
+    )
+
+
+cdef Origin origin_of(topic, partition, timestamp_type, leader_epoch):
+    cdef Origin origin = Origin.__new__(Origin)
+    origin.topic = topic
+    origin.partition = partition
+    origin.timestamp_type = timestamp_type
+    origin.leader_epoch = leader_epoch
+    return origin
