@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import MemberSnapshot, Refusal
     from pykclient.testing.fake.groups.registry import GroupRegistry
     from pykclient.testing.fake.timing_wheel import Timer
+    from pykclient.types import TopicPartition
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "ClassicGroup", "ClassicState"]
 
@@ -434,9 +435,10 @@ class ClassicGroup:
         instance_id: str | None = None,
         is_transactional: bool = False,
         version: int = 0,
+        partitions: Iterable[TopicPartition] = (),
     ) -> Refusal | None:
         """Whether this member may commit; anybody may while the group is empty."""
-        del version  # all versions are told the same
+        del version, partitions  # all versions are told the same, and may commit anything
         return self._now.check_commit(
             member_id, instance_id, generation_or_member_epoch, is_transactional=is_transactional
         )

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pykclient.errors.base import BrokerError
     from pykclient.testing.fake.groups.offsets import CommittedOffset
@@ -115,8 +115,9 @@ class Group(Protocol):
         instance_id: str | None = None,
         is_transactional: bool = False,
         version: int = 0,
+        partitions: Iterable[TopicPartition] = (),
     ) -> Refusal | None:
-        """Whether this member may commit; `version` is that of the request."""
+        """Whether this member may commit these partitions; `version` is that of the request."""
         ...
 
     def on_commit(self, member_id: str, now_ms: int) -> None:

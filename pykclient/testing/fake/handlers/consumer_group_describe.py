@@ -18,6 +18,7 @@ from pykclient.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from pykclient.testing.fake.groups.modern import ModernGroup
+from pykclient.testing.fake.handlers.describe_groups import ALL_OPERATIONS
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
 if TYPE_CHECKING:
@@ -38,9 +39,12 @@ def handle(
     cluster: FakeCluster, call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group, or say why it cannot be."""
-    return ConsumerGroupDescribeResponse(
-        groups=[_described(cluster, call.broker_id, name) for name in request.group_ids]
-    )
+    groups = [_described(cluster, call.broker_id, name) for name in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = ALL_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def refuse(

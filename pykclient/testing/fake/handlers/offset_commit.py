@@ -29,6 +29,8 @@ from pykclient.testing.fake.handlers.handler import TypedHandler
 from pykclient.testing.fake.handlers.leadership import find_partition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pykclient.protocol.messages.offset_commit import OffsetCommitRequestPartition
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.cluster import FakeCluster
@@ -55,7 +57,7 @@ def handle(cluster: FakeCluster, call: Call, request: OffsetCommitRequest) -> Of
         for each in asked.partitions
     )
     # With nothing to commit, Kafka does not ask who coordinates the group.
-    refusal = _check(cluster, call, request) if is_any_there else None
+    refusal = _check(cluster, call, request, found) if is_any_there else None
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -94,7 +96,9 @@ def _refused(asked: OffsetCommitRequestTopic, error_code: int) -> OffsetCommitRe
     )
 
 
-def _check(cluster: FakeCluster, call: Call, request: OffsetCommitRequest) -> Refusal | None:
+def _check(
+    cluster: FakeCluster, call: Call, request: OffsetCommitRequest, found: Sequence[Topic | None]
+) -> Refusal | None:
     groups, name = cluster.groups, request.group_id
     refusal = groups.check_coordinator(call.broker_id, name)
     if refusal is not None:
@@ -113,6 +117,12 @@ def _check(cluster: FakeCluster, call: Call, request: OffsetCommitRequest) -> Re
         generation,
         instance_id=request.group_instance_id,
         version=call.version,
+        partitions=[
+            partition.name
+            for topic, asked in zip(found, request.topics, strict=True)
+            for each in asked.partitions
+            if (partition := find_partition(topic, each.partition_index)) is not None
+        ],
     )
     if refusal is None:
         group.on_commit(request.member_id, cluster.now_ms)
