@@ -17,7 +17,7 @@ help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make check     style, types, import rules, generated code"
-	@echo "make bench     the benchmarks, beside other clients"
+	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make protocol  write the generated protocol modules anew"
 	@echo "make build     wheel and sdist, into dist"
 	@echo "make clean     remove what was built; the virtual environment stays"
@@ -38,8 +38,7 @@ check: java kafka
 	$(PYTHON) -m tools.protogen --check
 
 bench: java kafka $(BENCH_INSTALLED)
-	$(PYTHON) benchmarks/produce_consume.py
-	$(PYTHON) benchmarks/import_time.py
+	$(PYTHON) benchmarks/suite.py --output bench-output
 
 protocol: java kafka
 	$(PYTHON) -m tools.protogen
@@ -48,7 +47,7 @@ build: $(INSTALLED)
 	$(PYTHON) -m build
 
 clean:
-	rm -rf build dist demo-output *.egg-info $(COMPILED) pykclient/accel/compiled/*.so .coverage* \
+	rm -rf build dist bench-output demo-output *.egg-info $(COMPILED) pykclient/accel/compiled/*.so .coverage* \
 	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 $(INSTALLED): pyproject.toml

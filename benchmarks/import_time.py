@@ -1,66 +1,80 @@
-"""How long does ``import pykclient`` take?
+"""How long does ``import pykclient`` take, and does it load what it may not need?
 
 Each import is a process of its own, with its bytecode compiled before; what a process takes that
-imports nothing is measured beside it, in turns. The table shows medians.
+imports nothing is taken off. The optional dependencies that were loaded are counted.
 
-    python benchmarks/import_time.py [--runs N]
+    python benchmarks/import_time.py [--runs N] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import time
-from statistics import median
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+from measuring.measurement import Measurement
+from measuring.question import Question, ask
+from pykclient import accel
 
-from machine import describe
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from measuring.arena import Arena
+    from measuring.question import Settings
 
 # Some environments tell Python to compile anew at every start.
-ENVIRONMENT = {name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT = {
+    **{name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"},
+    "PYTHONPATH": str(Path(accel.__file__).parents[2]),
+}
+NOTHING = "pass"
 STATEMENTS = {
-    "nothing": "pass",
-    "import pykclient": "import pykclient",
+    "the package": "import pykclient",
     "the clients": "from pykclient import Admin, Consumer, Producer",
 }
+OPTIONAL = ("pyarrow", "pyspark", "numpy", "pandas", "rich", "lz4", "zstandard", "cramjam")
+TURNS = 4
+"""Processes are short: each run stands for so many of them."""
+
+
+def measure(_: Arena, settings: Settings) -> Iterator[Measurement]:
+    """Import nothing and each statement in turns, after one turn that warms up."""
+    for statement in (NOTHING, *STATEMENTS.values()):
+        import_ms(statement)
+    for _turn in range(settings.run_count * TURNS):
+        nothing_ms = import_ms(NOTHING)
+        for case, statement in STATEMENTS.items():
+            figures = {
+                "import_ms": import_ms(statement) - nothing_ms,
+                "optional_modules": float(len(optional_modules(statement))),
+            }
+            yield Measurement(QUESTION.name, case, "pykclient", figures)
 
 
 def import_ms(statement: str) -> float:
     """Milliseconds of one process that runs a statement."""
     start_s = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True, env=ENVIRONMENT)
+    subprocess.run([sys.executable, "-P", "-c", statement], check=True, env=ENVIRONMENT)
     return (time.perf_counter() - start_s) * 1000
 
 
-def main() -> int:
-    """Measure and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def optional_modules(statement: str) -> list[str]:
+    """The optional dependencies that a statement loads."""
+    program = f"import sys\n{statement}\nprint(*sys.modules.keys() & {set(OPTIONAL)})"
+    answer = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        check=True,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    parser.add_argument("--runs", type=int, default=21, help="processes per statement")
-    run_count = parser.parse_args().runs
-    times_ms: dict[str, list[float]] = {name: [] for name in STATEMENTS}
-    for turn in range(run_count + 1):
-        for name, statement in STATEMENTS.items():
-            taken_ms = import_ms(statement)
-            if turn > 0:  # the first turn compiles and warms the file cache
-                times_ms[name].append(taken_ms)
-    base_ms = median(times_ms["nothing"])
-    table = Table(title="Medians of processes, in ms")
-    for heading in ("statement", "process", "beyond nothing"):
-        table.add_column(heading)
-    for name, of_statement_ms in times_ms.items():
-        median_ms = median(of_statement_ms)
-        table.add_row(name, f"{median_ms:.1f}", f"{median_ms - base_ms:.1f}")
-    console = Console()
-    console.print(", ".join(f"{name} {value}" for name, value in describe(["pykclient"]).items()))
-    console.print(table)
-    return 0
+    return answer.stdout.split()
 
+
+QUESTION = Question("import", "The time of an import", measure)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ask(QUESTION, __doc__))

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from machine import describe
+from measuring.machine import describe
 from pykclient import Admin, NewTopic, Producer
 from pykclient.testing import KafkaCluster
 

@@ -2,9 +2,10 @@
 
 The clock and the CPU meter start when the client stands and has spoken to the broker once, and stop
 when the last record is acknowledged or read. The CPU is that of the whole process, all its threads,
-user and system. All clients get the same settings: batches of 1,000,000 bytes, linger 5 ms,
-acks=all, idempotent, checksums on, socket buffers left to the operating system. Each holds one
-delivery per record and looks at every one; any error ends the process.
+user and system, without its start-up. All clients get the same settings: batches of
+`Job.batch_bytes`, linger 5 ms, acks=all, idempotent, checksums on, socket buffers left to the
+operating system. Each has a delivery or a callback per record and looks at every one; any error
+ends the process.
 
 Owner: the one thread of the process that does the job.
 """
@@ -15,18 +16,37 @@ import resource
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle, repeat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["BATCH_BYTES", "LINGER_MS", "OPEN_DELIVERIES_MAX", "SILENCE_S_MAX", "Job", "measured"]
+__all__ = [
+    "CHUNK_COUNT",
+    "LINGER_MS",
+    "OPEN_DELIVERIES_MAX",
+    "POLL_RECORDS_MAX",
+    "SILENCE_S_MAX",
+    "Figures",
+    "Job",
+    "Meter",
+    "measured",
+    "percentiles",
+]
 
-BATCH_BYTES = 1_000_000
 LINGER_MS = 5
 OPEN_DELIVERIES_MAX = 100_000
 """A delivery is looked at when so many later ones were sent: it is done by then, nobody waits."""
+CHUNK_COUNT = 10_000
+"""Deliveries are kept, and values sent in bulk, by so many."""
+POLL_RECORDS_MAX = 10_000
+"""A poll returns at most so many records."""
 SILENCE_S_MAX = 30.0
+KEY_COUNT = 10_000
+
+Figures = dict[str, float]
+"""What was measured, by name with its unit: ``records_per_second``, ``ack_p99_ms`` ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +58,27 @@ class Job:
     partition_count: int
     record_count: int
     value_bytes: int
+    batch_bytes: int = 1_000_000
+    has_keys: bool = False
+    """Whether records are spread over the partitions by 10,000 different keys of 8 bytes."""
+
+    def keys(self) -> Iterator[bytes | None]:
+        """The keys of the records one after the other, without end."""
+        if self.has_keys:
+            return cycle([b"%08d" % number for number in range(KEY_COUNT)])
+        return repeat(None)
+
+    def chunks(self) -> Iterator[int]:
+        """The records that remain after the first one, in counts of at most `CHUNK_COUNT`."""
+        rest = self.record_count - 1
+        while rest > 0:
+            yield min(rest, CHUNK_COUNT)
+            rest -= CHUNK_COUNT
+
+    @property
+    def warm_up_count(self) -> int:
+        """How many records go ahead of those whose latency counts: a JVM compiles meanwhile."""
+        return self.record_count // 2
 
     def check_silence(self, polled: object, read_count: int) -> None:
         """Raise when a poll gave nothing although there is more to come."""
@@ -54,22 +95,40 @@ class Job:
             raise RuntimeError(f"{self.topic}: {read_bytes} bytes of values, not {expected_bytes}")
 
 
-@dataclass(slots=True)
-class Taken:
-    """What a job took: seconds on the clock, and seconds of CPU in the whole process."""
+class Meter:
+    """The clock and the CPU meter of a job; `figures` are there when it has ended."""
 
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    def __init__(self) -> None:
+        self.figures: Figures = {}
+        self._cpu_start_s, self._start_s = _cpu_seconds(), time.perf_counter()
+
+    def restart_clock(self) -> None:
+        """Leave out what has passed on the clock, but not the CPU that it took."""
+        self._start_s = time.perf_counter()
+
+    def stop(self, record_count: int) -> None:
+        """Take the figures of `record_count` records."""
+        seconds = time.perf_counter() - self._start_s
+        cpu_s = _cpu_seconds() - self._cpu_start_s
+        self.figures["records_per_second"] = record_count / seconds
+        self.figures["cpu_s_per_million"] = cpu_s / record_count * 1e6
 
 
 @contextmanager
-def measured() -> Iterator[Taken]:
+def measured(job: Job) -> Iterator[Meter]:
     """Measure what happens inside."""
-    taken = Taken()
-    cpu_start_s, start_s = _cpu_seconds(), time.perf_counter()
-    yield taken
-    taken.seconds = time.perf_counter() - start_s
-    taken.cpu_seconds = _cpu_seconds() - cpu_start_s
+    meter = Meter()
+    yield meter
+    meter.stop(job.record_count)
+
+
+def percentiles(name: str, latencies_s: Sequence[float]) -> Figures:
+    """The middle and the 99th percentile of latencies, in ms, as ``<name>_p50_ms`` and so on."""
+    ascending = sorted(latencies_s)
+    return {
+        f"{name}_p{percent}_ms": ascending[len(ascending) * percent // 100] * 1e3
+        for percent in (50, 99)
+    }
 
 
 def _cpu_seconds() -> float:

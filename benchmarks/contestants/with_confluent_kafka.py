@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
-from contestants.job import BATCH_BYTES, LINGER_MS, OPEN_DELIVERIES_MAX, SILENCE_S_MAX, measured
+from contestants.busy_loop import BusyLoop
+from contestants.job import (
+    LINGER_MS,
+    OPEN_DELIVERIES_MAX,
+    POLL_RECORDS_MAX,
+    SILENCE_S_MAX,
+    measured,
+    percentiles,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-    from contestants.job import Job, Taken
+    from contestants.job import Figures, Job
 
-LIST_COUNT_MAX = 10_000
 POLL_SENDS = 1_000
 """Callbacks are asked for once in so many sends; each time costs as much as a send."""
 
 
-def produce(job: Job) -> Taken:
+def produce(job: Job) -> Figures:
     """Send each record by itself with a callback, which is what this client has for a delivery."""
     value = bytes(job.value_bytes)
     acknowledged_count = 0
@@ -26,22 +34,13 @@ def produce(job: Job) -> Taken:
     def on_delivery(error: KafkaError | None, _: Message) -> None:
         nonlocal acknowledged_count
         if error is not None:
-            raise RuntimeError(error)
+            raise KafkaException(error)
         acknowledged_count += 1
 
-    producer = Producer(
-        {
-            "bootstrap.servers": job.bootstrap_servers,
-            "batch.size": BATCH_BYTES,
-            "linger.ms": LINGER_MS,
-            "acks": "all",
-            "enable.idempotence": True,
-            "queue.buffering.max.messages": OPEN_DELIVERIES_MAX,
-        }
-    )
+    producer = _producer(job)
     producer.produce(job.topic, value, on_delivery=on_delivery)
     producer.flush()
-    with measured() as taken:
+    with measured(job) as meter:
         for number in range(job.record_count - 1):
             if number % POLL_SENDS == 0:
                 while len(producer) > OPEN_DELIVERIES_MAX - POLL_SENDS:
@@ -51,12 +50,97 @@ def produce(job: Job) -> Taken:
         producer.flush()
     if acknowledged_count != job.record_count:
         raise RuntimeError(f"{acknowledged_count} of {job.record_count} records acknowledged")
-    return taken
+    return meter.figures
 
 
-def consume(job: Job) -> Taken:
-    """Read message objects in lists of up to 10,000 and look at each value."""
+def consume(job: Job) -> Figures:
+    """Read message objects in lists of up to 10,000 and look at each value.
+
+    The clock starts at the first one: this client waits for half a second before it fetches, which
+    says nothing of its pace. Its CPU counts from the start.
+    """
     read_count = read_bytes = 0
+    consumer = _consumer(job)
+    partitions = _partitions(job)
+    with measured(job) as meter:
+        consumer.assign(partitions)
+        while read_count < job.record_count:
+            wanted_count = min(POLL_RECORDS_MAX, job.record_count - read_count)
+            if read_count == 0:
+                wanted_count = 1
+            elif read_count == 1:
+                meter.restart_clock()
+            messages = consumer.consume(wanted_count, SILENCE_S_MAX)
+            job.check_silence(messages, read_count)
+            for message in messages:
+                if message.error():
+                    raise KafkaException(message.error())
+                read_bytes += len(message.value())  # type: ignore[arg-type]  # never null here
+            read_count += len(messages)
+    consumer.close()
+    job.check_bytes(read_bytes)
+    return meter.figures
+
+
+def latency(job: Job) -> Figures:
+    """Send one record, wait for its callback, then until it is read; and the next."""
+    value = bytes(job.value_bytes)
+    acknowledged_s: list[float] = []
+    received_s: list[float] = []
+    start_s = 0.0
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        acknowledged_s.append(time.perf_counter() - start_s)
+
+    producer, consumer = _producer(job, linger_ms=0), _consumer(job)
+    consumer.assign(_partitions(job))
+    for turn in range(job.warm_up_count + job.record_count):
+        start_s = time.perf_counter()
+        producer.produce(job.topic, value, on_delivery=on_delivery)
+        while len(acknowledged_s) == turn:
+            producer.poll(SILENCE_S_MAX)
+        message = consumer.poll(SILENCE_S_MAX)
+        job.check_silence(message is not None, turn)
+        if message is not None and message.error():
+            raise KafkaException(message.error())
+        received_s.append(time.perf_counter() - start_s)
+    consumer.close()
+    return {
+        **percentiles("ack", acknowledged_s[job.warm_up_count :]),
+        **percentiles("received", received_s[job.warm_up_count :]),
+    }
+
+
+def busy_neighbour(job: Job) -> Figures:
+    """Send from a thread that computes and asks for callbacks in between; time these."""
+    value = bytes(job.value_bytes)
+    producer = _producer(job, linger_ms=0)
+    producer.produce(job.topic, value)
+    producer.flush()
+    loop = BusyLoop(job.record_count - 1)
+    for on_delivery in loop.turns(between=lambda: producer.poll(0)):
+        producer.produce(job.topic, value, on_delivery=on_delivery)
+    producer.flush()
+    return percentiles("ack", loop.latencies_s())
+
+
+def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": job.bootstrap_servers,
+            "batch.size": job.batch_bytes,
+            "linger.ms": linger_ms,
+            "acks": "all",
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": OPEN_DELIVERIES_MAX,
+        }
+    )
+
+
+def _consumer(job: Job) -> Consumer:
+    """One that has spoken to the broker."""
     consumer = Consumer(
         {
             "bootstrap.servers": job.bootstrap_servers,
@@ -65,21 +149,11 @@ def consume(job: Job) -> Taken:
             "check.crcs": True,
         }
     )
-    partitions = [
+    consumer.get_watermark_offsets(_partitions(job)[0])
+    return consumer
+
+
+def _partitions(job: Job) -> list[TopicPartition]:
+    return [
         TopicPartition(job.topic, index, OFFSET_BEGINNING) for index in range(job.partition_count)
     ]
-    consumer.get_watermark_offsets(partitions[0])
-    with measured() as taken:
-        consumer.assign(partitions)
-        while read_count < job.record_count:
-            wanted_count = min(LIST_COUNT_MAX, job.record_count - read_count)
-            messages = consumer.consume(wanted_count, SILENCE_S_MAX)
-            job.check_silence(messages, read_count)
-            for message in messages:
-                if message.error():
-                    raise RuntimeError(message.error())
-                read_bytes += len(message.value())  # type: ignore[arg-type]  # never null here
-            read_count += len(messages)
-    consumer.close()
-    job.check_bytes(read_bytes)
-    return taken

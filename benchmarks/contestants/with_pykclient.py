@@ -2,56 +2,204 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from contestants.job import BATCH_BYTES, LINGER_MS, OPEN_DELIVERIES_MAX, SILENCE_S_MAX, measured
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from contestants.busy_loop import BusyLoop
+from contestants.job import (
+    CHUNK_COUNT,
+    LINGER_MS,
+    OPEN_DELIVERIES_MAX,
+    POLL_RECORDS_MAX,
+    SILENCE_S_MAX,
+    measured,
+    percentiles,
+)
+from contestants.resident import ResidentGrowth
 from pykclient import Consumer, Producer, TopicPartition
 
 if TYPE_CHECKING:
-    from contestants.job import Job, Taken
+    from collections.abc import Iterable
+
+    from contestants.job import Figures, Job
+    from pykclient.accel import Delivery
+    from pykclient.producer.record import RecordMetadata
+
+ARROW_RECORDS_MAX = 100_000
+FETCH_BYTES_MAX = 50 * 2**20
+"""The default of `fetch_max_bytes`."""
+SLOW_POLLS = 20
+SLOW_POLL_S = 0.05
+BULK_OPEN_MAX = 4
 
 
-def produce(job: Job) -> Taken:
+def produce(job: Job) -> Figures:
     """Send each record by itself and look at each delivery."""
     value = bytes(job.value_bytes)
-    with Producer(
+    with _producer(job) as producer:
+        producer.send(job.topic, value).result()
+        send, topic, keys = producer.send, job.topic, job.keys()
+        chunks: deque[list[Delivery[RecordMetadata]]] = deque()
+        with measured(job) as meter:
+            for count in job.chunks():
+                chunks.append([send(topic, value, key) for key in islice(keys, count)])
+                if len(chunks) > OPEN_DELIVERIES_MAX // CHUNK_COUNT:
+                    _check(chunks.popleft())
+            for chunk in chunks:
+                _check(chunk)
+    return meter.figures
+
+
+def send_batch(job: Job) -> Figures:
+    """Send lists of 10,000 values."""
+    values = [bytes(job.value_bytes)] * CHUNK_COUNT
+    with _producer(job) as producer:
+        producer.send(job.topic, values[0]).result()
+        with measured(job) as meter:
+            _in_bulk(
+                producer.send_batch(job.topic, values=values[:count]) for count in job.chunks()
+            )
+    return meter.figures
+
+
+def send_arrow(job: Job) -> Figures:
+    """Send Arrow tables of 10,000 rows with the one column `value`."""
+    table = pa.table({"value": pa.array([bytes(job.value_bytes)] * CHUNK_COUNT, pa.binary())})
+    with _producer(job) as producer:
+        producer.send(job.topic, bytes(job.value_bytes)).result()
+        with measured(job) as meter:
+            _in_bulk(producer.send_arrow(job.topic, table[:count]) for count in job.chunks())
+    return meter.figures
+
+
+def consume(job: Job) -> Figures:
+    """Read record objects and look at each value."""
+    read_count = read_bytes = 0
+    with _consumer(job) as consumer, measured(job) as meter:
+        while read_count < job.record_count:
+            records = consumer.poll(timeout=SILENCE_S_MAX, max_records=POLL_RECORDS_MAX)
+            job.check_silence(records, read_count)
+            for record in records:
+                read_bytes += len(record.value)  # type: ignore[arg-type]  # bytes here
+            read_count += len(records)
+    job.check_bytes(read_bytes)
+    return meter.figures
+
+
+def consume_arrow(job: Job) -> Figures:
+    """Read Arrow record batches and look at the size of each value."""
+    read_count = read_bytes = 0
+    pc.sum(pc.binary_length(pa.array([b""])))  # pyarrow sets itself up
+    with _consumer(job) as consumer, measured(job) as meter:
+        while read_count < job.record_count:
+            batch = consumer.poll_arrow(timeout=SILENCE_S_MAX, max_records=ARROW_RECORDS_MAX)
+            job.check_silence(batch.num_rows, read_count)
+            read_bytes += pc.sum(pc.binary_length(batch.column("value"))).as_py()
+            read_count += batch.num_rows
+    job.check_bytes(read_bytes)
+    return meter.figures
+
+
+def latency(job: Job) -> Figures:
+    """Send one record, wait for its acknowledgement, then until it is read; and the next."""
+    value = bytes(job.value_bytes)
+    acknowledged_s: list[float] = []
+    received_s: list[float] = []
+    with _producer(job, linger_ms=0) as producer, _consumer(job) as consumer:
+        for _ in range(job.warm_up_count + job.record_count):
+            start_s = time.perf_counter()
+            producer.send(job.topic, value).result()
+            acknowledged_s.append(time.perf_counter() - start_s)
+            job.check_silence(consumer.poll(timeout=SILENCE_S_MAX), len(received_s))
+            received_s.append(time.perf_counter() - start_s)
+    return {
+        **percentiles("ack", acknowledged_s[job.warm_up_count :]),
+        **percentiles("received", received_s[job.warm_up_count :]),
+    }
+
+
+def busy_neighbour(job: Job) -> Figures:
+    """Send from a thread that computes without a pause, and time the acknowledgements."""
+    value = bytes(job.value_bytes)
+    with _producer(job, linger_ms=0) as producer:
+        producer.send(job.topic, value).result()
+        loop = BusyLoop(job.record_count - 1)
+        for on_delivery in loop.turns():
+            producer.send(job.topic, value, on_delivery=on_delivery)
+        producer.flush()
+    return percentiles("ack", loop.latencies_s())
+
+
+def produce_memory(job: Job) -> Figures:
+    """Send as fast as it goes, keep no delivery, and see how far the memory grows."""
+    value = bytes(job.value_bytes)
+    with _producer(job) as producer:
+        producer.send(job.topic, value).result()
+        growth = ResidentGrowth()
+        for _ in range(job.record_count - 1):
+            producer.send(job.topic, value)
+        producer.flush()
+        return {"growth_mib": growth.peak_mib()}
+
+
+def consume_memory(job: Job) -> Figures:
+    """Read a backlog, at first slowly, with partitions that may fill a whole fetch each."""
+    read_count = 0
+    with _consumer(job, max_partition_fetch_bytes=FETCH_BYTES_MAX) as consumer:
+        growth = ResidentGrowth()
+        for turn in range(job.record_count):
+            if turn < SLOW_POLLS:
+                time.sleep(SLOW_POLL_S)
+            records = consumer.poll(timeout=SILENCE_S_MAX)
+            job.check_silence(records, read_count)
+            read_count += len(records)
+            if read_count == job.record_count:
+                break
+        return {"growth_mib": growth.peak_mib()}
+
+
+def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
+    return Producer(
         bootstrap_servers=job.bootstrap_servers,
-        batch_size=BATCH_BYTES,
-        linger_ms=LINGER_MS,
+        batch_size=job.batch_bytes,
+        linger_ms=linger_ms,
         send_buffer_bytes=-1,
         receive_buffer_bytes=-1,
-    ) as producer:
-        producer.send(job.topic, value).result()
-        with measured() as taken:
-            deliveries = deque([producer.send(job.topic, value)])
-            for _ in range(job.record_count - 2):
-                deliveries.append(producer.send(job.topic, value))
-                if len(deliveries) > OPEN_DELIVERIES_MAX:
-                    deliveries.popleft().result()
-            for delivery in deliveries:
-                delivery.result()
-    return taken
+    )
 
 
-def consume(job: Job) -> Taken:
-    """Read record objects and look at each value."""
-    partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
-    read_count = read_bytes = 0
-    with Consumer(
+def _consumer(job: Job, **settings: int) -> Consumer:
+    """One that has all partitions from their beginning, and has spoken to the broker."""
+    consumer = Consumer(
         bootstrap_servers=job.bootstrap_servers,
         auto_offset_reset="earliest",
         send_buffer_bytes=-1,
         receive_buffer_bytes=-1,
-    ) as consumer:
-        consumer.assign(partitions)
-        consumer.end_offsets(partitions)
-        with measured() as taken:
-            while read_count < job.record_count:
-                records = consumer.poll(timeout=SILENCE_S_MAX)
-                job.check_silence(records, read_count)
-                for record in records:
-                    read_bytes += len(record.value)  # type: ignore[arg-type]  # bytes here
-                read_count += len(records)
-    job.check_bytes(read_bytes)
-    return taken
+        **settings,
+    )
+    partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
+    consumer.assign(partitions)
+    consumer.end_offsets(partitions)
+    return consumer
+
+
+def _check(deliveries: Iterable[Delivery[RecordMetadata]]) -> None:
+    for delivery in deliveries:
+        if (error := delivery.exception()) is not None:
+            raise error
+
+
+def _in_bulk(deliveries: Iterable[Delivery[list[RecordMetadata]]]) -> None:
+    """Wait for each delivery, a few behind the one that is being sent."""
+    waiting: deque[Delivery[list[RecordMetadata]]] = deque()
+    for delivery in deliveries:
+        waiting.append(delivery)
+        if len(waiting) > BULK_OPEN_MAX * OPEN_DELIVERIES_MAX // CHUNK_COUNT:
+            waiting.popleft().result()
+    for delivery in waiting:
+        delivery.result()

@@ -1,0 +1,48 @@
+"""What do records cost that travel in bulk: lists and Arrow tables out, Arrow batches in?
+
+Beside them confluent-kafka, which has no such thing and handles its records one by one, and the
+same bytes through a bare socket. 100-byte values without keys, 6 partitions.
+
+    python benchmarks/arrow_both_ways.py [--records N] [--runs N] [--clients ...] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from measuring.client import CONFLUENT, PYKCLIENT, RAW_SOCKET
+from measuring.contest import Entry, produce_contest, read_contest
+from measuring.question import Question, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from measuring.arena import Arena
+    from measuring.measurement import Measurement
+    from measuring.question import Settings
+
+OUT = (
+    Entry(PYKCLIENT, "send_batch", "pykclient, send_batch"),
+    Entry(PYKCLIENT, "send_arrow", "pykclient, send_arrow"),
+    Entry(CONFLUENT, "produce"),
+    Entry(RAW_SOCKET, "produce"),
+)
+IN = (
+    Entry(PYKCLIENT, "consume_arrow", "pykclient, poll_arrow"),
+    Entry(CONFLUENT, "consume"),
+    Entry(RAW_SOCKET, "consume"),
+    Entry(RAW_SOCKET, "consume_with_crc", "raw socket and CRC"),
+)
+
+
+def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
+    """Send in bulk, then read in bulk."""
+    yield from produce_contest(arena, settings, (QUESTION.name, "out"), OUT)
+    yield from read_contest(arena, settings, (QUESTION.name, "in"), IN)
+
+
+QUESTION = Question("arrow", "In bulk, both ways", measure)
+
+if __name__ == "__main__":
+    sys.exit(ask(QUESTION, __doc__))

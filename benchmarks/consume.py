@@ -1,0 +1,37 @@
+"""How many records a second does each client consume as objects, and what does it cost in CPU?
+
+100-byte values without keys from 6 partitions, checksums checked, up to 10,000 records a poll, the
+value of each looked at.
+
+    python benchmarks/consume.py [--records N] [--runs N] [--clients ...] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from measuring.client import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, PYKCLIENT
+from measuring.contest import Entry, read_contest
+from measuring.question import Question, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from measuring.arena import Arena
+    from measuring.measurement import Measurement
+    from measuring.question import Settings
+
+CLIENTS = (PYKCLIENT, CONFLUENT, JAVA, AIOKAFKA, KAFKA_PYTHON)
+
+
+def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
+    """Let the clients read the same records."""
+    entries = [Entry(client, "consume") for client in CLIENTS]
+    yield from read_contest(arena, settings, (QUESTION.name, "record objects"), entries)
+
+
+QUESTION = Question("consume", "Consuming to record objects", measure)
+
+if __name__ == "__main__":
+    sys.exit(ask(QUESTION, __doc__))

@@ -1,0 +1,94 @@
+"""Does a record cost the same with many partitions, and in long runs?
+
+Partitions: 1 to 1,000, once without keys (the producer fills one partition's batch after the other)
+and once with 10,000 keys, which spread the records over all partitions at once; then read. Records:
+a quarter of `--records` up to four times as many, or as `--sizes` says.
+
+    python benchmarks/growth.py [--records N] [--runs N] [--sizes N ...] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from measuring.client import PYKCLIENT
+from measuring.contest import in_turns
+from measuring.measurement import Measurement
+from measuring.question import Question, parser_of, run_questions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from measuring.arena import Arena
+    from measuring.question import Settings
+
+PARTITION_COUNTS = (1, 10, 100, 1_000)
+
+
+def measure(
+    arena: Arena, settings: Settings, sizes: Sequence[int] | None = None
+) -> Iterator[Measurement]:
+    """Grow the partitions, then the records."""
+    if not settings.able("produce", [PYKCLIENT]):
+        return
+    yield from _over_partitions(arena, settings)
+    count = settings.record_count
+    yield from _over_records(arena, settings, sizes or (count // 4, count, count * 4))
+
+
+def _over_partitions(arena: Arena, settings: Settings) -> Iterator[Measurement]:
+    for has_keys in (False, True):
+        what = f"produce {'with' if has_keys else 'without'} keys, partitions"
+        for partition_count in in_turns(PARTITION_COUNTS, settings.run_count):
+            figures = arena.produce(
+                PYKCLIENT,
+                "produce",
+                settings.record_count,
+                partition_count=partition_count,
+                has_keys=has_keys,
+            )
+            yield _measurement(what, partition_count, figures)
+    with ExitStack() as stack:
+        jobs = [
+            stack.enter_context(
+                arena.filled_topic(settings.record_count, partition_count=count, has_keys=True)
+            )
+            for count in PARTITION_COUNTS
+        ]
+        for job in in_turns(jobs, settings.run_count):
+            figures = arena.run(PYKCLIENT, "consume", job)
+            yield _measurement("consume, partitions", job.partition_count, figures)
+
+
+def _over_records(arena: Arena, settings: Settings, sizes: Sequence[int]) -> Iterator[Measurement]:
+    for record_count in in_turns(sizes, settings.run_count):
+        figures = arena.produce(PYKCLIENT, "produce", record_count)
+        yield _measurement("produce, records", record_count, figures)
+    with ExitStack() as stack:
+        jobs = [stack.enter_context(arena.filled_topic(record_count)) for record_count in sizes]
+        for job in in_turns(jobs, settings.run_count):
+            figures = arena.run(PYKCLIENT, "consume", job)
+            yield _measurement("consume, records", job.record_count, figures)
+
+
+def _measurement(what: str, size: int, figures: dict[str, float]) -> Measurement:
+    return Measurement(QUESTION.name, f"{what}: {size:,}", PYKCLIENT.name, figures)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print the tables."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--sizes", nargs="+", type=int, help="records of the runs that grow")
+    options = parser.parse_args(arguments)
+    grown = Question(QUESTION.name, QUESTION.text, partial(measure, sizes=options.sizes))
+    run_questions([grown], options)
+    return 0
+
+
+QUESTION = Question("growth", "More partitions, more records", measure)
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""How long does one record take, from send to acknowledgement and from send until it is read?
+
+One record at a time, linger 0, one partition: send, wait for the acknowledgement, poll until the
+record comes, and the next. As many go ahead uncounted as half of those that count. 2,000 count
+where other benchmarks have a million records.
+
+    python benchmarks/latency.py [--records N] [--runs N] [--clients ...] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from contestants.job import Job
+from measuring.arena import VALUE_BYTES
+from measuring.client import CONFLUENT, JAVA, PYKCLIENT
+from measuring.contest import in_turns
+from measuring.measurement import Measurement
+from measuring.question import Question, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from measuring.arena import Arena
+    from measuring.question import Settings
+
+CLIENTS = (PYKCLIENT, CONFLUENT, JAVA)
+SHARE = 500
+RECORD_COUNT_MIN = 20
+
+
+def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
+    """Let the clients send and read, each in a topic of its own."""
+    record_count = max(settings.record_count // SHARE, RECORD_COUNT_MIN)
+    for client in in_turns(settings.able("latency", CLIENTS), settings.run_count):
+        with arena.topic(1) as topic:
+            job = Job(arena.bootstrap_servers, topic, 1, record_count, VALUE_BYTES)
+            figures = arena.run(client, "latency", job)
+        yield Measurement(QUESTION.name, "one record, linger 0", client.name, figures)
+
+
+QUESTION = Question("latency", "One record at a time", measure)
+
+if __name__ == "__main__":
+    sys.exit(ask(QUESTION, __doc__))

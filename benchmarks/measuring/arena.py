@@ -1,0 +1,146 @@
+"""Arena: a broker, its topics, and clients that do one job each in a process of their own.
+
+A produce job counts only when the broker's end offsets say that every record arrived; any error of
+a client ends the benchmark, with what the client wrote.
+
+Owner: the thread that made it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contestants.job import Job
+from measuring.client import PYKCLIENT
+from pykclient import Admin, Consumer, NewTopic, TopicPartition, accel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from contestants.job import Figures
+    from measuring.client import Client
+
+__all__ = ["Arena", "ContestantFailedError"]
+
+FOLDER = Path(__file__).parents[1]
+VALUE_BYTES = 100
+PARTITION_COUNT = 6
+# Files of deleted topics go at once: a run leaves gigabytes behind otherwise.
+TOPIC_CONFIG = {"file.delete.delay.ms": 1_000}
+JOB_TIMEOUT_S = 1800.0
+
+
+class ContestantFailedError(RuntimeError):
+    """A client failed at its job; the message ends with what it wrote."""
+
+
+class Arena:
+    """Where clients take turns; `bootstrap_servers` names a cluster that nobody else uses."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._topic_count = 0
+
+    @contextmanager
+    def topic(self, partition_count: int = PARTITION_COUNT) -> Iterator[str]:
+        """A new topic, which is deleted afterwards."""
+        self._topic_count += 1
+        name = f"bench-{os.getpid()}-{self._topic_count}"
+        topic = NewTopic(
+            name, num_partitions=partition_count, replication_factor=1, config=TOPIC_CONFIG
+        )
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            admin.create_topics([topic])
+            yield name
+            admin.delete_topics([name])
+
+    @contextmanager
+    def filled_topic(
+        self,
+        record_count: int,
+        *,
+        partition_count: int = PARTITION_COUNT,
+        value_bytes: int = VALUE_BYTES,
+        has_keys: bool = False,
+    ) -> Iterator[Job]:
+        """A new topic with records in it, as the job of reading them."""
+        with self.topic(partition_count) as name:
+            job = Job(
+                self.bootstrap_servers,
+                name,
+                partition_count,
+                record_count,
+                value_bytes,
+                has_keys=has_keys,
+            )
+            self.run(PYKCLIENT, "produce", job)
+            self.check_arrival(job)
+            yield job
+
+    def produce(
+        self,
+        client: Client,
+        action: str,
+        record_count: int,
+        *,
+        partition_count: int = PARTITION_COUNT,
+        value_bytes: int = VALUE_BYTES,
+        batch_bytes: int = 1_000_000,
+        has_keys: bool = False,
+    ) -> Figures:
+        """Let a client send records to a new topic; its figures, once all records are there."""
+        with self.topic(partition_count) as name:
+            job = Job(
+                self.bootstrap_servers,
+                name,
+                partition_count,
+                record_count,
+                value_bytes,
+                batch_bytes,
+                has_keys,
+            )
+            figures = self.run(client, action, job)
+            self.check_arrival(job)
+        return figures
+
+    def check_arrival(self, job: Job) -> None:
+        """Raise unless the broker has every record of a job, and none twice."""
+        partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
+        with Consumer(bootstrap_servers=self.bootstrap_servers) as consumer:
+            arrived_count = sum(consumer.end_offsets(partitions).values())
+        if arrived_count != job.record_count:
+            raise ContestantFailedError(
+                f"{arrived_count} of {job.record_count} records are in {job.topic}"
+            )
+
+    def run(self, client: Client, action: str, job: Job) -> Figures:
+        """Let a client do a job in a fresh process; its figures.
+
+        Raises:
+            ContestantFailedError: it failed, or did not end in half an hour.
+        """
+        command = [sys.executable, "-P", "-m", "contestants", client.module, action]
+        import_path = os.pathsep.join(map(str, (FOLDER, Path(accel.__file__).parents[2])))
+        try:
+            answer = subprocess.run(
+                [*command, json.dumps(asdict(job))],
+                env={**os.environ, **client.environment, "PYTHONPATH": import_path},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=JOB_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ContestantFailedError(f"{client.name}, {action}: {error}") from error
+        if answer.returncode != 0:
+            raise ContestantFailedError(f"{client.name}, {action}:\n{answer.stdout}{answer.stderr}")
+        figures: Figures = json.loads(answer.stdout)
+        return figures

@@ -1,0 +1,44 @@
+"""What a figure is called where people read it, and how its values are written.
+
+Owner: none; the table is constant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FIGURES", "Figure", "figures_text"]
+
+
+class Figure(NamedTuple):
+    """Its heading with the unit, and its number format."""
+
+    heading: str
+    number_format: str
+
+    def text(self, value: float) -> str:
+        """A value as it stands in a table."""
+        return format(value, self.number_format)
+
+
+FIGURES = {
+    "records_per_second": Figure("records/s", ",.0f"),
+    "cpu_s_per_million": Figure("client CPU s per million", ".3f"),
+    "ack_p50_ms": Figure("acknowledged, p50, ms", ".2f"),
+    "ack_p99_ms": Figure("acknowledged, p99, ms", ".2f"),
+    "received_p50_ms": Figure("received, p50, ms", ".2f"),
+    "received_p99_ms": Figure("received, p99, ms", ".2f"),
+    "growth_mib": Figure("resident growth, MiB", ".1f"),
+    "import_ms": Figure("import, ms", ".1f"),
+    "optional_modules": Figure("optional dependencies loaded", ".0f"),
+}
+
+
+def figures_text(figures: Mapping[str, float]) -> str:
+    """All figures of one measurement on one line."""
+    return ", ".join(
+        f"{FIGURES[name].heading} {FIGURES[name].text(value)}" for name, value in figures.items()
+    )

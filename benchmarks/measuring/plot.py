@@ -1,0 +1,83 @@
+"""The plot: records a second, and CPU for a million of them, for each client.
+
+Owner: the calling thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from measuring.figures import FIGURES
+from measuring.measurement import grouped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from measuring.measurement import Run
+
+__all__ = ["figure_of", "write_plot"]
+
+PANELS = {
+    "Produce": (("produce", "batch size 1,000,000"), ("arrow", "out")),
+    "Consume": (("consume", "record objects"), ("arrow", "in")),
+}
+"""Title -> where its bars are from; of a client that is in both, the first counts."""
+AXES = {
+    "records_per_second": "records/s (logarithmic)",
+    "cpu_s_per_million": "client CPU, seconds per million records (logarithmic)",
+}
+INCHES = (11.0, 7.0)
+OURS, THEIRS, FLOOR = "#c0392b", "#7f8c8d", "#d5dbdb"
+
+
+def write_plot(path: Path, run: Run) -> None:
+    """Write the plot of a run as PNG."""
+    # Without a date or a version in the file, the same run gives the same bytes.
+    with mpl.rc_context({"savefig.dpi": 110}):
+        figure_of(run).savefig(path, format="png", metadata={"Software": None})
+
+
+def figure_of(run: Run) -> Figure:
+    """The figure: produce above, consume below; records/s on the left, CPU on the right."""
+    figure = Figure(figsize=INCHES, layout="constrained")
+    figure.suptitle("Kafka clients side by side: 100-byte records, 6 partitions, medians")
+    panels = figure.subplots(len(PANELS), len(AXES), squeeze=False)
+    for row, title in zip(panels, PANELS, strict=True):
+        for axes, (name, label) in zip(row, AXES.items(), strict=True):
+            _draw(axes, _medians(run, title, name), FIGURES[name].number_format)
+            axes.set_title(f"{title}: {FIGURES[name].heading}")
+            axes.set_xlabel(label)
+            axes.set_ylabel("client")
+    return figure
+
+
+def _medians(run: Run, title: str, name: str) -> dict[str, float]:
+    """Client -> median, smallest first."""
+    groups = grouped(run.measurements)
+    medians: dict[str, float] = {}
+    for place in PANELS[title]:
+        for (question, case, client), figures in groups.items():
+            if (question, case) == place and name in figures:
+                medians.setdefault(client, figures[name].median)
+    return dict(sorted(medians.items(), key=lambda item: item[1]))
+
+
+def _draw(axes: Axes, medians: dict[str, float], number_format: str) -> None:
+    if not medians:
+        axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
+        return
+    bars = axes.barh(list(medians), list(medians.values()), color=[*map(_color, medians)])
+    axes.bar_label(bars, labels=[format(value, number_format) for value in medians.values()])
+    axes.set_xscale("log")
+    axes.margins(x=0.25)
+
+
+def _color(client: str) -> str:
+    if client.startswith("raw socket"):
+        return FLOOR
+    return OURS if client.startswith("pykclient") else THEIRS

@@ -1,0 +1,150 @@
+"""Question: one thing to find out, as a script of its own and as a part of the suite.
+
+Each question's file has a function that measures: it gets an arena and the settings, lets the
+clients take turns, and yields measurements. `ask` is the command line around it.
+
+Owner: the thread that asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from measuring.arena import Arena
+from measuring.client import CLIENTS
+from measuring.figures import figures_text
+from measuring.machine import describe
+from measuring.measurement import Measurement, Run, write_run
+from measuring.tables import figures_table, targets_table
+from pykclient import accel
+from pykclient.testing import KafkaCluster
+from pykclient.testing.jvm import find_java
+
+if TYPE_CHECKING:
+    from measuring.client import Client
+
+__all__ = ["Question", "Settings", "ask", "parser_of", "run_questions"]
+
+KAFKA_VERSION = "4.3.1"
+SLOW_SHARE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How much is measured: records of one job, turns of each client, and which clients."""
+
+    record_count: int
+    run_count: int
+    clients: frozenset[str]
+
+    def able(self, action: str, clients: Sequence[Client]) -> list[Client]:
+        """Those of `clients` that are wanted and can do it; the others are named on stderr."""
+        able = []
+        for client in clients:
+            if client.name not in self.clients:
+                continue
+            reason = client.missing(action)
+            if reason is None:
+                able.append(client)
+            else:
+                sys.stderr.write(f"left out: {client.name}, {action}: {reason}\n")
+        return able
+
+    def records_for(self, client: Client) -> int:
+        """How many records a client is given."""
+        return self.record_count // SLOW_SHARE if client.is_slow else self.record_count
+
+
+Measure = Callable[[Arena, Settings], Iterator[Measurement]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Its name in results, what it asks, and the function that measures."""
+
+    name: str
+    text: str
+    measure: Measure
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The options that all questions have."""
+    names = [client.name for client in CLIENTS]
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--records", type=_count, default=1_000_000, help="records of one job, 1,000,000"
+    )
+    parser.add_argument("--runs", type=_count, default=5, help="turns of each client, 5")
+    parser.add_argument("--clients", nargs="+", choices=names, default=names)
+    parser.add_argument("--json", type=Path, help="write every figure, the machine and versions")
+    return parser
+
+
+def ask(question: Question, description: str | None, arguments: Sequence[str] | None = None) -> int:
+    """Run one question as a script: measure, print its table, write the JSON if asked."""
+    run_questions([question], parser_of(description).parse_args(arguments))
+    return 0
+
+
+def run_questions(questions: Sequence[Question], options: argparse.Namespace) -> Run:
+    """Ask one question after the other at one broker, print what comes, and write the JSON."""
+    settings = Settings(options.records, options.runs, frozenset(options.clients))
+    console = Console()
+    machine = _machine()
+    console.print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    started = datetime.now(UTC)
+    measurements: list[Measurement] = []
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KafkaCluster(version=KAFKA_VERSION))
+        for question in questions:
+            console.rule(question.text)
+            for measurement in question.measure(Arena(kafka.bootstrap_servers), settings):
+                measurements.append(measurement)
+                console.print(
+                    f"{measurement.case}: {measurement.client}: "
+                    f"{figures_text(measurement.figures)}",
+                    highlight=False,
+                )
+    run = Run(_command(), f"{started:%Y-%m-%d %H:%M} UTC", machine, measurements)
+    for question in questions:
+        console.print(figures_table(question, measurements))
+    console.print(targets_table([run]))
+    if options.json:
+        write_run(options.json, run)
+    return run
+
+
+def _machine() -> dict[str, str]:
+    distributions = {client.distribution for client in CLIENTS if client.missing("") is None}
+    return {
+        **describe(sorted(distributions)),
+        "Kafka": KAFKA_VERSION,
+        "Java": str(find_java().major_version),
+        "pykclient.accel": accel.implementation,
+    }
+
+
+def _command() -> str:
+    """The command as a reader can repeat it, from the folder of the project."""
+    script = Path(sys.argv[0])
+    shown = f"benchmarks/{script.name}" if script.suffix == ".py" else script.name
+    return shlex.join(["python", shown, *sys.argv[1:]])
+
+
+def _count(text: str) -> int:
+    number = int(text.replace(",", "").replace("_", ""))
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number

@@ -1,0 +1,120 @@
+"""The tables that a benchmark prints, and the same ones for a document.
+
+Owner: none; everything is a function of runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.table import Table
+
+from measuring.figures import FIGURES
+from measuring.measurement import grouped
+from measuring.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from measuring.measurement import Measurement, Run, Series
+    from measuring.question import Question
+    from measuring.targets import Judgement
+
+__all__ = [
+    "TargetRow",
+    "figures_rows",
+    "figures_table",
+    "markdown",
+    "target_rows",
+    "targets_table",
+]
+
+TARGET_HEADINGS = ("what", "pykclient", "against it", "result", "target", "")
+NOT_MEASURED = "not measured"
+
+
+class TargetRow(NamedTuple):
+    """One target with what the runs say to it, each cell one value per run."""
+
+    what: str
+    ours: str
+    theirs: str
+    result: str
+    wanted: str
+    verdict: str
+
+
+def target_rows(runs: Sequence[Run]) -> list[TargetRow]:
+    """Each target, judged by each run that measured it."""
+    of_runs = [grouped(run.measurements) for run in runs]
+    rows = []
+    for target in TARGETS:
+        judged = [judgement for groups in of_runs if (judgement := target.judge(groups))]
+        rows.append(
+            TargetRow(
+                target.what,
+                _joined(judgement.ours for judgement in judged),
+                _joined(judgement.theirs for judgement in judged),
+                _joined(judgement.result for judgement in judged),
+                target.wanted,
+                _verdict(judged),
+            )
+        )
+    return rows
+
+
+def targets_table(runs: Sequence[Run]) -> Table:
+    """The targets that were measured, for the terminal."""
+    table = Table(*TARGET_HEADINGS, title="Medians, and the targets")
+    for row in target_rows(runs):
+        if row.verdict != NOT_MEASURED:
+            table.add_row(*row, style="red" if "missed" in row.verdict else None)
+    return table
+
+
+def figures_rows(question: str, measurements: Iterable[Measurement]) -> list[list[str]]:
+    """Headings, then a row for each case and client: the medians, with smallest and largest."""
+    of_question = {
+        key: figures for key, figures in grouped(measurements).items() if key[0] == question
+    }
+    names = list(dict.fromkeys(name for figures in of_question.values() for name in figures))
+    rows = [["case", "client", *(FIGURES[name].heading for name in names), "runs"]]
+    for (_, case, client), figures in of_question.items():
+        cells = [_series_text(name, figures[name]) if name in figures else "" for name in names]
+        count = max(len(series.values) for series in figures.values())
+        rows.append([case, client, *cells, str(count)])
+    return rows
+
+
+def figures_table(question: Question, measurements: Iterable[Measurement]) -> Table:
+    """The figures of one question, for the terminal."""
+    headings, *rows = figures_rows(question.name, measurements)
+    table = Table(*headings, title=f"{question.text}: medians (smallest to largest)")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table in a document."""
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{' --- |' * len(headings)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _series_text(name: str, series: Series) -> str:
+    figure = FIGURES[name]
+    smallest, largest = series.range
+    return f"{figure.text(series.median)} ({figure.text(smallest)} to {figure.text(largest)})"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(text for text in texts if text)
+
+
+def _verdict(judged: Sequence[Judgement]) -> str:
+    if not judged:
+        return NOT_MEASURED
+    verdicts = ["met" if judgement.is_met else "missed" for judgement in judged]
+    return verdicts[0] if len(set(verdicts)) == 1 else "; ".join(verdicts)

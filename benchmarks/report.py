@@ -1,0 +1,111 @@
+"""Write what runs have measured into the README and `RESULTS.md`.
+
+Each argument is the JSON of a run (`suite.py --json FILE`), without any those in
+`benchmarks/results`. The README gets the table of targets between its markers, with the values of
+all runs beside each other, and the plot of the first one; `RESULTS.md` gets a section per run.
+``--check`` tells whether the documents say what the runs say.
+
+    python benchmarks/report.py [--check] [RUN.json ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import suite
+from measuring.measurement import read_run
+from measuring.plot import write_plot
+from measuring.tables import TARGET_HEADINGS, figures_rows, markdown, target_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from measuring.measurement import Run
+
+ROOT = Path(__file__).parents[1]
+BEGIN = "<!-- benchmarks: written by benchmarks/report.py -->"
+END = "<!-- benchmarks: end -->"
+PLOT = Path("benchmarks", "clients.png")
+RESULTS_FOLDER = Path("benchmarks", "results")
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Write the documents, or with ``--check`` say which of them differ; 1 when any does."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("runs", nargs="*", type=Path, help="JSON of a run")
+    options = parser.parse_args(arguments)
+    paths = options.runs or sorted((root / RESULTS_FOLDER).glob("*.json"))
+    if not paths:
+        parser.error(f"there is no run in {RESULTS_FOLDER}; make one: suite.py --json FILE")
+    runs = [read_run(path) for path in paths]
+    blocks = {
+        root / "README.md": "\n".join(readme_lines(runs)),
+        root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(runs)),
+    }
+    wanted = {path: replaced(path.read_text("utf-8"), block) for path, block in blocks.items()}
+    stale = [path for path, text in wanted.items() if path.read_text("utf-8") != text]
+    if options.check:
+        for path in stale:
+            sys.stderr.write(f"{path.name} does not say what the runs say\n")
+        return 1 if stale else 0
+    for path in stale:
+        path.write_text(wanted[path], "utf-8")
+    write_plot(root / PLOT, runs[0])
+    return 0
+
+
+def replaced(document: str, block: str) -> str:
+    """The document with another block between the markers.
+
+    Raises:
+        ValueError: it has no such markers.
+    """
+    if BEGIN not in document or END not in document:
+        raise ValueError(f"the document has no lines {BEGIN} and {END}")
+    before, rest = document.split(BEGIN)
+    return f"{before}{BEGIN}\n{block}\n{END}{rest.split(END)[1]}"
+
+
+def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """The table of targets and the plot."""
+    counts = "one run" if len(runs) == 1 else f"{len(runs)} runs, values beside each other"
+    yield f"`{runs[0].command}`, {counts}: {_machine(runs[0])}."
+    yield ""
+    yield f"![Records a second and CPU of each client]({PLOT.as_posix()})"
+    yield ""
+    yield from markdown(TARGET_HEADINGS, target_rows(runs))
+
+
+def results_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """The table of targets, then every median of each run."""
+    yield "## Targets"
+    yield ""
+    yield from markdown(TARGET_HEADINGS, target_rows(runs))
+    for number, run in enumerate(runs, start=1):
+        yield ""
+        yield f"## Run {number}, {run.date}"
+        yield ""
+        yield f"    {run.command}"
+        yield ""
+        yield f"{_machine(run)}. Medians, with the smallest and the largest value."
+        for question in suite.QUESTIONS.values():
+            headings, *rows = figures_rows(question.name, run.measurements)
+            if rows:
+                yield ""
+                yield f"### {question.text}"
+                yield ""
+                yield from markdown(headings, rows)
+
+
+def _machine(run: Run) -> str:
+    return ", ".join(f"{name} {value}" for name, value in run.machine.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

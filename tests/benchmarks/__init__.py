@@ -1,0 +1,1 @@
+"""Tests of the benchmarks' tools; what they measure is no test's business."""

@@ -1,0 +1,70 @@
+"""What the report writes into documents, and how it tells that they are stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import report
+from measuring.measurement import write_run
+from tests.benchmarks.runs import LARGE, measured, run_of
+
+ROOT = Path(__file__).parents[2]
+RUN = run_of(
+    measured(LARGE, "pykclient", "records_per_second", 300),
+    measured(LARGE, "confluent-kafka", "records_per_second", 100),
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with empty documents and one run."""
+    (tmp_path / "benchmarks").mkdir()
+    for name in ("README.md", "benchmarks/RESULTS.md"):
+        (tmp_path / name).write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    write_run(tmp_path / report.RESULTS_FOLDER / "run-1.json", RUN)
+    return tmp_path
+
+
+def test_the_documents_get_the_tables_between_their_markers(project: Path) -> None:
+    assert report.main([], project) == 0
+    row = (
+        "| produce, batch size 1,000,000, records/s | 300 | 100 | 3.00x "
+        "| >= 1.5x confluent-kafka | met |"
+    )
+    for name in ("README.md", "benchmarks/RESULTS.md"):
+        text = (project / name).read_text()
+        assert row in text
+        assert text.startswith("before\n")
+        assert text.endswith(f"{report.END}\nafter\n")
+        assert "old" not in text
+    assert "    python benchmarks/suite.py\n" in (project / "benchmarks/RESULTS.md").read_text()
+    assert (project / report.PLOT).is_file()
+
+
+def test_a_stale_document_is_named_and_left_alone(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report.main(["--check"], project) == 1
+    assert "README.md does not say what the runs say" in capsys.readouterr().err
+    assert "old" in (project / "README.md").read_text()
+    report.main([], project)
+    assert report.main(["--check"], project) == 0
+
+
+def test_a_document_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="no lines"):
+        report.replaced("nothing here", "block")
+
+
+def test_without_a_run_there_is_no_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        report.main([], tmp_path)
+    assert "there is no run in benchmarks/results" in capsys.readouterr().err
+
+
+def test_our_documents_say_what_the_kept_runs_say() -> None:
+    assert report.main(["--check"], ROOT) == 0
