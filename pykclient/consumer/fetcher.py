@@ -6,8 +6,7 @@ two answers a node. Each fetch is a full one, without a session. An answer that 
 seek or an unassign is thrown away.
 
 Owner: the driver of the engine.
-Source: Java class ``AbstractFetch``; KIP-320 (leader epochs), KIP-392 (read from followers),
-KIP-516 (topic ids).
+Source: Java class ``AbstractFetch``; KIP-320 (leader epochs), KIP-392 (read from followers).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pykclient.consumer.fetch_buffer import FetchedResponse
+from pykclient.consumer.fetch_call import FetchCall, Target, Targets
 from pykclient.consumer.fetched_partition import FetchedPartition
 from pykclient.errors import (
     CorruptMessageError,
@@ -26,20 +26,12 @@ from pykclient.errors import (
     UnknownServerError,
     error_for_code,
 )
-from pykclient.network.cluster import NO_TOPIC_ID
-from pykclient.network.manager import NEVER_MS, PollResult, Request
-from pykclient.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from pykclient.network.manager import NEVER_MS, PollResult
+from pykclient.protocol.messages.fetch import FetchResponse
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pykclient.consumer.fetch_buffer import FetchBuffer
     from pykclient.consumer.fetched_partition import DecodeSettings
     from pykclient.consumer.subscription import (
@@ -49,6 +41,7 @@ if TYPE_CHECKING:
     )
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
+    from pykclient.network.manager import Request
     from pykclient.network.metadata import Metadata
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
@@ -57,16 +50,8 @@ __all__ = ["FetchSettings", "Fetcher", "Reachability"]
 
 log = logging.getLogger("pykclient.consumer")
 
-FULL_FETCH_SESSION_ID: Final = 0
-FULL_FETCH_SESSION_EPOCH: Final = -1
-"""Together: no session (KIP-227), each request names all its partitions."""
-
-TOPIC_NAMES_MAX_VERSION: Final = 12
-"""Newer versions of Fetch name topics by id alone (KIP-516)."""
-
 UNUSED_RESPONSES_MAX: Final = 1
 """With more answers of a node than this still to be read, it is not asked for another."""
-
 
 LATE_MS: Final = 2_000
 """How long after `fetch_max_wait_ms` an answer may still take before we doubt the leader."""
@@ -112,22 +97,6 @@ class FetchSettings(NamedTuple):
     decode: DecodeSettings
 
 
-class _Target(NamedTuple):
-    """What was asked of one partition."""
-
-    assigned: AssignedPartition
-    epoch: int
-    offset: int
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the answer still concerns anybody."""
-        return self.assigned.is_assigned and self.assigned.epoch == self.epoch
-
-
-_Targets = dict[tuple[str, int], _Target]
-
-
 class Fetcher:
     """The manager of all fetches. Comes last in the engine: it reads positions that others set."""
 
@@ -152,6 +121,8 @@ class Fetcher:
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
         """The versions of subscription, cluster and buffer that `_by_node` was made of."""
+        self._unreadable_nodes: set[int] = set()
+        """Nodes whose last answer could not be read."""
         self._nothing_ahead: dict[int, int] = {}
         """Nodes of which no more is known to be there than was fetched, and when to look again."""
 
@@ -237,7 +208,7 @@ class Fetcher:
             for assigned in self._subscription
         )
 
-    def _targets(self, node_id: int, now_ms: int, *, is_ahead: bool) -> tuple[_Targets, int]:
+    def _targets(self, node_id: int, now_ms: int, *, is_ahead: bool) -> tuple[Targets, int]:
         """Return what to fetch from a node now, and when the first back-off of the others ends.
 
         While there is still something to read, a fetch is sent ahead only for what is known to be
@@ -245,7 +216,7 @@ class Fetcher:
         """
         if is_ahead and now_ms < self._nothing_ahead.get(node_id, 0):
             return {}, self._nothing_ahead[node_id]
-        targets: _Targets = {}
+        targets: Targets = {}
         retry_ms = NEVER_MS
         for assigned in self._by_node[node_id]:
             if assigned.retry_at_ms > now_ms:
@@ -253,7 +224,7 @@ class Fetcher:
                 continue
             offset = self._buffer.fetch_offset(assigned)
             if offset is not None:
-                targets[assigned.partition] = _Target(assigned, assigned.epoch, offset)
+                targets[assigned.partition] = Target(assigned, assigned.epoch, offset)
         if is_ahead and not any(map(self._may_have_more, targets.values())):
             # Until the next answer, or something changes: a poll that takes a few records must not
             # look at all partitions each time.
@@ -261,91 +232,46 @@ class Fetcher:
             return {}, retry_ms
         return targets, retry_ms
 
-    def _may_have_more(self, target: _Target) -> bool:
+    def _may_have_more(self, target: Target) -> bool:
         """Return whether the log goes on after what is fetched, as far as we have heard."""
         end = target.assigned.high_watermark
         if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
             end = target.assigned.last_stable_offset
         return end is None or target.offset < end
 
-    def _request(self, node_id: int, targets: _Targets) -> Request:
-        cluster = self._metadata.cluster
-        topics: dict[str, FetchTopic] = {}
-        for (name, index), target in targets.items():
-            info = cluster.partition(target.assigned.partition)
-            epoch = None if info is None else info.leader_epoch
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = FetchTopic(topic=name, topic_id=cluster.topic_id(name))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=-1 if epoch is None else epoch,
-                    fetch_offset=target.offset,
-                    partition_max_bytes=self._settings.partition_max_bytes,
-                )
-            )
-        settings = self._settings
-        message = FetchRequest(
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.max_bytes,
-            isolation_level=settings.isolation_level,
-            session_id=FULL_FETCH_SESSION_ID,
-            session_epoch=FULL_FETCH_SESSION_EPOCH,
-            topics=list(topics.values()),
-            rack_id=settings.rack,
-        )
-        has_ids = all(topic.topic_id != NO_TOPIC_ID for topic in topics.values())
-        names = {topic.topic_id: name for name, topic in topics.items()}
-        return Request(
-            message,
-            node_id,
-            on_response=partial(self._on_response, node_id, targets, names),
-            on_failure=partial(self._on_failure, node_id, targets),
-            max_version=None if has_ids else TOPIC_NAMES_MAX_VERSION,
+    def _request(self, node_id: int, targets: Targets) -> Request:
+        call = FetchCall(node_id, targets, self._metadata.cluster)
+        return call.request(
+            self._settings,
+            on_response=partial(self._on_response, call),
+            on_failure=partial(self._on_failure, call),
         )
 
     # Answers.
 
-    def _on_response(
-        self,
-        node_id: int,
-        targets: _Targets,
-        names: Mapping[bytes, str],
-        message: Message | None,
-        now_ms: int,
-    ) -> None:
+    def _on_response(self, call: FetchCall, message: Message | None, now_ms: int) -> None:
         assert isinstance(message, FetchResponse)
+        node_id = call.node_id
         self._in_flight.pop(node_id, None)
         self._nothing_ahead.pop(node_id, None)
+        self._unreadable_nodes.discard(node_id)
         if message.error_code != 0:
             error = error_for_code(message.error_code, f"Fetch from broker {node_id}")
-            self._fail_all(targets, error, now_ms)
+            self._fail_all(call.targets, error, now_ms)
             return
         response = FetchedResponse(node_id)
-        rest = dict(targets)
-        for topic in message.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
-            for answer in topic.partitions:
-                target = rest.pop((name, answer.partition_index), None)
-                if target is None:
-                    log.warning(
-                        "broker %d answered a fetch of %s-%d, which was not asked for, or twice",
-                        node_id,
-                        name or topic.topic_id.hex(),
-                        answer.partition_index,
-                    )
-                elif target.is_current:
-                    self._on_answer(target, answer, response, now_ms)
+        rest = dict(call.targets)
+        for target, answer in call.answers(message):
+            del rest[target.assigned.partition]
+            if target.is_current:
+                self._on_answer(target, answer, response, now_ms)
         for target in rest.values():
-            error_text = f"a Fetch answer says nothing about {target.assigned.partition}"
-            log.warning("broker %d: %s", node_id, error_text)
+            log.debug("broker %d: nothing about %s", node_id, target.assigned.partition)
             self._back_off(target.assigned, now_ms)
         self._let_others_first(node_id, response)
 
     def _on_answer(
-        self, target: _Target, answer: PartitionData, response: FetchedResponse, now_ms: int
+        self, target: Target, answer: PartitionData, response: FetchedResponse, now_ms: int
     ) -> None:
         assigned = target.assigned
         if answer.error_code != 0:
@@ -392,7 +318,7 @@ class Fetcher:
         assigned.read_replica_expires_ms = now_ms + self._settings.read_replica_ms
         self._grouped_at = UNGROUPED
 
-    def _on_error(self, target: _Target, answer: PartitionData, now_ms: int) -> None:
+    def _on_error(self, target: Target, answer: PartitionData, now_ms: int) -> None:
         assigned = target.assigned
         error = error_for_code(
             answer.error_code, f"Fetch of {assigned.partition} at offset {target.offset}"
@@ -412,7 +338,7 @@ class Fetcher:
             return
         self._fail(assigned, error, now_ms)
 
-    def _on_out_of_range(self, target: _Target, now_ms: int) -> None:
+    def _on_out_of_range(self, target: Target, now_ms: int) -> None:
         assigned = target.assigned
         if assigned.read_replica_id is not None:
             self._leave_replica(assigned)  # a follower may lag; the leader has the last word
@@ -423,17 +349,20 @@ class Fetcher:
             self._buffer.drop(assigned)
             self._subscription.lose_position(assigned, self._settings.auto_offset_reset)
 
-    def _on_failure(self, node_id: int, targets: _Targets, error: KafkaError, now_ms: int) -> None:
-        self._in_flight.pop(node_id, None)
-        log.debug("fetch from broker %d failed: %s", node_id, error)
-        self._fail_all(targets, error, now_ms)
-        current = [target.assigned for target in targets.values() if target.is_current]
-        if current and isinstance(error.__cause__, DecodeError):
-            # It is tried again as after any lost connection, but a broker that keeps sending what
-            # cannot be read must not look like one that has nothing.
+    def _on_failure(self, call: FetchCall, error: KafkaError, now_ms: int) -> None:
+        self._in_flight.pop(call.node_id, None)
+        log.debug("fetch from broker %d failed: %s", call.node_id, error)
+        self._fail_all(call.targets, error, now_ms)
+        current = [target.assigned for target in call.targets.values() if target.is_current]
+        if not current or not isinstance(error.__cause__, DecodeError):
+            return
+        # A flipped bit is cured by another connection; a broker that keeps sending what cannot be
+        # read must not look like one that has nothing.
+        if call.node_id in self._unreadable_nodes:
             self._subscription.fail(current[0], error.__cause__)
+        self._unreadable_nodes.add(call.node_id)
 
-    def _fail_all(self, targets: _Targets, error: KafkaError, now_ms: int) -> None:
+    def _fail_all(self, targets: Targets, error: KafkaError, now_ms: int) -> None:
         for target in targets.values():
             if target.is_current:
                 self._fail(target.assigned, error, now_ms)

@@ -25,7 +25,7 @@ from pykclient.protocol.messages.list_offsets import (
 from pykclient.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
@@ -167,22 +167,17 @@ class OffsetLookups:
             node_id,
             on_response=partial(self._on_response, batch),
             on_failure=partial(self._on_failure, batch),
+            check=partial(_check, batch),
         )
 
     def _on_response(
         self, batch: dict[TopicPartition, OffsetLookup], message: Message | None, now_ms: int
     ) -> None:
         assert isinstance(message, ListOffsetsResponse)
-        rest = dict(batch)
         for topic in message.topics:
             for answer in topic.partitions:
-                # What we did not ask for, or have already, changes nothing.
-                lookup = rest.pop(TopicPartition(topic.name, answer.partition_index), None)
-                if lookup is not None:
-                    self._on_answer(lookup, answer, now_ms)
-        for lookup in rest.values():
-            error = DecodeError(f"a ListOffsets answer says nothing about {lookup.partition}")
-            self._retry(lookup, error, now_ms)
+                lookup = batch[TopicPartition(topic.name, answer.partition_index)]
+                self._on_answer(lookup, answer, now_ms)
 
     def _on_answer(
         self, lookup: OffsetLookup, answer: ListOffsetsPartitionResponse, now_ms: int
@@ -212,8 +207,15 @@ class OffsetLookups:
             self._on_error(lookup, error, now_ms)
 
     def _on_error(self, lookup: OffsetLookup, error: KafkaError, now_ms: int) -> None:
-        if isinstance(error.__cause__, DecodeError):
-            error = error.__cause__  # why the connection was lost; the next one would be as well
+        cause = error.__cause__
+        if isinstance(cause, DecodeError):
+            # A flipped bit is cured by another connection, a broker that always sends what cannot
+            # be read is not.
+            if isinstance(lookup.last_error, DecodeError):
+                self._end(lookup, error=cause)
+            else:
+                self._retry(lookup, cause, now_ms)
+            return
         if not error.retriable:
             self._end(lookup, error=error)
             return
@@ -239,3 +241,19 @@ class OffsetLookups:
             lookup.operation.fail(error)
         else:
             lookup.operation.succeed(found)
+
+
+def _check(batch: Mapping[TopicPartition, OffsetLookup], message: Message) -> None:
+    """Make sure that an answer names the partitions asked about, each once."""
+    assert isinstance(message, ListOffsetsResponse)
+    unanswered = set(batch)
+    for topic in message.topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(topic.name, answer.partition_index)
+            if partition not in unanswered:
+                raise DecodeError(
+                    f"a ListOffsets answer names {partition}, which was not asked about, or twice"
+                )
+            unanswered.discard(partition)
+    if unanswered:
+        raise DecodeError(f"a ListOffsets answer says nothing about {min(unanswered)}")

@@ -241,8 +241,10 @@ class Connection:
             )
         entry = self._in_flight[0]
         response = decode_response(entry.request.message.response_type, entry.version, frame)
-        # Taken only now: an answer that cannot be read leaves its request in flight, so that it
-        # is failed with all the others.
+        if entry.request.check is not None:
+            entry.request.check(response)
+        # Taken only now: an answer that cannot be read, or contradicts its request, leaves it in
+        # flight, so that it is failed with all the others.
         self._in_flight.popleft()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:

@@ -44,7 +44,9 @@ class Request:
     `Engine.step`, never inside `NetworkClient.send`. `node_id` None means any node, the least
     loaded one. `expects_response` is False only for a Produce with acks=0: then `on_response` is
     called with None once the bytes were handed to the socket. `max_version` caps the version when
-    the message lacks what newer ones need (a topic id, say).
+    the message lacks what newer ones need (a topic id, say). `check` is called with an answer
+    before anybody hears of it; if it contradicts the message, it raises `DecodeError`, which ends
+    the connection as bytes do that cannot be read.
     """
 
     message: RequestMessage
@@ -54,6 +56,7 @@ class Request:
     timeout_ms: int | None = None
     max_version: int | None = None
     expects_response: bool = True
+    check: Callable[[Message], None] | None = None
     deadline_ms: int = field(default=NEVER_MS, init=False)
 
 

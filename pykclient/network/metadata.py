@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
@@ -210,6 +211,7 @@ class Metadata:
             node_id=None,
             on_response=self._on_response,
             on_failure=self._on_failure,
+            check=None if topics is None else partial(_check_topics, frozenset(self._named_ms)),
         )
 
     def _request_at_once(self) -> None:
@@ -338,6 +340,14 @@ class Metadata:
     def _to(self, state: MetadataState) -> None:
         assert state in NEXT[self._state], f"{self._state} -> {state}"
         self._state = state
+
+
+def _check_topics(asked: frozenset[str], response: Message) -> None:
+    """Make sure that an answer tells of each topic, unless it refuses the whole question."""
+    assert isinstance(response, MetadataResponse)
+    untold = asked.difference(answer.name for answer in response.topics)
+    if untold and response.error_code == 0:
+        raise DecodeError(f"a Metadata answer says nothing about topic {min(untold)!r}")
 
 
 def _newer(known: PartitionInfo, told: PartitionInfo) -> PartitionInfo:

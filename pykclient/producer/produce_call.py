@@ -1,7 +1,8 @@
 """ProduceCall: one Produce request, from the batches it carries to what is said of each.
 
-Batches are put in, the request is made once, and they are taken out again as they are answered; an
-answer that matches none of them is passed over. What an answer means is the sender's matter.
+Batches are put in, the request is made once, and they are taken out again as they are answered.
+What an answer means is the sender's matter; that there is one to each batch and nothing else, is
+checked here before the sender hears of it.
 
 Owner: the sender thread.
 Source: Java class ``Sender``, method ``sendProduceRequest``; KIP-516 (topic ids).
@@ -9,14 +10,15 @@ Source: Java class ``Sender``, method ``sendProduceRequest``; KIP-516 (topic ids
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from pykclient.errors import DecodeError
 from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 from pykclient.types import TopicPartition
@@ -28,11 +30,9 @@ if TYPE_CHECKING:
     from pykclient.network.cluster import Cluster
     from pykclient.producer.batch import ProducerBatch
     from pykclient.protocol.message import Message
-    from pykclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+    from pykclient.protocol.messages.produce import PartitionProduceResponse
 
 __all__ = ["ProduceCall"]
-
-log = logging.getLogger("pykclient.producer")
 
 ACKS_NONE = 0
 TOPIC_IDS_FROM_VERSION = 13
@@ -93,20 +93,40 @@ class ProduceCall:
             on_failure=on_failure,
             max_version=None if has_ids else TOPIC_IDS_FROM_VERSION - 1,
             expects_response=acks != ACKS_NONE,
+            check=self.check,
         )
+
+    def check(self, response: Message) -> None:
+        """Make sure that an answer names the partitions of the batches, each once.
+
+        Raises:
+            DecodeError: it does not.
+        """
+        assert isinstance(response, ProduceResponse)
+        unanswered = set(self._carried)
+        for partition, _ in self._answers(response):
+            if partition not in unanswered:
+                raise DecodeError(
+                    f"a Produce answer names {partition}, which was not asked for, or twice"
+                )
+            unanswered.discard(partition)
+        if unanswered:
+            raise DecodeError(f"a Produce answer says nothing of {min(unanswered)}")
 
     def take_answered(
         self, response: ProduceResponse
     ) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
-        """Take out the batches that are answered, each with its answer."""
+        """Take out the batches, each with its answer. Requires that the answer was checked."""
+        for partition, answer in self._answers(response):
+            yield self._carried.pop(partition), answer
+
+    def _answers(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
         for topic in response.responses:
             name = topic.name or self._names_by_id.get(topic.topic_id, "")
             for answer in topic.partition_responses:
-                batch = self._carried.pop(TopicPartition(name, answer.index), None)
-                if batch is None:
-                    log.warning("an answer about %s-%d, which was not asked", name, answer.index)
-                    continue
-                yield batch, answer
+                yield TopicPartition(name, answer.index), answer
 
     def take_rest(self) -> list[ProducerBatch]:
         """Take out all batches that are still carried."""

@@ -18,7 +18,6 @@ from pykclient.errors import (
     ClosedError,
     ClusterAuthorizationFailedError,
     ConfigError,
-    DecodeError,
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
     KafkaError,
@@ -260,23 +259,15 @@ class Sender:
             self._accumulator.on_request_ended(batch)
             self._settle(batch, answer, now_ms)
             self._accumulator.look_at(batch.partition, now_ms)
-        for batch in call.take_rest():
-            error = DecodeError(
-                f"the answer to a Produce request says nothing of {batch.partition}"
-            )
-            self._on_unknown_fate(batch, error, now_ms)
 
     def _on_failure(self, call: ProduceCall, error: KafkaError, now_ms: int) -> None:
         for batch in call.take_rest():
-            self._on_unknown_fate(batch, error, now_ms)
-
-    def _on_unknown_fate(self, batch: ProducerBatch, error: KafkaError, now_ms: int) -> None:
-        self._accumulator.on_request_ended(batch)
-        # Whether the broker got it, nobody knows, unless we could not even write it.
-        if not isinstance(error, UnsupportedVersionError):
-            batch.may_be_written = True
-        self._settle_error(batch, error, now_ms)
-        self._accumulator.look_at(batch.partition, now_ms)
+            self._accumulator.on_request_ended(batch)
+            # Whether the broker got it, nobody knows, unless we could not even write it.
+            if not isinstance(error, UnsupportedVersionError):
+                batch.may_be_written = True
+            self._settle_error(batch, error, now_ms)
+            self._accumulator.look_at(batch.partition, now_ms)
 
     def _settle(self, batch: ProducerBatch, answer: PartitionProduceResponse, now_ms: int) -> None:
         if answer.error_code == 0:

@@ -28,6 +28,7 @@ from tests.consumer.known_cluster import (
     refresh,
     topic,
 )
+from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
     from pykclient.network.manager import Request
@@ -157,4 +158,4 @@ def reply(
 ) -> None:
     # A newer broker names the topic by its id alone.
     responses = [FetchableTopicResponse(topic_id=topic_id, partitions=list(parts))]
-    request.on_response(FetchResponse(error_code=error_code, responses=responses), now_ms)
+    answer_checked(request, FetchResponse(error_code=error_code, responses=responses), now_ms)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +43,7 @@ from tests.consumer.known_cluster import (
     know,
     topic,
 )
+from tests.network.answering import answer_checked
 
 # Whom to ask for what.
 
@@ -285,27 +284,6 @@ def test_an_answer_that_came_from_two_leaders_is_used_once() -> None:
     assert scene.taken() == [0, 1, 2]
 
 
-def test_what_was_not_asked_for_and_what_comes_twice_is_logged_and_ignored(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    scene = Scene()
-    scene.read(A)
-    request = scene.fetch()
-    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
-        reply(request, part(0, batch([0])), part(0, batch([0])), part(8, batch([0])))
-    assert scene.taken() == [0]
-    assert len(caplog.records) == 2
-
-
-def test_an_unknown_topic_id_is_ignored_and_what_is_missing_backs_off() -> None:
-    scene = Scene()
-    scene.read(A)
-    reply(scene.fetch(), part(0, batch([0])), topic_id=OTHER_ID)
-    assert scene.taken() == []
-    result = scene.fetcher.poll(START_MS)
-    assert (list(result.requests), result.next_poll_ms) == ([], START_MS + RETRY_MS)
-
-
 # Whatever a broker sends.
 
 NUMBERS = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 4)
@@ -341,7 +319,7 @@ def test_whatever_a_broker_answers_only_our_errors_come_of_it_and_it_goes_on(
     know(scene.metadata, topic("t", [1, 1, 1]))
     scene.read(A, B, C)
     request = scene.fetch()
-    request.on_response(FetchResponse(error_code=error_code, responses=topics), START_MS)
+    answer_checked(request, FetchResponse(error_code=error_code, responses=topics), START_MS)
     for _ in range(20):
         try:
             scene.taken()

@@ -205,15 +205,29 @@ def test_what_no_attempt_cures_is_told() -> None:
     assert scene.subscription.take_error() is error
 
 
-def test_an_answer_that_cannot_be_read_is_told_once_for_all_partitions() -> None:
+def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_once() -> None:
+    """One flipped bit is cured by another connection; a second is no accident."""
     scene = Scene()
     scene.read(A, C)
     error = DisconnectedError("given up")
     error.__cause__ = DecodeError("garbage")
     scene.fetch().on_failure(error, START_MS)
+    assert scene.subscription.take_error() is None
+    scene.fetch(START_MS + RETRY_MS).on_failure(error, START_MS + RETRY_MS)
     assert scene.subscription.take_error() is error.__cause__
     assert scene.subscription.take_error() is None
-    assert len(scene.poll(START_MS + RETRY_MS)) == 1
+    assert len(scene.poll(START_MS + 10 * RETRY_MS)) == 1
+
+
+def test_unreadable_answers_with_a_good_one_between_them_are_not_told() -> None:
+    scene = Scene()
+    scene.read(A)
+    error = DisconnectedError("given up")
+    error.__cause__ = DecodeError("garbage")
+    for now_ms in (START_MS, START_MS + 1_000):
+        scene.fetch(now_ms).on_failure(error, now_ms)
+        reply(scene.fetch(now_ms + RETRY_MS), part(0), now_ms=now_ms + RETRY_MS)
+    assert scene.subscription.take_error() is None
 
 
 def test_nobody_is_told_of_a_failure_after_an_unassign() -> None:

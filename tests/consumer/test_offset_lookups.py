@@ -37,6 +37,7 @@ from tests.consumer.known_cluster import (
     refresh,
     topic,
 )
+from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
     from pykclient.network.manager import Request
@@ -197,12 +198,30 @@ def test_one_partition_refused_does_not_hurt_the_others(lookups: OffsetLookups) 
     assert good.operation.result() == OffsetAndTimestamp(5, -1, 4)
 
 
-def test_an_answer_that_cannot_be_read_is_told_as_such(lookups: OffsetLookups) -> None:
+def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_as_such(
+    lookups: OffsetLookups,
+) -> None:
     lookup = lookups.start(A, LATEST)
     error = DisconnectedError("given up")
     error.__cause__ = DecodeError("garbage")
     poll(lookups)[0].on_failure(error, START_MS)
+    assert not lookup.operation.is_done
+    assert lookup.last_error is error.__cause__
+    poll(lookups, START_MS + RETRY_MS)[0].on_failure(error, START_MS)
     assert lookup.operation.error is error.__cause__
+
+
+@pytest.mark.parametrize("indexes", [[], [0], [0, 2, 0], [0, 2, 1]])
+def test_an_answer_that_contradicts_its_request_counts_as_none(
+    lookups: OffsetLookups, indexes: list[int]
+) -> None:
+    both = [lookups.start(A, LATEST), lookups.start(C, LATEST)]
+    (request,) = poll(lookups)
+    assert answer_checked(request, answer(*(found(i, 7) for i in indexes)), START_MS) is not None
+    assert not any(lookup.operation.is_done for lookup in both)
+    (again,) = poll(lookups, START_MS + RETRY_MS)
+    assert answer_checked(again, answer(found(2, 7), found(0, 5)), START_MS) is None
+    assert both[0].operation.result() == OffsetAndTimestamp(5, -1, 4)
 
 
 def test_without_a_leader_it_waits_for_one(lookups: OffsetLookups, metadata: Metadata) -> None:
@@ -289,7 +308,7 @@ def test_whatever_a_broker_answers_each_lookup_ends_or_is_tried_again(
     )
     started = [lookups.start(A, LATEST), lookups.start(B, 5), lookups.start(C, EARLIEST)]
     (request,) = poll(lookups)
-    request.on_response(ListOffsetsResponse(topics=topics), START_MS)
+    answer_checked(request, ListOffsetsResponse(topics=topics), START_MS)
     for lookup in started:
         if not lookup.operation.is_done:
             assert lookup.last_error is not None

@@ -21,7 +21,7 @@ from pykclient.types import Node
 from tests.network.scripted_port import ScriptedPort
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pykclient.errors import KafkaError
     from pykclient.protocol.message import Message
@@ -134,6 +134,7 @@ class ScriptedNetwork:
         timeout_ms: int | None = None,
         max_version: int | None = None,
         expects_response: bool = True,
+        check: Callable[[Message], None] | None = None,
     ) -> Outcome:
         """Send a request, by default a Metadata request; return where its outcome will stand."""
         outcome = Outcome()
@@ -145,6 +146,7 @@ class ScriptedNetwork:
             timeout_ms=timeout_ms,
             max_version=max_version,
             expects_response=expects_response,
+            check=check,
         )
         self.client.send(request, self.now_ms)
         return outcome

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pykclient.errors import (
@@ -15,6 +17,9 @@ from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResp
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node
 from tests.network.scripted_network import BOOTSTRAP, BROKERS, ScriptedNetwork
+
+if TYPE_CHECKING:
+    from pykclient.protocol.message import Message
 
 TOO_OLD = {3: (0, 1)}
 
@@ -232,6 +237,35 @@ def test_bytes_that_cannot_be_read_end_the_connection_but_the_request_may_be_tri
         outcome.error
     )
     assert peer.is_closed()
+
+
+def test_an_answer_that_contradicts_its_request_ends_the_connection_as_well(
+    network: ScriptedNetwork,
+) -> None:
+    def check(response: Message) -> None:
+        assert isinstance(response, MetadataResponse)
+        raise DecodeError("names another topic")
+
+    peer = network.make_ready(1)
+    outcomes = [network.send(1, check=check), network.send(1)]
+    network.turn()
+    peer.answer(MetadataResponse())
+    network.turn()
+    for outcome in outcomes:
+        assert isinstance(outcome.error, DisconnectedError)
+        assert outcome.error.retriable
+        assert "sent what cannot be read: names another topic" in str(outcome.error)
+    assert peer.is_closed()
+
+
+def test_an_answer_that_passes_its_check_is_delivered(network: ScriptedNetwork) -> None:
+    seen: list[Message] = []
+    peer = network.make_ready(1)
+    outcome = network.send(1, check=seen.append)
+    network.turn()
+    peer.answer(MetadataResponse())
+    network.turn()
+    assert seen == [outcome.response]
 
 
 def test_answers_before_the_end_are_delivered(network: ScriptedNetwork) -> None:

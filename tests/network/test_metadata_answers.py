@@ -20,6 +20,7 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from pykclient.types import Node
+from tests.network.answering import answer_checked
 from tests.network.metadata_talk import (
     BOOTSTRAP,
     INVALID_TOPIC,
@@ -271,3 +272,14 @@ def test_whatever_brokers_answer_the_picture_stays_sound_and_the_pace_bounded(
             assert node.host
             assert 0 < node.port < 65_536
         now_ms = metadata.next_poll_ms()
+
+
+def test_an_answer_that_leaves_out_a_topic_contradicts_its_request(metadata: Metadata) -> None:
+    metadata.set_topics(["a", "b"])
+    request = ask(metadata, START_MS)
+    error = answer_checked(request, told(topic("a")), START_MS)
+    assert "says nothing about topic 'b'" in str(error)
+    assert metadata.next_poll_ms() < START_MS + 1_000
+    later = ask(metadata, metadata.next_poll_ms())
+    assert answer_checked(later, told(topic("a"), topic("b", error_code=3)), START_MS) is None
+    assert set(metadata.cluster.topics) == {"a"}

@@ -30,16 +30,17 @@ from pykclient.protocol.messages.produce import (
 from pykclient.records.batch import iterate_batches
 from pykclient.records.compression import Codec
 from pykclient.types import Node, TopicPartition
+from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.accel import Delivery, TopicAppenders
     from pykclient.accel.abc import OnDelivery
-    from pykclient.errors import BrokerError
+    from pykclient.errors import BrokerError, DecodeError
     from pykclient.network.manager import Request, UserCall
     from pykclient.producer.batch import ProducerBatch
-    from pykclient.producer.delivery import BatchOutcome
+    from pykclient.producer.delivery import Awaited
     from pykclient.records.batch import RecordBatch
 
 __all__ = ["TOPIC", "SenderBench"]
@@ -52,7 +53,7 @@ PRODUCER_ID = 7
 class NoWaiting:
     """A `Waiting` for tests in which everything is known by the time anybody asks."""
 
-    def wait(self, outcome: BatchOutcome, index: int, timeout: float | None) -> bool:
+    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         return outcome.is_done(index)
 
 
@@ -283,13 +284,18 @@ class SenderBench:
         self, request: Request, answers: dict[TopicPartition, PartitionProduceResponse]
     ) -> None:
         """Answer a request partition by partition."""
+        assert self.answer_with(request, list(answers.values())) is None
+
+    def answer_with(
+        self,
+        request: Request,
+        answers: list[PartitionProduceResponse],
+        topic_id: bytes = TOPIC_ID,
+    ) -> DecodeError | None:
+        """Answer a request with what may not fit it; return the contradiction, if there is one."""
         self.requests.remove(request)
-        response = ProduceResponse(
-            responses=[
-                TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=list(answers.values()))
-            ]
-        )
-        request.on_response(response, self.now_ms)
+        topic = TopicProduceResponse(topic_id=topic_id, partition_responses=answers)
+        return answer_checked(request, ProduceResponse(responses=[topic]), self.now_ms)
 
     def lose(self, request: Request, error: KafkaError | None = None) -> None:
         """Let a request end without an answer."""

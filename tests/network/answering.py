@@ -1,0 +1,27 @@
+"""Answers that reach a request the way a connection brings them: checked first, then told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors import DecodeError, DisconnectedError
+
+if TYPE_CHECKING:
+    from pykclient.network.manager import Request
+    from pykclient.protocol.message import Message
+
+__all__ = ["answer_checked"]
+
+
+def answer_checked(request: Request, response: Message, now_ms: int) -> DecodeError | None:
+    """Answer a request; return why its connection is given up, if the answer contradicts it."""
+    try:
+        if request.check is not None:
+            request.check(response)
+    except DecodeError as error:
+        lost = DisconnectedError("the connection was given up")
+        lost.__cause__ = error
+        request.on_failure(lost, now_ms)
+        return error
+    request.on_response(response, now_ms)
+    return None
