@@ -11,7 +11,7 @@ Source: Java classes ``FetchBuffer`` and ``FetchCollector``.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.record import RecordRun
 from pykclient.errors import CorruptRecordError, KafkaError, RecordDeserializationError
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.backoff import Backoff
 
-__all__ = ["FetchBuffer", "FetchedResponse"]
+__all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "FetchedResponse"]
+
+TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""How much one take unfolds; the next one goes on. A single batch is bounded by its own limit, and
+both are below what a column of Arrow's can hold."""
 
 
 class FetchedResponse:
@@ -136,6 +140,7 @@ class FetchBuffer:
     def take(self, count_max: int, now_ms: int, *, is_raw: bool = False) -> list[RecordRun]:
         """Take up to `count_max` records and move the positions past them.
 
+        Fewer are taken where they would be more than `TAKEN_SIZE_BYTES_MAX`, but for the first run.
         Deserializers are not applied to what is taken raw. An error is raised when nothing could be
         taken before it; the position of its partition stays.
 
@@ -145,12 +150,16 @@ class FetchBuffer:
         """
         runs: list[RecordRun] = []
         positions: dict[AssignedPartition, int] = {}
+        room_bytes = TAKEN_SIZE_BYTES_MAX
         try:
             while count_max > 0 and self._ready:
                 assigned = next(iter(self._ready))
                 positions.setdefault(assigned, assigned.offset)
                 run = self._peek(assigned, count_max, is_raw=is_raw)
                 if run is not None:
+                    room_bytes -= run.columns.size_bytes
+                    if room_bytes < 0 and runs:
+                        break
                     runs.append(run)
                     count_max -= run.record_count
                     self.advance(assigned, run)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import weakref
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
+
+import pytest
 
 from pykclient.accel import ListColumns
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from pykclient.accel import ConsumerRecord
 
 COLUMNS = ListColumns(
     range(5, 7),
@@ -75,3 +83,75 @@ def test_deserialized_keys_and_values_keep_the_sizes_of_their_bytes(core: Module
     assert (first.key, first.serialized_key_size) == ("KEY", 3)
     assert (second.value, second.serialized_value_size) == ({"v": 1}, 5)
     assert second.leader_epoch is None
+
+
+def record(core: ModuleType, **changed: object) -> ConsumerRecord:
+    """A record made by hand."""
+    fields: dict[str, object] = {
+        "topic": "t",
+        "partition": 1,
+        "offset": 2,
+        "timestamp_ms": 3,
+        "timestamp_type": TimestampType.CREATE_TIME,
+        "key": b"k",
+        "value": None,
+        "headers": (("h", b"x"),),
+        "leader_epoch": 4,
+        "serialized_key_size": 1,
+        "serialized_value_size": -1,
+    }
+    made: ConsumerRecord = core.ConsumerRecord(**fields | changed)
+    return made
+
+
+def test_records_are_equal_by_what_they_hold(core: ModuleType) -> None:
+    assert record(core) == record(core)
+    assert hash(record(core)) == hash(record(core))
+    assert record(core, offset=9) != record(core)
+    assert record(core, headers=()) != record(core)
+    stranger: object = "t"
+    assert record(core) != stranger
+
+
+def test_a_record_can_be_pickled(core: ModuleType) -> None:
+    assert pickle.loads(pickle.dumps(record(core))) == record(core)
+
+
+def test_a_record_cannot_be_changed(core: ModuleType) -> None:
+    made = record(core)
+    for name in ("topic", "offset", "value", "headers"):
+        with pytest.raises(AttributeError):
+            setattr(made, name, None)
+
+
+def test_a_record_made_from_a_frame_is_whole_when_the_frame_is_gone(core: ModuleType) -> None:
+    appender = core.RecordAppender(10**6, None, nullcontext())
+    appender.append(1000, b"key", b"v" * 1000, [("h", b"x"), ("ü", None)])
+    appender.seal()
+    frame = bytearray(appender.view())
+    data = core.record_bytes(memoryview(frame))
+    (made,) = core.iterate_records(
+        core.decode_records(data, 0, 0, 1, 5, 1000)[0],
+        topic="t",
+        partition=0,
+        timestamp_type=TimestampType.CREATE_TIME,
+        leader_epoch=None,
+    )
+    del data
+    frame.clear()  # a BufferError if anything still held it
+    assert (made.key, made.value) == (b"key", b"v" * 1000)
+    assert made.headers == (("h", b"x"), ("ü", None))
+    assert made.headers is made.headers
+
+
+def test_a_deserialized_value_that_knows_its_record_is_freed(core: ModuleType) -> None:
+    class Value:
+        record: ConsumerRecord
+
+    value = Value()
+    made = record(core, value=value)
+    value.record = made
+    is_gone = weakref.ref(value)
+    del value, made
+    gc.collect()
+    assert is_gone() is None

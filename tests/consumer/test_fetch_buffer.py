@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from pykclient.consumer import fetch_buffer
 from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.consumer.fetch_buffer import FetchBuffer, FetchedResponse
 from pykclient.consumer.fetched_partition import FetchedPartition
@@ -379,3 +380,16 @@ class Reading(RuleBasedStateMachine):
 
 Reading.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestReading = Reading.TestCase
+
+
+def test_a_take_ends_before_it_unfolds_too_much_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(A, B)
+    scene.add((A, batch(range(3)) + batch(range(3, 6))), (B, batch(range(3))))
+    monkeypatch.setattr(fetch_buffer, "TAKEN_SIZE_BYTES_MAX", 1)
+    assert told(scene.take()) == [(0, [0, 1, 2])]
+    assert scene[A].offset == 3
+    assert told(scene.take()) == [(0, [3, 4, 5])]
+    monkeypatch.undo()
+    assert told(scene.take()) == [(1, [0, 1, 2])]

@@ -1,0 +1,117 @@
+"""Buffers in Arrow's layout, read back by pyarrow."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pykclient.accel import ListColumns
+from tests.accel.sample_columns import ROWS, sample_columns
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.accel.arrow_buffers import BinaryBuffers
+
+INT64_MAX = 2**63 - 1
+
+
+@pytest.fixture
+def columns(core: ModuleType) -> RecordColumns:
+    """The sample."""
+    return sample_columns(core)
+
+
+def binary(buffers: BinaryBuffers, count: int) -> list[bytes | None]:
+    """The array's items; the array is checked first."""
+    parts = [buffers.validity, buffers.offsets, buffers.data]
+    array = pa.Array.from_buffers(
+        pa.binary(),
+        count,
+        [None if part is None else pa.py_buffer(part) for part in parts],
+        buffers.null_count,
+    )
+    array.validate(full=True)
+    items: list[bytes | None] = array.to_pylist()
+    return items
+
+
+def numbers(data: object) -> list[int]:
+    """The 64-bit numbers in a buffer."""
+    return memoryview(data).cast("B").cast("q").tolist()  # type: ignore[arg-type]
+
+
+def test_every_field_stands_in_its_buffer(core: ModuleType, columns: RecordColumns) -> None:
+    filled = core.arrow_buffers([columns], include_headers=False)
+    assert filled.record_count == 4
+    assert binary(filled.keys, 4) == [row[1] for row in ROWS]
+    assert binary(filled.values, 4) == [row[2] for row in ROWS]
+    assert numbers(filled.offsets) == [50, 51, 52, 53]
+    assert numbers(filled.timestamps_us) == [row[0] * 1000 for row in ROWS]
+    assert (filled.timestamp_null_count, filled.timestamp_validity) == (0, None)
+    assert filled.headers is None
+
+
+def test_headers_stand_in_lists(core: ModuleType, columns: RecordColumns) -> None:
+    headers = core.arrow_buffers([columns], include_headers=True).headers
+    assert headers.header_count == 3
+    assert memoryview(headers.offsets).cast("B").cast("i").tolist() == [0, 0, 2, 2, 3]
+    assert binary(headers.names, 3) == [b"h", b"h", "ü".encode()]
+    assert binary(headers.values, 3) == [b"x", None, b""]
+
+
+def test_stretches_follow_one_another(core: ModuleType, columns: RecordColumns) -> None:
+    parts = [columns.rows(2), columns.rows(0, 0), columns.rows(1, 2), columns]
+    filled = core.arrow_buffers(parts, include_headers=True)
+    assert numbers(filled.offsets) == [52, 53, 51, 50, 51, 52, 53]
+    assert binary(filled.values, 7) == [value for part in parts for value in part.values]
+    assert memoryview(filled.headers.offsets).cast("B").cast("i").tolist() == [
+        *(0, 0, 1),
+        *(3,),
+        *(3, 5, 5, 6),
+    ]
+
+
+def test_no_records_make_empty_buffers(core: ModuleType) -> None:
+    filled = core.arrow_buffers([], include_headers=True)
+    assert filled.record_count == 0
+    assert binary(filled.keys, 0) == []
+    assert binary(filled.headers.names, 0) == []
+
+
+def test_a_column_without_nulls_has_no_bitmap(core: ModuleType, columns: RecordColumns) -> None:
+    filled = core.arrow_buffers([columns.rows(0, 2)], include_headers=False)
+    assert (filled.values.null_count, filled.values.validity) == (0, None)
+    assert filled.keys.null_count == 1
+
+
+@pytest.mark.parametrize("time_ms", [INT64_MAX, -INT64_MAX, INT64_MAX // 1000 + 1])
+def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> None:
+    rows = ListColumns([1, 2], [time_ms, 7], [None] * 2, [None] * 2, [()] * 2, size_bytes=0)
+    filled = core.arrow_buffers([rows], include_headers=False)
+    assert filled.timestamp_null_count == 1
+    assert bytes(filled.timestamp_validity) == b"\2"
+    assert numbers(filled.timestamps_us) == [0, 7000]
+
+
+def test_lists_and_frames_may_be_mixed(core: ModuleType, columns: RecordColumns) -> None:
+    rows = ListColumns([7], [8], [b"k"], [None], [(("a", b"b"),)], size_bytes=3)
+    filled = core.arrow_buffers([columns, rows], include_headers=True)
+    assert numbers(filled.offsets) == [50, 51, 52, 53, 7]
+    assert binary(filled.keys, 5) == [*columns.keys, b"k"]
+    assert binary(filled.headers.names, 4) == [b"h", b"h", "ü".encode(), b"a"]
+
+
+def test_a_column_beyond_two_gibibytes_is_refused_before_it_is_made(core: ModuleType) -> None:
+    value = bytes(2**20)
+    appender = core.RecordAppender(2**22, None, nullcontext())
+    appender.append(0, None, value)
+    appender.seal()
+    data = core.record_bytes(bytes(appender.view()))
+    columns = core.decode_records(data, 0, 0, 1, 0, 0)[0]
+    with pytest.raises(OverflowError, match="2147483648 bytes do not fit"):
+        core.arrow_buffers([columns] * 2048, include_headers=False)

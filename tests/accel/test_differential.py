@@ -1,0 +1,165 @@
+"""Both cores get the same bytes, good, cut, damaged or made up: same records, same errors.
+
+The fuzz target. `make test` runs a bounded number of cases; PYKCLIENT_FUZZ_CASES=1000000 runs as
+many of each (CONTRIBUTING.md).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pykclient.accel import pure
+from pykclient.accel.pure.varint import encode_varint
+from pykclient.errors.base import DecodeError
+from pykclient.types import TimestampType
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.types import Headers
+
+compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
+
+CASES = int(os.environ.get("PYKCLIENT_FUZZ_CASES", "500"))
+fuzz = settings(
+    max_examples=CASES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+BASE_TIMESTAMP_MS = 1_700_000_000_000
+INT64 = st.integers(-(2**63), 2**63 - 1)
+ODD_NUMBERS = st.sampled_from(
+    [0, 1, -1, -2, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63)]
+)
+TEXT = st.text(max_size=5).map(lambda text: text.encode("utf-8", "surrogatepass"))
+FIELD = st.none() | st.binary(max_size=20) | st.sampled_from([b"x" * 64, b"y" * 9000])
+
+
+@st.composite
+def records(draw: st.DrawFn) -> bytes:
+    """One record: mostly right, its numbers sometimes anything."""
+
+    def number(right: int) -> bytes:
+        return encode_varint(draw(ODD_NUMBERS) if draw(st.integers(0, 40)) == 0 else right)
+
+    def field(data: bytes | None) -> bytes:
+        return number(-1) if data is None else number(len(data)) + data
+
+    headers = draw(st.lists(st.tuples(TEXT, FIELD), max_size=3)) if draw(st.booleans()) else []
+    body = b"\0" + number(draw(st.integers(-5, 200))) + b"OFFSET"
+    body += field(draw(FIELD)) + field(draw(FIELD)) + number(len(headers))
+    body += b"".join(field(name) + field(value) for name, value in headers)
+    return body
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[bytes, int]:
+    """The bytes of some records, and how many they are."""
+    data = bytearray()
+    delta = 0
+    bodies = draw(st.lists(records(), min_size=1, max_size=8))
+    for body in bodies:
+        delta += draw(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 70, -1]))
+        whole = body.replace(b"OFFSET", encode_varint(delta), 1)
+        delta += 1
+        size = draw(ODD_NUMBERS) if draw(st.integers(0, 60)) == 0 else len(whole)
+        data += encode_varint(size) + whole
+    return bytes(data), len(bodies)
+
+
+def all_of(core: ModuleType, columns: RecordColumns) -> object:
+    """Everything that a core tells about records, in terms that can be compared."""
+    made = core.iterate_records(
+        columns,
+        topic="t",
+        partition=3,
+        timestamp_type=TimestampType.CREATE_TIME,
+        leader_epoch=None,
+    )
+    filled = core.arrow_buffers([columns], include_headers=True)
+    assert filled.headers is not None
+    return (
+        list(columns),
+        [repr(record) for record in made],
+        (columns.first_offset, columns.last_offset, columns.find(columns.first_offset + 1)),
+        bytes(filled.offsets),
+        bytes(filled.timestamps_us),
+        [as_bytes(part) for part in (*filled.keys, *filled.values)],
+        [as_bytes(part) for part in (*filled.headers.names, *filled.headers.values)],
+        as_bytes(filled.headers.offsets),
+        as_bytes(filled.timestamp_validity),
+        filled.timestamp_null_count,
+    )
+
+
+def as_bytes(part: object) -> object:
+    """A buffer as bytes, anything else as it is."""
+    return part if part is None or isinstance(part, int) else bytes(part)  # type: ignore[call-overload]
+
+
+def outcome(core: ModuleType, data: bytes, *arguments: int | None) -> object:
+    """What a core makes of `data`: all that it tells, or the error."""
+    try:
+        columns, end = core.decode_records(
+            core.record_bytes(memoryview(bytearray(data))), *arguments
+        )
+    except DecodeError as error:
+        return type(error), str(error)
+    return all_of(core, columns), end
+
+
+def assert_same(data: bytes, *arguments: int | None) -> None:
+    """Both cores say the same."""
+    assert outcome(compiled, data, *arguments) == outcome(pure, data, *arguments)
+
+
+@fuzz
+@given(batches(), st.integers(0, 3), INT64.filter(lambda number: number >= 0), INT64)
+def test_records_of_any_kind(
+    batch: tuple[bytes, int], more: int, base_offset: int, base_timestamp_ms: int
+) -> None:
+    data, count = batch
+    assert_same(data, 0, 0, count, 0, BASE_TIMESTAMP_MS)
+    assert_same(data, 0, 0, count + more, base_offset, base_timestamp_ms, 5)
+
+
+@fuzz
+@given(batches(), st.data())
+def test_records_cut_off(batch: tuple[bytes, int], draw: st.DataObject) -> None:
+    data, count = batch
+    assert_same(data[: draw.draw(st.integers(0, len(data)))], 0, 0, count, 7, BASE_TIMESTAMP_MS)
+
+
+@fuzz
+@given(batches(), st.data())
+def test_damaged_records(batch: tuple[bytes, int], draw: st.DataObject) -> None:
+    damaged, count = bytearray(batch[0]), batch[1]
+    for _ in range(draw.draw(st.integers(1, 4))):
+        damaged[draw.draw(st.integers(0, len(damaged) - 1))] = draw.draw(st.integers(0, 255))
+    assert_same(bytes(damaged), 0, 0, count, 7, BASE_TIMESTAMP_MS)
+
+
+@fuzz
+@given(st.binary(max_size=300), st.integers(0, 300), st.integers(1, 40), st.integers(0, 5), INT64)
+def test_any_bytes(data: bytes, position: int, count: int, first: int, base_ms: int) -> None:
+    assert_same(data, min(position, len(data)), first, count, 7, base_ms)
+
+
+def test_a_stretch_that_is_long_enough_for_other_threads_to_run() -> None:
+    appender = pure.RecordAppender[None](10**9, None, nullcontext())
+    headers: list[Headers] = [(), (("name", b"value"),), (("ü", None),)]
+    for row in range(2000):
+        appender.append(BASE_TIMESTAMP_MS + row, None, b"v" * 60, headers[row % 3])
+    appender.seal()
+    data = bytes(appender.view())
+    assert_same(data, 0, 0, 2000, 0, BASE_TIMESTAMP_MS)
+    assert_same(data[:-1], 0, 0, 2000, 0, BASE_TIMESTAMP_MS)
+    assert_same(data.replace("ü".encode(), b"\xff\xff"), 0, 0, 2000, 0, BASE_TIMESTAMP_MS)
