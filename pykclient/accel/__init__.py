@@ -19,6 +19,7 @@ from pykclient.errors.base import ConfigError
 if TYPE_CHECKING:
     # Both have the same types; which one does the work, the types do not tell.
     from pykclient.accel.pure import (
+        BatchFate,
         ByteColumn,
         ConsumerRecord,
         Delivery,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BatchFate",
     "ByteColumn",
     "ConsumerRecord",
     "Delivery",
@@ -111,6 +113,7 @@ if not TYPE_CHECKING:
         from pykclient.accel import compiled as chosen
     else:
         from pykclient.accel import pure as chosen
+    BatchFate = chosen.BatchFate
     ByteColumn = chosen.ByteColumn
     ConsumerRecord = chosen.ConsumerRecord
     Delivery = chosen.Delivery

@@ -14,7 +14,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-480, KIP-794 (sticky partition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -166,7 +166,7 @@ class Appender(Protocol[T]):
         ...
 
     @property
-    def callbacks(self) -> Sequence[tuple[int, OnDelivery[T]]]:
+    def callbacks(self) -> Collection[tuple[int, OnDelivery[T]]]:
         """The delivery callbacks in order, with their records' indexes; read it once sealed."""
         ...
 

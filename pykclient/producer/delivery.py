@@ -20,19 +20,19 @@ from bisect import bisect_right
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from pykclient.accel import Delivery
+from pykclient.accel import BatchFate, Delivery
 from pykclient.errors import KafkaTimeoutError
 from pykclient.producer.record import RecordMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from pykclient.accel.abc import Appender, OnDelivery
     from pykclient.errors import KafkaError
     from pykclient.types import TopicPartition
 
-__all__ = ["BatchOutcome", "Delivery", "OutcomeState", "Waiting"]
+__all__ = ["Awaited", "BatchOutcome", "Delivery", "OutcomeState", "Waiting"]
 
 log = logging.getLogger("pykclient.producer")
 
@@ -56,10 +56,30 @@ NEXT: dict[OutcomeState, frozenset[OutcomeState]] = {
 }
 
 
+class Awaited(Protocol):
+    """What a thread can wait for: the record at `index` of a batch, or what stands for many."""
+
+    def is_done(self, index: int) -> bool:
+        """Whether its fate is known."""
+        ...
+
+    def is_decided(self, index: int) -> bool:
+        """Whether it is about to be known, so that a delivery callback may already ask."""
+        ...
+
+    def add_waker(self, index: int, waker: Callable[[], None]) -> None:
+        """Call `waker` when there is news, at once if there is. It must not block."""
+        ...
+
+    def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
+        """Forget a waker that is not wanted any more."""
+        ...
+
+
 class Waiting(Protocol):
     """How a thread waits for an outcome. The front-end has it, since the core never waits."""
 
-    def wait(self, outcome: BatchOutcome, index: int, timeout: float | None) -> bool:
+    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         """Wait until the record's fate is known, at most `timeout` seconds; return whether it is.
 
         Raises:
@@ -68,7 +88,7 @@ class Waiting(Protocol):
         ...
 
 
-class BatchOutcome:
+class BatchOutcome(BatchFate[RecordMetadata]):
     """The fate of the records of one batch. An index is a record's place in that batch.
 
     What the records brought along, delivery callbacks and timestamps, comes from the batch's
@@ -76,17 +96,13 @@ class BatchOutcome:
     """
 
     __slots__ = (
-        "_base_offset",
         "_callbacks",
         "_done_callbacks",
         "_error",
-        "_first_indexes",
         "_is_announced",
         "_lock",
-        "_log_append_time_ms",
         "_parts",
         "_record_errors",
-        "_timestamps_ms",
         "_waiting",
         "_wakers",
         "partition",
@@ -96,16 +112,13 @@ class BatchOutcome:
     def __init__(
         self, partition: TopicPartition, lock: AbstractContextManager[object], waiting: Waiting
     ) -> None:
+        super().__init__(RecordMetadata, partition.topic, partition.partition)
         self.partition = partition
         self.state = OutcomeState.PENDING
         self._lock = lock
         self._waiting = waiting
-        self._callbacks: Sequence[tuple[int, OnDelivery[RecordMetadata]]] = ()
-        self._first_indexes: Sequence[int] = ()
-        self._timestamps_ms: Sequence[int] = ()
+        self._callbacks: Collection[tuple[int, OnDelivery[RecordMetadata]]] = ()
         self._is_announced = False
-        self._base_offset: int | None = None
-        self._log_append_time_ms: int | None = None
         self._error: KafkaError | None = None
         self._record_errors: Mapping[int, KafkaError] = {}
         self._parts: Sequence[tuple[int, BatchOutcome]] = ()
@@ -114,9 +127,8 @@ class BatchOutcome:
 
     def follow(self, appender: Appender[RecordMetadata]) -> None:
         """Learn from `appender` what comes with the records. Before the first one."""
+        super().follow(appender)
         self._callbacks = appender.callbacks
-        self._first_indexes = appender.first_indexes
-        self._timestamps_ms = appender.timestamps_ms
 
     def another(self) -> BatchOutcome:
         """Return a pending outcome for a further batch of the same partition."""
@@ -208,11 +220,7 @@ class BatchOutcome:
         if self.state is OutcomeState.SPLIT:
             part, index = self._part(index)
             return part.metadata(index)
-        offset = None if self._base_offset is None else self._base_offset + index
-        timestamp_ms = self._log_append_time_ms
-        if timestamp_ms is None:
-            timestamp_ms = self._timestamps_ms[bisect_right(self._first_indexes, index) - 1]
-        return RecordMetadata(*self.partition, offset, timestamp_ms)
+        return self.where(index)
 
     def error(self, index: int) -> KafkaError | None:
         """Return why the record failed, or None."""
@@ -220,6 +228,17 @@ class BatchOutcome:
             part, index = self._part(index)
             return part.error(index)
         return self._record_errors.get(index, self._error)
+
+    def told_by(self, index: int, count: int) -> tuple[BatchOutcome, int, int]:
+        """Return who tells of the record at `index`, its place there, and of how many of the
+        `count` records from it on he tells."""
+        if self.state is not OutcomeState.SPLIT:
+            return self, index, count
+        place = bisect_right(self._parts, index, key=_first_index) - 1
+        first_index, part = self._parts[place]
+        if place + 1 < len(self._parts):
+            count = min(count, self._parts[place + 1][0] - index)
+        return part.told_by(index - first_index, count)
 
     # How it ends.
 
@@ -229,8 +248,8 @@ class BatchOutcome:
         `base_offset` is the first record's, None when not known; `log_append_time_ms` is None where
         records keep their own time.
         """
-        self._base_offset = base_offset
-        self._log_append_time_ms = log_append_time_ms
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
         self._to(OutcomeState.SUCCEEDED)
 
     def fail(
@@ -266,8 +285,10 @@ class BatchOutcome:
 
         def call() -> None:
             try:
-                for index, on_delivery in callbacks:
-                    self._deliver(index, on_delivery)
+                if self.state is OutcomeState.SUCCEEDED:
+                    self.tell(callbacks, self._log_failed)
+                else:
+                    self._tell_of_failure(callbacks)
             finally:
                 done_callbacks = self._announce()
             self._call_all(done_callbacks)
@@ -278,17 +299,24 @@ class BatchOutcome:
         """Let those go on who wait; return the done callbacks, in the records' order."""
         with self._lock:
             self._is_announced = True
+            self.is_well = self.state is OutcomeState.SUCCEEDED
             wakers, self._wakers = self._wakers, []
             done_callbacks, self._done_callbacks = self._done_callbacks, []
         for waker in wakers:
             waker()
         return sorted(done_callbacks, key=_first_index)
 
-    def _deliver(self, index: int, on_delivery: OnDelivery[RecordMetadata]) -> None:
-        try:
-            on_delivery(self.metadata(index), self.error(index))
-        except Exception:
-            log.exception("a delivery callback for %s failed: %r", self.partition, on_delivery)
+    def _tell_of_failure(
+        self, callbacks: Collection[tuple[int, OnDelivery[RecordMetadata]]]
+    ) -> None:
+        for index, on_delivery in callbacks:
+            try:
+                on_delivery(self.metadata(index), self.error(index))
+            except Exception:
+                self._log_failed(on_delivery)
+
+    def _log_failed(self, on_delivery: OnDelivery[RecordMetadata]) -> None:
+        log.exception("a delivery callback for %s failed: %r", self.partition, on_delivery)
 
     def _call_all(self, functions: Sequence[tuple[int, Callable[[], object]]]) -> None:
         for _, function in functions:

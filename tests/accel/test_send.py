@@ -89,7 +89,7 @@ def test_everything_given_is_used(sending: Sending) -> None:
         headers=[("h", b"x")],
         on_delivery=print,
     )
-    assert sending.appenders[3].callbacks == [(0, print)]
+    assert list(sending.appenders[3].callbacks) == [(0, print)]
     assert sending.first_record(3) == (5, b"k", None, (("h", b"x"),))
 
 

@@ -8,6 +8,7 @@ Owner: see each module.
 from pykclient.accel.compiled.arrow import arrow_buffers
 from pykclient.accel.compiled.byte_column import ByteColumn
 from pykclient.accel.compiled.decoder import decode_records, record_bytes
+from pykclient.accel.compiled.fate import BatchFate
 from pykclient.accel.compiled.record import ConsumerRecord, iterate_records
 from pykclient.accel.compiled.rows import RowBlock, RowRun, largest_partitions
 from pykclient.accel.compiled.send import (
@@ -20,6 +21,7 @@ from pykclient.accel.compiled.send import (
 from pykclient.accel.pure import ListColumns, RowGroup, crc32c
 
 __all__ = [
+    "BatchFate",
     "ByteColumn",
     "ConsumerRecord",
     "Delivery",

@@ -2,11 +2,14 @@
 
 from libc.stdint cimport int64_t
 
+from pykclient.accel.compiled.fate cimport Callbacks
 from pykclient.accel.compiled.lock cimport core_lock
 
 cdef class Delivery:
     cdef readonly object batch
     cdef readonly Py_ssize_t index
+
+    cdef bint is_well(self)
 
 
 cdef class RecordAppender:
@@ -14,7 +17,7 @@ cdef class RecordAppender:
     cdef readonly Py_ssize_t count
     cdef readonly int64_t base_timestamp_ms
     cdef readonly int64_t max_timestamp_ms
-    cdef readonly list callbacks
+    cdef readonly Callbacks callbacks
     cdef readonly object first_indexes
     cdef readonly object timestamps_ms
     cdef object batch

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
 from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery, SendSlowly
+from pykclient.accel.compiled.fate import Callbacks
 
 __all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "murmur2"]
 
@@ -36,7 +37,7 @@ class RecordAppender(Generic[T]):
     @property
     def max_timestamp_ms(self) -> int: ...
     @property
-    def callbacks(self) -> list[tuple[int, OnDelivery[T]]]: ...
+    def callbacks(self) -> Callbacks[T]: ...
     @property
     def first_indexes(self) -> Sequence[int]: ...
     @property

@@ -22,6 +22,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
+from pykclient.accel.compiled.fate cimport BatchFate, Callbacks
 from pykclient.accel.compiled.hashes cimport murmur2_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
@@ -56,9 +57,14 @@ cdef class Delivery:
         self.batch = batch
         self.index = index
 
+    cdef bint is_well(self):
+        return isinstance(self.batch, BatchFate) and (<BatchFate>self.batch).is_well
+
     def done(self):
         """Whether the record's fate is known."""
         assert self.batch is not None
+        if self.is_well():
+            return True
         return self.batch.is_done(self.index)
 
     def result(self, timeout=None):
@@ -71,6 +77,8 @@ cdef class Delivery:
             KafkaError: the record failed.
         """
         assert self.batch is not None
+        if self.is_well():
+            return (<BatchFate>self.batch).where(self.index)
         return self.batch.result(self.index, timeout)
 
     def get(self, timeout=None):
@@ -84,6 +92,8 @@ cdef class Delivery:
             KafkaTimeoutError: the time ran out.
         """
         assert self.batch is not None
+        if self.is_well():
+            return None
         return self.batch.exception(self.index, timeout)
 
     def add_done_callback(self, function):
@@ -108,7 +118,7 @@ cdef class RecordAppender:
     def __cinit__(self, Py_ssize_t capacity_bytes, batch, lock):
         self.capacity_bytes = capacity_bytes
         self.base_timestamp_ms = self.max_timestamp_ms = self.last_timestamp_ms = -1
-        self.callbacks = []
+        self.callbacks = Callbacks.__new__(Callbacks)
         self.first_indexes = clone(NUMBERS, 0, zero=False)
         self.timestamps_ms = clone(NUMBERS, 0, zero=False)
         self.batch = batch
@@ -188,7 +198,7 @@ cdef class RecordAppender:
             if timestamp_ms != self.last_timestamp_ms:
                 self.note_timestamp(timestamp_ms)
             if on_delivery is not None:
-                self.callbacks.append((self.count, on_delivery))
+                self.callbacks.add(self.count, on_delivery)
             out = put_varint(self.buffer + self.size, body_size)
             out[0] = 0  # the attributes, which nothing uses in this version
             out = put_varint(out + 1, delta_ms)

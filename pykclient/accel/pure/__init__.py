@@ -12,12 +12,14 @@ from pykclient.accel.pure.byte_column import ByteColumn
 from pykclient.accel.pure.columns import ListColumns
 from pykclient.accel.pure.decoder import decode_records, record_bytes
 from pykclient.accel.pure.delivery import Delivery
+from pykclient.accel.pure.fate import BatchFate
 from pykclient.accel.pure.hashes import crc32c, murmur2
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
 from pykclient.accel.pure.rows import RowBlock, RowGroup, RowRun, largest_partitions
 from pykclient.accel.pure.send import SendCore, TopicAppenders
 
 __all__ = [
+    "BatchFate",
     "ByteColumn",
     "ConsumerRecord",
     "Delivery",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from pykclient.accel.pure.fate import BatchFate
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,8 +35,11 @@ class Delivery(Generic[T]):
 
     def done(self) -> bool:
         """Whether the record's fate is known."""
-        assert self.batch is not None
-        return self.batch.is_done(self.index)
+        batch = self.batch
+        assert batch is not None
+        if isinstance(batch, BatchFate) and batch.is_well:
+            return True
+        return batch.is_done(self.index)
 
     def result(self, timeout: float | None = None) -> T:
         """Wait and return the record's metadata.
@@ -45,8 +50,12 @@ class Delivery(Generic[T]):
             KafkaTimeoutError: the time ran out; the record may still be delivered.
             KafkaError: the record failed.
         """
-        assert self.batch is not None
-        return self.batch.result(self.index, timeout)
+        batch = self.batch
+        assert batch is not None
+        if isinstance(batch, BatchFate) and batch.is_well:
+            fate: BatchFate[T] = batch
+            return fate.where(self.index)
+        return batch.result(self.index, timeout)
 
     def get(self, timeout: float | None = None) -> T:
         """Do as `result` does."""
@@ -58,8 +67,11 @@ class Delivery(Generic[T]):
         Raises:
             KafkaTimeoutError: the time ran out.
         """
-        assert self.batch is not None
-        return self.batch.exception(self.index, timeout)
+        batch = self.batch
+        assert batch is not None
+        if isinstance(batch, BatchFate) and batch.is_well:
+            return None
+        return batch.exception(self.index, timeout)
 
     def add_done_callback(self, function: Callable[[Delivery[T]], object]) -> None:
         """Call `function` with this delivery once the record's fate is known, at once if it is."""

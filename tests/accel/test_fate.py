@@ -1,0 +1,119 @@
+"""Where the records of a batch stand, and what a delivery asks of that."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pykclient.accel.pure import BatchFate
+
+
+class Place(NamedTuple):
+    """What a producer has as RecordMetadata."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    timestamp_ms: int | None
+
+
+TIMES_MS = (50, 50, 70, 60, 60)
+
+
+def unexpected(function: object) -> None:
+    pytest.fail(f"{function!r} failed")
+
+
+@pytest.fixture
+def fate(core: ModuleType) -> BatchFate[Place]:
+    """The fate of a batch of five records."""
+    made: BatchFate[Place] = core.BatchFate(Place, "t", 3)
+    appender = core.RecordAppender(1000, None, nullcontext())
+    made.follow(appender)
+    for timestamp_ms in TIMES_MS:
+        appender.append(timestamp_ms, None, b"")
+    appender.seal()
+    made.base_offset = 2**40
+    return made
+
+
+def test_each_record_has_its_own_offset_and_time(fate: BatchFate[Place]) -> None:
+    places = [fate.where(index) for index in range(5)]
+    assert places == [
+        Place("t", 3, 2**40 + index, timestamp_ms) for index, timestamp_ms in enumerate(TIMES_MS)
+    ]
+    assert {type(place) for place in places} == {Place}
+    assert places[2].timestamp_ms == 70
+
+
+def test_the_time_of_the_log_is_that_of_all_records(fate: BatchFate[Place]) -> None:
+    fate.log_append_time_ms = 99
+    assert {fate.where(index).timestamp_ms for index in range(5)} == {99}
+
+
+def test_an_offset_that_nobody_told_is_none(fate: BatchFate[Place]) -> None:
+    fate.base_offset = None
+    assert fate.where(4) == Place("t", 3, None, 60)
+
+
+def test_callbacks_hear_where_their_records_stand_in_order(
+    core: ModuleType, fate: BatchFate[Place]
+) -> None:
+    told: list[tuple[Place, Exception | None]] = []
+
+    def on_delivery(place: Place, error: Exception | None) -> None:
+        told.append((place, error))
+
+    appender = core.RecordAppender(1000, None, nullcontext())
+    for index, timestamp_ms in enumerate(TIMES_MS):
+        appender.append(timestamp_ms, None, b"", None, on_delivery if index != 1 else None)
+    assert len(appender.callbacks) == 4
+    fate.tell(appender.callbacks, unexpected)
+    assert told == [(fate.where(index), None) for index in (0, 2, 3, 4)]
+
+
+def test_a_callback_that_fails_is_told_of_and_keeps_nobody_from_hearing(
+    fate: BatchFate[Place],
+) -> None:
+    heard: list[int | None] = []
+    failed: list[tuple[object, object]] = []
+
+    def bad(_place: Place, _error: Exception | None) -> None:
+        raise ZeroDivisionError
+
+    def good(place: Place, _error: Exception | None) -> None:
+        heard.append(place.offset)
+
+    fate.tell(
+        [(0, good), (1, bad), (2, good)],
+        lambda function: failed.append((function, sys.exc_info()[0])),
+    )
+    assert heard == [2**40, 2**40 + 2]
+    assert failed == [(bad, ZeroDivisionError)]
+
+
+def test_an_interrupt_in_a_callback_is_the_applications_own(fate: BatchFate[Place]) -> None:
+    def interrupted(_place: Place, _error: Exception | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fate.tell([(0, interrupted)], unexpected)
+
+
+def test_a_delivery_asks_no_further_once_all_is_well(
+    core: ModuleType, fate: BatchFate[Place]
+) -> None:
+    delivery = core.Delivery(fate, 2)
+    # A fate alone has no answers to these: a producer's outcome, derived from it, has.
+    with pytest.raises(AttributeError):
+        delivery.done()
+    fate.is_well = True
+    assert delivery.done() is True
+    assert delivery.exception() is None
+    assert delivery.result() == delivery.get(timeout=0) == Place("t", 3, 2**40 + 2, 70)
