@@ -1,0 +1,141 @@
+"""A member of a KIP-848 group, as a client behaves; what it has changes when the test says so.
+
+Owner: the test that made it.
+Source: KIP-848; Java class ``ConsumerMembershipManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    FencedMemberEpochError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+)
+from pykclient.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.testing import FakeCluster
+
+__all__ = ["GROUP", "ModernClient", "owned_by"]
+
+GROUP = "g"
+REBALANCE_MS = 20_000
+_FENCING = {FencedMemberEpochError.code, UnknownMemberIdError.code}
+
+Owned = set[tuple[bytes, int]]
+
+
+class ModernClient:
+    """One member; `owned` is what it has, `assigned` what it was last told to have."""
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        member_id: str,
+        topics: Iterable[str] = (),
+        *,
+        regex: str | None = None,
+        instance_id: str | None = None,
+        assignor: str | None = None,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.epoch = 0
+        self.owned: Owned = set()
+        self.assigned: Owned = set()
+        self.topics = list(topics)
+        self._cluster = cluster
+        self._regex = regex
+        self._assignor = assignor
+
+    def beat(self, *, is_heard: bool = True) -> ConsumerGroupHeartbeatResponse:
+        """Tell what it has, and hear what it shall have; not `is_heard`: the answer is lost."""
+        joins = self.epoch == 0
+        request = ConsumerGroupHeartbeatRequest(
+            rebalance_timeout_ms=REBALANCE_MS if joins else -1,
+            subscribed_topic_names=self.topics if joins else None,
+            subscribed_topic_regex=self._regex if joins else None,
+            server_assignor=self._assignor if joins else None,
+            topic_partitions=[
+                RequestTopicPartitions(topic_id, [partition])
+                for topic_id, partition in sorted(self.owned)
+            ],
+        )
+        answer = self._ask(request)
+        if is_heard:
+            self._hear(answer)
+        return answer
+
+    def subscribe(self, topics: Iterable[str]) -> ConsumerGroupHeartbeatResponse:
+        """Have other topics, with a heartbeat that says nothing else."""
+        self.topics = list(topics)
+        answer = self._ask(ConsumerGroupHeartbeatRequest(subscribed_topic_names=self.topics))
+        self._hear(answer)
+        return answer
+
+    def reconcile(self) -> None:
+        """Give up and take what it was told to; the next heartbeat tells."""
+        self.owned = set(self.assigned)
+
+    def settle(self) -> ConsumerGroupHeartbeatResponse:
+        """Heartbeat, do as told, and tell; the last answer."""
+        self.beat()
+        self.reconcile()
+        answer = self.beat()
+        self.reconcile()
+        return answer
+
+    def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
+        """Leave; with the epoch -2 for a while."""
+        self.epoch = epoch
+        answer = self._ask(ConsumerGroupHeartbeatRequest())
+        self._lose_all()
+        return answer
+
+    def _hear(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+        if answer.error_code in _FENCING:
+            self._lose_all()
+            return
+        if answer.error_code == UnreleasedInstanceIdError.code:
+            return
+        assert answer.error_code == 0, answer.error_message
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.assigned = {
+                (topic.topic_id, partition)
+                for topic in answer.assignment.topic_partitions
+                for partition in topic.partitions
+            }
+
+    def _lose_all(self) -> None:
+        self.epoch = 0
+        self.owned = set()
+        self.assigned = set()
+
+    def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        request.group_id = GROUP
+        request.member_id = self.member_id
+        request.member_epoch = self.epoch
+        request.instance_id = self.instance_id
+        coordinator = self._cluster.coordinator(0, GROUP)
+        assert coordinator is not None
+        answer = self._cluster.ask(coordinator.id, request, self._cluster.now_ms).answered()
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        return answer
+
+
+def owned_by(cluster: FakeCluster, client: ModernClient) -> dict[str, list[int]]:
+    """What a client has, by the topics' names."""
+    names = {topic.topic_id: topic.name for topic in cluster.topics.values()}
+    found: dict[str, list[int]] = {}
+    for topic_id, partition in sorted(client.owned):
+        found.setdefault(names[topic_id], []).append(partition)
+    return found
