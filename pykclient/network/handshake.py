@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import (
     BrokerUnsupportedVersionError,
+    DecodeError,
     UnsupportedVersionError,
     error_for_code,
 )
@@ -74,11 +75,10 @@ class Handshake:
             BrokerError: the broker refused for another reason.
         """
         error_code = int.from_bytes(frame[HEADER_BYTES : HEADER_BYTES + 2], "big", signed=True)
-        read_version = 0 if error_code == BrokerUnsupportedVersionError.code else self.version
-        response = decode_response(ApiVersionsResponse, read_version, frame)
-        if response.error_code == BrokerUnsupportedVersionError.code:
-            self._fall_back(response)
+        if error_code == BrokerUnsupportedVersionError.code:
+            self._fall_back(_refused_ranges(frame))
             return True
+        response = decode_response(ApiVersionsResponse, self.version, frame)
         if response.error_code != 0:
             self._to(HandshakeState.FAILED)
             raise error_for_code(
@@ -104,9 +104,9 @@ class Handshake:
         self.versions = ApiVersions(self._node, ranges)
         self._to(HandshakeState.DONE)
 
-    def _fall_back(self, response: ApiVersionsResponse) -> None:
+    def _fall_back(self, ranges: dict[int, tuple[int, int]]) -> None:
         # Brokers since 2.4 list their range of ApiVersions beside the refusal; older ones do not.
-        known = _ranges(response).get(int(ApiVersionsRequest.api_key), (0, 0))
+        known = ranges.get(int(ApiVersionsRequest.api_key), (0, 0))
         version = min(known[1], self.version - 1)
         if version < max(known[0], ApiVersionsRequest.min_version):
             self._to(HandshakeState.FAILED)
@@ -120,6 +120,18 @@ class Handshake:
     def _to(self, state: HandshakeState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
+
+
+def _refused_ranges(frame: memoryview) -> dict[int, tuple[int, int]]:
+    """Return what is listed beside a refusal; nothing where that cannot be read.
+
+    The refusal itself is clear, so it is no reason to give the broker up: librdkafka's mock cluster
+    lists its range in a form of its own.
+    """
+    try:
+        return _ranges(decode_response(ApiVersionsResponse, 0, frame))
+    except DecodeError:
+        return {}
 
 
 def _ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:

@@ -87,6 +87,20 @@ def test_a_refused_version_makes_it_ask_again_in_one_that_the_broker_lists_or_in
     assert handshake.versions is not None
 
 
+@pytest.mark.parametrize(
+    "behind_the_error",
+    [b"", b"\x01\x00\x12\x00\x00\x00\x02\x00\x00\x00\x00", b"\xff\xff"],
+    ids=["nothing", "as librdkafka's mock cluster", "cut"],
+)
+def test_a_refusal_counts_also_where_what_it_lists_cannot_be_read(behind_the_error: bytes) -> None:
+    handshake = Handshake(NODE)
+    correlation_id, error_code = bytes(4), b"\x00\x23"
+    assert handshake.on_frame(memoryview(correlation_id + error_code + behind_the_error)) is True
+    assert handshake.version == 0
+    assert handshake.on_frame(answer(0)) is False
+    assert handshake.versions is not None
+
+
 @pytest.mark.parametrize("listed", [own_range(9, 12), own_range(0, -1)])
 def test_no_common_version_of_api_versions_is_told(listed: dict[int, tuple[int, int]]) -> None:
     handshake = Handshake(NODE)

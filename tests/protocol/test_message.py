@@ -190,6 +190,14 @@ def test_trailing_bytes_are_a_decode_error_that_names_the_message() -> None:
         decode_request(request[4:] + b"\x00")
 
 
+def test_one_empty_section_of_tags_too_many_is_passed_over_and_nothing_else_is() -> None:
+    frame = encode_response(MetadataResponse(), 9, 7)[4:]
+    assert decode_response(MetadataResponse, 9, frame + b"\x00") == MetadataResponse()
+    for surplus in (b"\x00\x00", b"\x01", b"\x80"):
+        with pytest.raises(DecodeError, match="MetadataResponse version 9"):
+            decode_response(MetadataResponse, 9, frame + surplus)
+
+
 # Gathering
 
 

@@ -1,0 +1,116 @@
+"""Our clients with brokers that are not Kafka: librdkafka's mock cluster.
+
+Goal: we keep to the protocol, and not to what Kafka's brokers happen to do. The mock is stricter in
+places (it knows no version that it does not list) and looser in others: it refuses our ApiVersions
+in bytes that no version of the protocol has, and ends Metadata a byte too late. Groups come with
+the consumer's.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from pykclient import Admin, Consumer, Producer, TopicPartition
+from tests.integration.mock_cluster import PARTITION_COUNT, MockCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient import ConsumerRecord, RecordMetadata
+
+COUNT = 500
+TIMEOUT_S = 30.0
+HEADERS = (("name", b"x"), ("none", None))
+
+
+class Placed(NamedTuple):
+    """Where a record was acknowledged to be."""
+
+    partition: int
+    offset: int
+
+
+@pytest.fixture(scope="module")
+def mock_cluster() -> Iterator[MockCluster]:
+    with MockCluster() as cluster:
+        yield cluster
+
+
+def produce(cluster: MockCluster, topic: str, **settings: object) -> list[Placed]:
+    """Write the numbered records to a topic, which is made thereby."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, **settings) as producer:
+        deliveries = [
+            producer.send(topic, b"%d" % number, key=b"%d" % (number % 17), headers=HEADERS)
+            for number in range(COUNT)
+        ]
+        producer.flush(timeout=TIMEOUT_S)
+    return [placed(delivery.result()) for delivery in deliveries]
+
+
+def placed(metadata: RecordMetadata) -> Placed:
+    assert metadata.offset is not None
+    return Placed(metadata.partition, metadata.offset)
+
+
+def consume(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    records: list[ConsumerRecord] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(records) < count and time.monotonic() < deadline_s:
+        records.extend(consumer.poll(1.0))
+    return records
+
+
+def partitions_of(topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(PARTITION_COUNT)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["all", 1])
+def test_what_is_acknowledged_is_read_at_its_place_and_in_order(
+    mock_cluster: MockCluster, codec: str, acks: str | int
+) -> None:
+    topic = f"mock-{codec}-{acks}"
+    written = produce(
+        mock_cluster, topic, compression_type=codec, acks=acks, enable_idempotence=acks == "all"
+    )
+    with Consumer(
+        bootstrap_servers=mock_cluster.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign(partitions_of(topic))
+        records = consume(consumer, COUNT)
+    found = {(record.partition, record.offset): record for record in records}
+    assert len(found) == len(records) == COUNT
+    for number, place in enumerate(written):
+        record = found[place]
+        assert (record.key, record.value) == (b"%d" % (number % 17), b"%d" % number)
+        assert tuple(record.headers) == HEADERS
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for record in records:
+        by_partition[record.partition].append(record.offset)
+    assert all(offsets == list(range(len(offsets))) for offsets in by_partition.values())
+
+
+def test_offsets_and_seeks(mock_cluster: MockCluster) -> None:
+    topic = f"mock-{uuid.uuid4().hex[:8]}"
+    written = produce(mock_cluster, topic)
+    partition = TopicPartition(topic, written[-1].partition)
+    end = written[-1].offset + 1
+    with Consumer(bootstrap_servers=mock_cluster.bootstrap_servers) as consumer:
+        assert consumer.beginning_offsets([partition]) == {partition: 0}
+        assert consumer.end_offsets([partition]) == {partition: end}
+        consumer.assign([partition])
+        consumer.seek(partition, end - 1)
+        (last,) = consume(consumer, 1)
+        assert (last.offset, last.value) == (end - 1, b"%d" % (COUNT - 1))
+
+
+def test_its_brokers_and_topics_are_listed(mock_cluster: MockCluster) -> None:
+    topic = f"mock-{uuid.uuid4().hex[:8]}"
+    produce(mock_cluster, topic)
+    with Admin(bootstrap_servers=mock_cluster.bootstrap_servers) as admin:
+        assert topic in admin.list_topics()
