@@ -20,7 +20,7 @@ from tests.integration.confluent_tools import confluent_create_topic, confluent_
 from tests.integration.java_tools import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pykclient import ConsumerRecord
     from pykclient.testing import KafkaCluster
@@ -96,10 +96,10 @@ def test_records_of_every_shape_are_read_as_they_were_written(
         assert by_place(map(as_read, read(consumer, len(written)))) == by_place(written)
 
 
-def test_many_records_come_once_each_in_order(kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(kafka_cluster, "many", partition_count=PARTITION_COUNT)
-    written = confluent_produce(kafka_cluster, topic, numbered(30_000), "lz4")
-    with open_consumer(kafka_cluster, max_partition_fetch_bytes=20_000) as consumer:
+def test_many_records_come_once_each_in_order(each_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "many", partition_count=PARTITION_COUNT)
+    written = confluent_produce(each_kafka_cluster, topic, numbered(30_000), "lz4")
+    with open_consumer(each_kafka_cluster, max_partition_fetch_bytes=20_000) as consumer:
         consumer.assign(partitions_of(topic))
         records = read(consumer, len(written))
         offsets = defaultdict(list)
@@ -113,11 +113,11 @@ def test_many_records_come_once_each_in_order(kafka_cluster: KafkaCluster) -> No
 
 
 def test_iteration_reads_on_where_it_was_left_and_ends_by_its_time_out(
-    kafka_cluster: KafkaCluster,
+    each_kafka_cluster: KafkaCluster,
 ) -> None:
-    topic = confluent_create_topic(kafka_cluster, "iterate")
-    confluent_produce(kafka_cluster, topic, numbered(2_000, partition=0))
-    with open_consumer(kafka_cluster, consumer_timeout_ms=2_000) as consumer:
+    topic = confluent_create_topic(each_kafka_cluster, "iterate")
+    confluent_produce(each_kafka_cluster, topic, numbered(2_000, partition=0))
+    with open_consumer(each_kafka_cluster, consumer_timeout_ms=2_000) as consumer:
         consumer.assign(partitions_of(topic, 1))
         offsets = []
         for record in consumer:
@@ -128,12 +128,12 @@ def test_iteration_reads_on_where_it_was_left_and_ends_by_its_time_out(
     assert offsets == list(range(2_000))
 
 
-def test_a_bounded_scan_ends_exactly_at_its_limits(kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(kafka_cluster, "scan", partition_count=PARTITION_COUNT)
+def test_a_bounded_scan_ends_exactly_at_its_limits(each_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "scan", partition_count=PARTITION_COUNT)
     # Left to a partitioner, a partition may get fewer than are cut off below.
     for partition in range(PARTITION_COUNT):
-        confluent_produce(kafka_cluster, topic, numbered(3_000, partition))
-    with open_consumer(kafka_cluster) as consumer:
+        confluent_produce(each_kafka_cluster, topic, numbered(3_000, partition))
+    with open_consumer(each_kafka_cluster) as consumer:
         partitions = partitions_of(topic)
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
@@ -171,12 +171,12 @@ def test_offsets_are_told_by_place_and_by_time(each_kafka_cluster: KafkaCluster)
         assert len(consumer.list_topics()[topic]) == 2
 
 
-def test_seeks_and_pauses_hold_while_records_come(kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(kafka_cluster, "seek", partition_count=2)
-    confluent_produce(kafka_cluster, topic, [*numbered(3_000, 0), *numbered(3_000, 1)])
+def test_seeks_and_pauses_hold_while_records_come(each_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "seek", partition_count=2)
+    confluent_produce(each_kafka_cluster, topic, [*numbered(3_000, 0), *numbered(3_000, 1)])
     one, two = partitions_of(topic, 2)
     dice = random.Random(7)
-    with open_consumer(kafka_cluster) as consumer:
+    with open_consumer(each_kafka_cluster) as consumer:
         consumer.assign([one, two])
         due = {0: 0, 1: 0}
         for _ in range(200):
@@ -193,18 +193,18 @@ def test_seeks_and_pauses_hold_while_records_come(kafka_cluster: KafkaCluster) -
                 consumer.pause([dice.choice([one, two])])
 
 
-def test_a_consumer_at_the_end_gets_new_records_soon(kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(kafka_cluster, "tail")
-    with open_consumer(kafka_cluster, auto_offset_reset="latest") as consumer:
+def test_a_consumer_at_the_end_gets_new_records_soon(each_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "tail")
+    with open_consumer(each_kafka_cluster, auto_offset_reset="latest") as consumer:
         consumer.assign(partitions_of(topic, 1))
         assert len(consumer.poll(1.0)) == 0
-        confluent_produce(kafka_cluster, topic, numbered(1, 0))
+        confluent_produce(each_kafka_cluster, topic, numbered(1, 0))
         assert [record.value for record in read(consumer, 1)] == [b"0"]
 
 
-def test_a_wakeup_from_another_thread_ends_a_wait(kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(kafka_cluster, "wakeup")
-    with open_consumer(kafka_cluster) as consumer:
+def test_a_wakeup_from_another_thread_ends_a_wait(each_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "wakeup")
+    with open_consumer(each_kafka_cluster) as consumer:
         consumer.assign(partitions_of(topic, 1))
         consumer.poll(0.1)
         waker = threading.Timer(0.2, consumer.wakeup)
@@ -216,19 +216,21 @@ def test_a_wakeup_from_another_thread_ends_a_wait(kafka_cluster: KafkaCluster) -
         waker.join()
 
 
-def test_a_topic_that_is_made_while_it_is_polled_is_read(kafka_cluster: KafkaCluster) -> None:
-    with open_consumer(kafka_cluster) as consumer:
-        topic = confluent_create_topic(kafka_cluster, "auto")
+def test_a_topic_that_is_made_while_it_is_polled_is_read(each_kafka_cluster: KafkaCluster) -> None:
+    with open_consumer(each_kafka_cluster) as consumer:
+        topic = confluent_create_topic(each_kafka_cluster, "auto")
         consumer.assign(partitions_of(topic, 1))
-        confluent_produce(kafka_cluster, topic, numbered(3, 0))
+        confluent_produce(each_kafka_cluster, topic, numbered(3, 0))
         assert len(read(consumer, 3)) == 3
 
 
-def test_positions_outside_the_log_are_told_with_its_range(kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(kafka_cluster, "range")
-    confluent_produce(kafka_cluster, topic, numbered(5, 0))
+def test_positions_outside_the_log_are_told_with_its_range(
+    each_kafka_cluster: KafkaCluster,
+) -> None:
+    topic = confluent_create_topic(each_kafka_cluster, "range")
+    confluent_produce(each_kafka_cluster, topic, numbered(5, 0))
     (partition,) = partitions_of(topic, 1)
-    with open_consumer(kafka_cluster, auto_offset_reset="none") as consumer:
+    with open_consumer(each_kafka_cluster, auto_offset_reset="none") as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 77)
         with pytest.raises(OffsetOutOfRangeError, match=rf"{topic}-0: offset 77.*0 to 5"):
@@ -287,13 +289,13 @@ def test_a_reader_of_committed_records_sees_no_others(each_kafka_cluster: KafkaC
 
 
 def test_records_that_retention_took_are_skipped_with_a_warning(
-    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+    each_kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = confluent_create_topic(kafka_cluster, "retention")
-    confluent_produce(kafka_cluster, topic, numbered(10, 0))
+    topic = confluent_create_topic(each_kafka_cluster, "retention")
+    confluent_produce(each_kafka_cluster, topic, numbered(10, 0))
     (partition,) = partitions_of(topic, 1)
-    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
-    with open_consumer(kafka_cluster) as consumer:
+    admin = AdminClient({"bootstrap.servers": each_kafka_cluster.bootstrap_servers})
+    with open_consumer(each_kafka_cluster) as consumer:
         consumer.assign([partition])
         assert [record.offset for record in consumer.poll(TIMEOUT_S, 2)] == [0, 1]
         for done in admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 6)]).values():
@@ -306,43 +308,48 @@ def test_records_that_retention_took_are_skipped_with_a_warning(
         assert consumer.beginning_offsets([partition]) == {partition: 6}
 
 
-@pytest.mark.slow
-def test_reading_goes_on_when_leaders_die_and_come_back(
-    kafka_cluster_factory: KafkaClusterFactory,
-) -> None:
+@pytest.fixture(scope="module")
+def three_brokers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
+    """All run again after each test that uses them."""
     with kafka_cluster_factory(brokers=3, config=QUICK_FAILOVER) as cluster:
-        topic = confluent_create_topic(
-            cluster, "failover", partition_count=PARTITION_COUNT, replication_factor=3
-        )
-        written = confluent_produce(cluster, topic, numbered(3_000))
-        with open_consumer(cluster) as consumer:
-            partitions = partitions_of(topic)
-            consumer.assign(partitions)
-            records = read(consumer, len(written))
-            for number in range(2):
-                victim = cluster.leader(topic, number)
-                cluster.kill(victim)
-                written += confluent_produce(cluster, topic, numbered(300))
+        yield cluster
+
+
+@pytest.mark.slow
+def test_reading_goes_on_when_leaders_die_and_come_back(three_brokers: KafkaCluster) -> None:
+    topic = confluent_create_topic(
+        three_brokers, "failover", partition_count=PARTITION_COUNT, replication_factor=3
+    )
+    written = confluent_produce(three_brokers, topic, numbered(3_000))
+    with open_consumer(three_brokers) as consumer:
+        partitions = partitions_of(topic)
+        consumer.assign(partitions)
+        records = read(consumer, len(written))
+        for number in range(2):
+            victim = three_brokers.leader(topic, number)
+            three_brokers.kill(victim)
+            try:
+                written += confluent_produce(three_brokers, topic, numbered(300))
                 records += read(consumer, len(written) - len(records))
-                cluster.start(victim)
-            assert by_place(map(as_read, records)) == by_place(written)
+            finally:
+                three_brokers.start(victim)
+        assert by_place(map(as_read, records)) == by_place(written)
 
 
 @pytest.mark.slow
-def test_reading_goes_on_soon_when_a_leader_hangs(
-    kafka_cluster_factory: KafkaClusterFactory,
-) -> None:
-    with kafka_cluster_factory(brokers=3, config=QUICK_FAILOVER) as cluster:
-        topic = confluent_create_topic(cluster, "hang", replication_factor=3)
-        confluent_produce(cluster, topic, numbered(10, 0))
-        with open_consumer(cluster) as consumer:
-            consumer.assign(partitions_of(topic, 1))
-            assert len(read(consumer, 10)) == 10
-            leader = cluster.leader(topic, 0)
-            cluster.pause(leader)
-            confluent_produce(cluster, topic, numbered(5, 0))
+def test_reading_goes_on_soon_when_a_leader_hangs(three_brokers: KafkaCluster) -> None:
+    topic = confluent_create_topic(three_brokers, "hang", replication_factor=3)
+    confluent_produce(three_brokers, topic, numbered(10, 0))
+    with open_consumer(three_brokers) as consumer:
+        consumer.assign(partitions_of(topic, 1))
+        assert len(read(consumer, 10)) == 10
+        leader = three_brokers.leader(topic, 0)
+        three_brokers.pause(leader)
+        try:
+            confluent_produce(three_brokers, topic, numbered(5, 0))
             started_s = time.monotonic()
             assert len(read(consumer, 5)) == 5
             # Far less than request_timeout_ms, after which the hanging leader would be given up.
             assert time.monotonic() - started_s < 15
-            cluster.resume(leader)
+        finally:
+            three_brokers.resume(leader)

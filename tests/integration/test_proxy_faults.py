@@ -24,6 +24,7 @@ from pykclient.errors import KafkaError, UsageError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Cut, Delay, Direction, Double, Fault, Flip, ForgeLength, Lose
 from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_consume, confluent_create_topic
 
 if TYPE_CHECKING:
@@ -52,9 +53,12 @@ CONSUMED_RECORDS = 6_000
 FETCH_BYTES = 8_000
 
 
-@pytest.fixture(scope="module")
-def kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    with kafka_cluster_factory(proxied=True) as cluster:
+@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+def kafka(
+    request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
+) -> Iterator[KafkaCluster]:
+    """A broker of each version: they speak Produce and Fetch in different versions."""
+    with kafka_cluster_factory(version=request.param, proxied=True) as cluster:
         yield cluster
 
 
