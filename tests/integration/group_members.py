@@ -1,0 +1,214 @@
+"""Consumers of other makers, each as one member of a group, reading in a thread of its own.
+
+Owner: the test that made it; `values` may be looked at by any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import pytest
+
+from pykclient.testing.jvm import find_java
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS, kafka_jars
+from pykclient.testing.properties import dump_properties
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pykclient.testing.properties import PropertyValue
+
+__all__ = [
+    "AiokafkaMember",
+    "ConfluentMember",
+    "GroupMember",
+    "JavaMember",
+    "KafkaPythonMember",
+    "NewestJavaMember",
+    "OldestJavaMember",
+]
+
+TOPIC = "t"
+GROUP = "g"
+POLL_MS = 50
+HEARTBEAT_MS = 200
+"""So often do members ask whether there is a rebalance; their default is 3 s."""
+CLOSE_TIMEOUT_S = 30.0
+
+
+class GroupMember(ABC):
+    """A member that reads until it is closed, and commits when it is; a context manager."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.values: list[bytes] = []
+        self._is_closing = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the group. Raises what the client raised. May be called again."""
+        self._is_closing.set()
+        self._thread.join(CLOSE_TIMEOUT_S)
+        assert not self._thread.is_alive(), "the member does not end"
+        self.check()
+
+    def check(self) -> None:
+        """Raise what the client raised, if it did."""
+        if self._error is not None:
+            raise self._error
+
+    @abstractmethod
+    def read(self) -> None:
+        """Join, read until `_is_closing`, commit and leave."""
+
+    def _run(self) -> None:
+        try:
+            self.read()
+        except Exception as error:  # noqa: BLE001  # the test is told in its own thread
+            self._error = error
+
+
+class ConfluentMember(GroupMember):
+    """librdkafka."""
+
+    def read(self) -> None:
+        confluent_kafka = pytest.importorskip("confluent_kafka")
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": GROUP,
+                "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": HEARTBEAT_MS,
+            }
+        )
+        consumer.subscribe([TOPIC])
+        try:
+            while not self._is_closing.is_set():
+                message = consumer.poll(POLL_MS / 1000)
+                if message is not None:
+                    assert message.error() is None, message.error()
+                    self.values.append(message.value())
+        finally:
+            consumer.close()
+
+
+class KafkaPythonMember(GroupMember):
+    """kafka-python."""
+
+    def read(self) -> None:
+        kafka = pytest.importorskip("kafka")
+        consumer = kafka.KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=self.servers.split(","),
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+        try:
+            while not self._is_closing.is_set():
+                for records in consumer.poll(timeout_ms=POLL_MS).values():
+                    self.values += [record.value for record in records]
+        finally:
+            consumer.close()
+
+
+class AiokafkaMember(GroupMember):
+    """aiokafka, with an event loop of its own."""
+
+    def read(self) -> None:
+        asyncio.run(self._read())
+
+    async def _read(self) -> None:
+        aiokafka = pytest.importorskip("aiokafka")
+        consumer = aiokafka.AIOKafkaConsumer(
+            TOPIC,
+            bootstrap_servers=self.servers,
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=60_000,
+        )
+        await consumer.start()
+        try:
+            while not self._is_closing.is_set():
+                for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
+                    self.values += [record.value for record in records]
+        finally:
+            await consumer.stop()
+
+
+class JavaMember(GroupMember):
+    """Kafka's console consumer, a process of its own; it prints a record a line."""
+
+    version: ClassVar[str] = KAFKA_VERSIONS[0]
+
+    def read(self) -> None:
+        config = "--consumer.config" if self.version < "4" else "--command-config"
+        with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+            settings: dict[str, PropertyValue] = {
+                "group.id": GROUP,
+                "heartbeat.interval.ms": HEARTBEAT_MS,
+            }
+            file.write(dump_properties(settings))
+            file.flush()
+            process = subprocess.Popen(
+                [
+                    *(find_java().executable, "-Xmx256m", "-XX:TieredStopAtLevel=1"),
+                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+                    *("-cp", kafka_jars(self.version).classpath),
+                    "org.apache.kafka.tools.consumer.ConsoleConsumer",
+                    *("--bootstrap-server", self.servers, "--topic", TOPIC, "--from-beginning"),
+                    *(config, str(Path(file.name))),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            self._follow(process)
+
+    def _follow(self, process: subprocess.Popen[bytes]) -> None:
+        closer = threading.Thread(target=self._terminate, args=[process], daemon=True)
+        closer.start()
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                self.values.append(line.rstrip(b"\n"))
+        finally:
+            self._is_closing.set()
+            _, told = process.communicate(timeout=CLOSE_TIMEOUT_S)
+            closer.join(CLOSE_TIMEOUT_S)
+        # 143: ended by the signal that we sent, after it had left the group.
+        assert process.returncode in (0, 143), told.decode(errors="replace")[-4000:]
+
+    def _terminate(self, process: subprocess.Popen[bytes]) -> None:
+        self._is_closing.wait()
+        process.terminate()
+
+
+class NewestJavaMember(JavaMember):
+    """Of the newest Kafka version."""
+
+
+class OldestJavaMember(JavaMember):
+    """Of the oldest Kafka version."""
+
+    version = KAFKA_VERSIONS[-1]

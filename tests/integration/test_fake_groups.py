@@ -1,0 +1,223 @@
+"""Clients of other makers are members of groups of fake brokers.
+
+Goal: whatever a user tests against `fake_kafka` with a group behaves as with Kafka. Method: each
+client reads alone, then shares with a second one, takes over from it, and goes on after a restart
+where its commits say; coordinators move and stop meanwhile. What a group has come to is looked at
+in the broker; waiting is for that to be so, with a limit that no good run comes near.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Producer, TopicPartition
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration import java_tools
+from tests.integration.group_members import (
+    AiokafkaMember,
+    ConfluentMember,
+    GroupMember,
+    KafkaPythonMember,
+    NewestJavaMember,
+    OldestJavaMember,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing import FakeKafka
+    from pykclient.testing.fake.groups.group import GroupSnapshot
+
+TIMEOUT_S = 40.0
+LOOK_S = 0.02
+PARTITION_COUNT = 4
+COUNT = 100
+
+CLIENTS = [
+    ConfluentMember,
+    KafkaPythonMember,
+    AiokafkaMember,
+    pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
+    pytest.param(OldestJavaMember, marks=pytest.mark.kafka),
+]
+
+
+# Other makers' clients leave sockets to the garbage collector when a broker goes away.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Have the sockets that are left collected here, not in somebody else's test."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def servers(fake_kafka: FakeKafka) -> str:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("t", PARTITION_COUNT)
+    return fake_kafka.bootstrap_servers
+
+
+def write(servers: str, name: str) -> list[bytes]:
+    """Write some values to all partitions, and return them."""
+    values = [b"%s %d" % (name.encode(), number) for number in range(COUNT)]
+    with Producer(bootstrap_servers=servers) as producer:
+        sent = [
+            producer.send("t", value, partition=number % PARTITION_COUNT)
+            for number, value in enumerate(values)
+        ]
+    assert all(delivery.exception() is None for delivery in sent)
+    return values
+
+
+def wait_until(condition: Callable[[], bool], what: str, *members: GroupMember) -> None:
+    """Look until it is so. Fails when a client has failed or the time is over."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        for member in members:
+            member.check()
+        assert time.monotonic() < deadline_s, f"{what}: not within {TIMEOUT_S:.0f} s"
+        time.sleep(LOOK_S)
+
+
+def snapshot(fake: FakeKafka) -> GroupSnapshot | None:
+    with fake.control() as cluster:
+        return cluster.groups.snapshot("g")
+
+
+def wait_for_members(fake: FakeKafka, *members: GroupMember) -> GroupSnapshot:
+    """Wait until these share the partitions, all of them and none twice."""
+
+    def is_shared() -> bool:
+        group = snapshot(fake)
+        if group is None or group.state != "Stable" or len(group.members) != len(members):
+            return False
+        owned = sorted(each for member in group.members for each in member.partitions)
+        is_whole = owned == [TopicPartition("t", number) for number in range(PARTITION_COUNT)]
+        return is_whole and all(member.partitions for member in group.members)
+
+    wait_until(is_shared, f"{len(members)} members share the partitions", *members)
+    group = snapshot(fake)
+    assert group is not None
+    return group
+
+
+def wait_for_values(expected: list[bytes], *members: GroupMember) -> None:
+    """Wait until these have been read, each exactly once, by all members together."""
+
+    def read() -> list[bytes]:
+        return sorted(value for member in members for value in member.values)
+
+    wait_until(lambda: len(read()) >= len(expected), "all values are read", *members)
+    assert read() == sorted(expected)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_member_reads_alone_and_goes_on_where_it_committed(
+    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+) -> None:
+    values = write(servers, "first")
+    with client(servers) as member:
+        wait_for_values(values, member)
+        group = wait_for_members(fake_kafka, member)
+        assert (group.protocol_type, group.leader_id) == ("consumer", group.members[0].member_id)
+    left = snapshot(fake_kafka)
+    assert left is not None
+    assert (left.state, left.members) == ("Empty", ())
+    assert {each.offset for each in left.offsets.values()} == {COUNT // PARTITION_COUNT}
+    assert len(left.offsets) == PARTITION_COUNT
+    later = write(servers, "second")
+    with client(servers) as again:
+        wait_for_values(later, again)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_two_members_share_and_one_takes_over_when_the_other_leaves(
+    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+) -> None:
+    with client(servers) as stays:
+        wait_for_members(fake_kafka, stays)
+        with client(servers) as leaves:
+            wait_for_members(fake_kafka, stays, leaves)
+            values = write(servers, "shared")
+            wait_for_values(values, stays, leaves)
+            assert stays.values
+            assert leaves.values
+        wait_for_members(fake_kafka, stays)
+        values += write(servers, "alone")
+        wait_for_values(values, stays, leaves)
+
+
+@pytest.mark.parametrize("client", [ConfluentMember, KafkaPythonMember, AiokafkaMember])
+def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
+    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+) -> None:
+    with client(servers) as first, client(servers) as second:
+        group = wait_for_members(fake_kafka, first, second)
+        with fake_kafka.control() as cluster:
+            cluster.move_coordinator(0, "g", (group.coordinator_id + 1) % 3)
+        values = write(servers, "moved")
+        wait_for_values(values, first, second)
+        moved = wait_for_members(fake_kafka, first, second)
+        with fake_kafka.control() as cluster:
+            cluster.stop_broker(moved.coordinator_id)
+        values += write(servers, "stopped")
+        wait_for_values(values, first, second)
+        wait_for_members(fake_kafka, first, second)
+
+
+def test_clients_of_different_makers_share_a_group(fake_kafka: FakeKafka, servers: str) -> None:
+    with (
+        ConfluentMember(servers) as one,
+        KafkaPythonMember(servers) as two,
+        AiokafkaMember(servers) as three,
+    ):
+        wait_for_members(fake_kafka, one, two, three)
+        values = write(servers, "shared")
+        wait_for_values(values, one, two, three)
+        assert all(member.values for member in (one, two, three))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_javas_tool_describes_lists_resets_and_deletes_groups(
+    version: str, fake_kafka: FakeKafka, servers: str
+) -> None:
+    def tool(*arguments: str) -> list[list[str]]:
+        output = java_tools._run(
+            version,
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+            *("--bootstrap-server", servers, *arguments),
+        )
+        return [line.split() for line in output.decode().splitlines() if line.strip()]
+
+    values = write(servers, "first")
+    with ConfluentMember(servers) as member:
+        wait_for_values(values, member)
+        group = wait_for_members(fake_kafka, member)
+        [told] = group.members
+        heading, *rows = tool("--describe", "--group", "g", "--members", "--verbose")
+        assert [dict(zip(heading, row, strict=False))["CONSUMER-ID"] for row in rows] == [
+            told.member_id
+        ]
+        assert tool("--list") == [["g"]]
+    heading, *rows = tool("--describe", "--group", "g")[-1 - PARTITION_COUNT :]
+    described = [dict(zip(heading, row, strict=False)) for row in rows]
+    ends = str(COUNT // PARTITION_COUNT)
+    assert {row["CURRENT-OFFSET"] for row in described} == {ends}
+    assert {row["LAG"] for row in described} == {"0"}
+    tool("--reset-offsets", "--group", "g", "--all-topics", "--to-earliest", "--execute")
+    with ConfluentMember(servers) as again:
+        wait_for_values(values, again)
+    tool("--delete-offsets", "--group", "g", "--topic", "t:0")
+    left = snapshot(fake_kafka)
+    assert left is not None
+    assert sorted(name.partition for name in left.offsets) == [1, 2, 3]
+    tool("--delete", "--group", "g")
+    assert snapshot(fake_kafka) is None
