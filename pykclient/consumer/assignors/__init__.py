@@ -1,0 +1,26 @@
+"""How a group shares its partitions: what an assignor is, and the four that Kafka has.
+
+Owner: no state of its own.
+Source: Java interface ``ConsumerPartitionAssignor`` and its implementations.
+"""
+
+from pykclient.consumer.assignors.assignor import (
+    Assignor,
+    GroupMember,
+    RebalanceProtocol,
+    TopicRacks,
+)
+from pykclient.consumer.assignors.range import RangeAssignor
+from pykclient.consumer.assignors.round_robin import RoundRobinAssignor
+from pykclient.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+
+__all__ = [
+    "Assignor",
+    "CooperativeStickyAssignor",
+    "GroupMember",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "TopicRacks",
+]
