@@ -14,6 +14,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from contestants.job import Job
+from measuring.arena import VALUE_BYTES
 from measuring.client import PYKCLIENT
 from measuring.contest import in_turns
 from measuring.measurement import Measurement
@@ -40,17 +42,22 @@ def measure(
 
 
 def _over_partitions(arena: Arena, settings: Settings) -> Iterator[Measurement]:
-    for has_keys in (False, True):
-        what = f"produce {'with' if has_keys else 'without'} keys, partitions"
-        for partition_count in in_turns(PARTITION_COUNTS, settings.run_count):
-            figures = arena.produce(
-                PYKCLIENT,
-                "produce",
-                settings.record_count,
-                partition_count=partition_count,
-                has_keys=has_keys,
-            )
-            yield _measurement(what, partition_count, figures)
+    # The same topics in all turns: making and deleting one of 1,000 partitions keeps a broker busy.
+    with ExitStack() as stack:
+        topics = {count: stack.enter_context(arena.topic(count)) for count in PARTITION_COUNTS}
+        for has_keys in (False, True):
+            what = f"produce {'with' if has_keys else 'without'} keys, partitions"
+            for partition_count in in_turns(PARTITION_COUNTS, settings.run_count):
+                job = Job(
+                    arena.bootstrap_servers,
+                    topics[partition_count],
+                    partition_count,
+                    settings.record_count,
+                    VALUE_BYTES,
+                    has_keys=has_keys,
+                )
+                figures = arena.append(PYKCLIENT, "produce", job)
+                yield _measurement(what, partition_count, figures)
     with ExitStack() as stack:
         jobs = [
             stack.enter_context(

@@ -80,8 +80,7 @@ class Arena:
                 value_bytes,
                 has_keys=has_keys,
             )
-            self.run(PYKCLIENT, "produce", job)
-            self.check_arrival(job)
+            self.append(PYKCLIENT, "produce", job)
             yield job
 
     def produce(
@@ -106,19 +105,23 @@ class Arena:
                 batch_bytes,
                 has_keys,
             )
-            figures = self.run(client, action, job)
-            self.check_arrival(job)
-        return figures
+            return self.append(client, action, job)
 
-    def check_arrival(self, job: Job) -> None:
-        """Raise unless the broker has every record of a job, and none twice."""
-        partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
-        with Consumer(bootstrap_servers=self.bootstrap_servers) as consumer:
-            arrived_count = sum(consumer.end_offsets(partitions).values())
+    def append(self, client: Client, action: str, job: Job) -> Figures:
+        """Let a client send records to a topic that is there; its figures, once all have come.
+
+        Raises:
+            ContestantFailedError: it failed, or another number of records has come than it sent.
+        """
+        before_count = self._record_count(job)
+        figures = self.run(client, action, job)
+        arrived_count = self._record_count(job) - before_count
         if arrived_count != job.record_count:
             raise ContestantFailedError(
-                f"{arrived_count} of {job.record_count} records are in {job.topic}"
+                f"{client.name}, {action}: {arrived_count} of {job.record_count} records arrived "
+                f"in {job.topic}"
             )
+        return figures
 
     def run(self, client: Client, action: str, job: Job) -> Figures:
         """Let a client do a job in a fresh process; its figures.
@@ -144,3 +147,8 @@ class Arena:
             raise ContestantFailedError(f"{client.name}, {action}:\n{answer.stdout}{answer.stderr}")
         figures: Figures = json.loads(answer.stdout)
         return figures
+
+    def _record_count(self, job: Job) -> int:
+        partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
+        with Consumer(bootstrap_servers=self.bootstrap_servers) as consumer:
+            return sum(consumer.end_offsets(partitions).values())

@@ -35,7 +35,10 @@ def test_every_panel_has_a_title_and_axes_with_units() -> None:
 
 def test_a_bar_stands_for_each_client_and_what_is_missing_is_said() -> None:
     produced, _, consumed, _ = figure_of(RUN).axes
-    assert [bar.get_width() for bar in produced.patches if isinstance(bar, Rectangle)] == [1_000_000, 2_000_000]
+    assert [bar.get_width() for bar in produced.patches if isinstance(bar, Rectangle)] == [
+        1_000_000,
+        2_000_000,
+    ]
     assert [text.get_text() for text in consumed.texts] == ["not measured"]
 
 

@@ -51,10 +51,12 @@ def test_the_broker_has_every_record_that_was_sent(arena: Arena, client: Client)
 
 @pytest.mark.kafka
 def test_records_that_did_not_arrive_end_the_benchmark(arena: Arena) -> None:
-    with arena.topic(2) as topic:
-        job = Job(arena.bootstrap_servers, topic, 2, 10, value_bytes=1)
-        with pytest.raises(ContestantFailedError, match=f"0 of 10 records are in {topic}"):
-            arena.check_arrival(job)
+    with (
+        arena.filled_topic(10, value_bytes=1) as job,
+        pytest.raises(ContestantFailedError) as raised,
+    ):
+        arena.append(PYKCLIENT, "consume", job)  # a job that sends nothing
+    assert f"pykclient, consume: 0 of 10 records arrived in {job.topic}" in str(raised.value)
 
 
 @pytest.mark.kafka
