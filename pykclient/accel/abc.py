@@ -208,6 +208,13 @@ class Appender(Protocol[T]):
         """The encoded records. Seal first, and release the view before the appender goes."""
         ...
 
+    def frame(self, head_bytes: int) -> memoryview:
+        """The encoded records with `head_bytes` in front to be written, and all of it writable.
+
+        No frame shares them with an earlier one. Seal first.
+        """
+        ...
+
 
 class SendSlowly(Protocol[T]):
     """What `send` calls when the core alone cannot append a record: about once per batch."""

@@ -170,7 +170,7 @@ class ProducerBatch:
             self.size_bytes = self._content.size_bytes
             self._to(BatchState.CLOSED)
 
-    def encode(self) -> bytearray:
+    def encode(self) -> memoryview:
         """Return the batch as brokers want it, under its present identity and sequence.
 
         Raises:

@@ -115,8 +115,8 @@ class RecordBatchBuilder(Generic[T]):
         base_offset: int = 0,
         partition_leader_epoch: int = NO_LEADER_EPOCH,
         log_append_time_ms: int | None = None,
-    ) -> bytearray:
-        """Return the finished batch; it takes no more records.
+    ) -> memoryview:
+        """Return the finished batch; it takes no more records. Later ones share nothing with it.
 
         A producer leaves the last three alone: the broker sets them. `log_append_time_ms` replaces
         the time of all records (log-append time).
@@ -136,9 +136,7 @@ class RecordBatchBuilder(Generic[T]):
         if log_append_time_ms is not None:
             attributes |= ATTRIBUTE_LOG_APPEND_TIME
             max_timestamp_ms = log_append_time_ms
-        batch = bytearray(HEADER_SIZE_BYTES)
-        with self._encoded() as records:
-            batch += records
+        batch = self._framed()
         HEADER.pack_into(
             batch,
             0,
@@ -156,19 +154,21 @@ class RecordBatchBuilder(Generic[T]):
             base_sequence,
             appender.count,
         )
-        with memoryview(batch) as view, view[CRC_START:] as covered:
+        with batch[CRC_START:] as covered:
             crc = accel.crc32c(covered)
         batch[CRC_AT:CRC_START] = crc.to_bytes(CRC_START - CRC_AT, "big")
         return batch
 
-    def _encoded(self) -> memoryview:
-        """The records as they stand in the batch; without compression there is no second copy."""
+    def _framed(self) -> memoryview:
+        """The records as they stand in the batch, behind the room for its header."""
         if self.codec is Codec.NONE:
-            return self.appender.view()
+            return self.appender.frame(HEADER_SIZE_BYTES)
         if self._compressed is None:
             with self.appender.view() as view:
                 self._compressed = compress(self.codec, view, self.level)
-        return memoryview(self._compressed)
+        batch = bytearray(HEADER_SIZE_BYTES)
+        batch += self._compressed
+        return memoryview(batch)
 
     def records(self) -> RecordColumns:
         """Return the records again, with offsets from 0: what a split needs (KIP-126)."""

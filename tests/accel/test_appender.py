@@ -209,6 +209,49 @@ def test_the_largest_timestamp_after_the_smallest_is_kept(core: ModuleType) -> N
     assert columns.timestamps_ms == [0, 2**63 - 1]
 
 
+@pytest.mark.parametrize("head_bytes", [0, 61, 64, 65, 1000])
+def test_a_frame_is_the_records_behind_room_for_a_header(core: ModuleType, head_bytes: int) -> None:
+    appender = new(core)
+    for _ in range(1000):
+        appender.append(0, None, b"v" * 100)
+    records = sealed_bytes(appender)
+    frame = appender.frame(head_bytes)
+    frame[:head_bytes] = b"h" * head_bytes
+    assert bytes(frame) == b"h" * head_bytes + records
+    assert bytes(appender.view()) == records
+
+
+def test_a_frame_outlives_its_appender_and_is_not_touched_by_a_later_one(core: ModuleType) -> None:
+    appender = new(core)
+    appender.append(0, None, b"value")
+    records = sealed_bytes(appender)
+    first, second = appender.frame(4), appender.frame(4)
+    first[:4], second[:4] = b"1111", b"2222"
+    del appender
+    others = [new(core) for _ in range(10)]  # which would get its memory, were it free
+    for other in others:
+        other.append(0, None, b"other")
+    assert bytes(first) == b"1111" + records
+    assert bytes(second) == b"2222" + records
+
+
+def test_a_frame_without_records_is_the_head_alone(core: ModuleType) -> None:
+    appender = new(core)
+    appender.seal()
+    assert bytes(appender.frame(3)) == bytes(3)
+
+
+def test_memory_that_batches_gave_back_is_as_good_as_new(core: ModuleType) -> None:
+    values = [bytes([65 + number]) * 70_000 for number in range(5)]
+    for _ in range(3):
+        appenders = [new(core) for _ in values]
+        for _ in range(4):
+            for appender, value in zip(appenders, values, strict=True):
+                appender.append(0, None, value)
+        for appender, value in zip(appenders, values, strict=True):
+            assert sealed_bytes(appender).count(value) == 4
+
+
 def test_many_threads_append_and_none_is_lost_or_doubled(core: ModuleType) -> None:
     """Several threads append while one seals: what got a delivery is in the batch, once."""
     appender: RecordAppender[None] = core.RecordAppender(10**9, None, threading.Lock())

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 
 from pykclient.accel.compiled.fate cimport Callbacks
 from pykclient.accel.compiled.lock cimport core_lock
+from pykclient.accel.compiled.memory cimport Memory
 
 cdef class Delivery:
     cdef readonly object batch
@@ -24,6 +25,8 @@ cdef class RecordAppender:
     cdef unsigned char* buffer
     cdef Py_ssize_t size
     cdef Py_ssize_t allocated
+    cdef Memory memory
+    cdef bint is_framed
     cdef int64_t last_timestamp_ms
     cdef bint is_sealed
     cdef core_lock lock

@@ -16,7 +16,6 @@ from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
 )
 from cpython.long cimport PyLong_CheckExact
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memcpy
@@ -25,6 +24,7 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from pykclient.accel.compiled.fate cimport BatchFate, Callbacks
 from pykclient.accel.compiled.hashes cimport murmur2_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
+from pykclient.accel.compiled.memory cimport give_memory, grow_memory
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
 
 from time import time_ns
@@ -36,6 +36,7 @@ __all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "murmur2"
 
 cdef enum:
     CHUNK_BYTES = 16_384
+    HEAD_ROOM_BYTES = 64  # so that a batch's header need not move the records
 
 cdef array NUMBERS = array("q")
 
@@ -124,7 +125,7 @@ cdef class RecordAppender:
         self.batch = batch
 
     def __dealloc__(self):
-        PyMem_RawFree(self.buffer)
+        give_memory(&self.memory)
 
     @property
     def size_bytes(self):
@@ -164,6 +165,20 @@ cdef class RecordAppender:
     def view(self):
         """The encoded records. Seal first, and release the view before the appender goes."""
         return memoryview(self)
+
+    def frame(self, Py_ssize_t head_bytes):
+        """The encoded records with `head_bytes` in front to be written, and all of it writable.
+
+        No frame shares them with an earlier one. Seal first.
+        """
+        assert self.is_sealed
+        assert head_bytes >= 0
+        if self.is_framed or head_bytes > HEAD_ROOM_BYTES or not self.size:
+            framed = bytearray(head_bytes)
+            framed += self.view()
+            return memoryview(framed)
+        self.is_framed = True
+        return memoryview(Frame.__new__(Frame, self, head_bytes))
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         # What is sealed never moves.
@@ -220,13 +235,10 @@ cdef class RecordAppender:
     cdef int make_room(self, Py_ssize_t size) except -1:
         """Have room for `size` bytes in all: twice as much as before, but no more than it takes."""
         cdef Py_ssize_t wanted = min(max(2 * self.allocated, CHUNK_BYTES), self.capacity_bytes)
-        cdef void* buffer
-        wanted = max(wanted, size)
-        buffer = PyMem_RawRealloc(self.buffer, wanted)
-        if buffer is NULL:
-            raise MemoryError
-        self.buffer = <unsigned char*>buffer
-        self.allocated = wanted
+        cdef Py_ssize_t used = HEAD_ROOM_BYTES + self.size if self.allocated else 0
+        grow_memory(&self.memory, used, HEAD_ROOM_BYTES + max(wanted, size))
+        self.buffer = self.memory.start + HEAD_ROOM_BYTES
+        self.allocated = self.memory.size - HEAD_ROOM_BYTES
         return 0
 
     cdef int note_timestamp(self, int64_t timestamp_ms) except -1:
@@ -243,6 +255,22 @@ cdef class RecordAppender:
             self.max_timestamp_ms = timestamp_ms
         self.last_timestamp_ms = timestamp_ms
         return 0
+
+
+@cython.final
+cdef class Frame:
+    """The records of a sealed appender where they are, with the room in front of them."""
+
+    cdef RecordAppender appender
+    cdef Py_ssize_t head_bytes
+
+    def __cinit__(self, RecordAppender appender not None, Py_ssize_t head_bytes):
+        self.appender = appender
+        self.head_bytes = head_bytes
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        cdef unsigned char* start = self.appender.buffer - self.head_bytes
+        PyBuffer_FillInfo(buffer, self, start, self.head_bytes + self.appender.size, 0, flags)
 
 
 @cython.final

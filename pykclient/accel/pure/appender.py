@@ -233,6 +233,17 @@ class RecordAppender(Generic[T]):
         assert self._is_sealed
         return memoryview(self._buffer)
 
+    def frame(self, head_bytes: int) -> memoryview:
+        """The encoded records with `head_bytes` in front to be written, and all of it writable.
+
+        No frame shares them with an earlier one. Seal first.
+        """
+        assert self._is_sealed
+        assert head_bytes >= 0
+        framed = bytearray(head_bytes)
+        framed += self._buffer
+        return memoryview(framed)
+
     def _encode_timestamp(self, timestamp_ms: int) -> bytes:
         if not 0 <= timestamp_ms <= INT64_MAX:
             raise timestamp_error(timestamp_ms)
