@@ -57,8 +57,7 @@ LATE_MS: Final = 2_000
 """How long after `fetch_max_wait_ms` an answer may still take before we doubt the leader."""
 
 ABSENCE_MS: Final = 500
-CONNECT_MS: Final = 250
-OTHERS_MAX: Final = 2
+"""Looked at so much later than asked for, a fetch is not late: its answer may lie unread."""
 
 UNGROUPED: Final = (-1, -1, -1)
 
@@ -72,14 +71,6 @@ class Reachability(Protocol):
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
         """Return when to look again."""
-        ...
-
-    def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Return whether a request sent now would be written now."""
-        ...
-
-    def connect(self, node_id: int, now_ms: int) -> None:
-        """Begin to connect, unless that is under way or too early."""
         ...
 
 
@@ -159,19 +150,9 @@ class Fetcher:
                 continue
             self._in_flight[node_id] = now_ms + LATE_MS
             # Looked at much later than asked for: the application was away, not the broker.
-            if now_ms < late_ms + ABSENCE_MS and not self._ask_others(node_id, now_ms):
-                self._in_flight[node_id] = now_ms + CONNECT_MS
+            if now_ms < late_ms + ABSENCE_MS:
+                self._metadata.request_update()
         return min(self._in_flight.values(), default=NEVER_MS)
-
-    def _ask_others(self, node_id: int, now_ms: int) -> bool:
-        """Ask for metadata; False if no other node is connected yet, since it would be asked."""
-        others = [other for other in self._metadata.cluster.nodes if other != node_id]
-        if others and not any(self._client.is_ready(other, now_ms) for other in others):
-            for other in others[:OTHERS_MAX]:
-                self._client.connect(other, now_ms)
-            return False
-        self._metadata.request_update()
-        return True
 
     def _group(self, now_ms: int) -> None:
         """Sort the partitions by node, again only when something has changed."""

@@ -150,10 +150,17 @@ class NetworkClient:
         return connection.versions.common_range(message)
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
-        """Return the ready node with the fewest requests in flight; None if none is ready."""
+        """Return the ready node with the fewest requests in flight; None if none is ready.
+
+        One that owes us an answer for too long comes last: it may hang.
+        """
         ready = [node for node in self._candidates() if self.is_ready(node.id, now_ms)]
         self._random.shuffle(ready)  # or the first broker would carry what every client sends
-        return min(ready, key=lambda node: self.in_flight_count(node.id), default=None)
+        return min(
+            ready,
+            key=lambda node: (self._is_silent(node, now_ms), self.in_flight_count(node.id)),
+            default=None,
+        )
 
     def last_error(self, node_id: int) -> KafkaError | None:
         """Return why a node could not be reached; None if it could, or was not tried yet."""
@@ -251,10 +258,14 @@ class NetworkClient:
     def _write_for_any_node(self, now_ms: int) -> None:
         while self._unsent.has(ANY_NODE):
             node = self.least_loaded_node(now_ms)
-            if node is None:
+            if node is None or self._is_silent(node, now_ms):
                 self._connect_any(now_ms)
-                return
+                if node is None or self._stagger_ms(self._candidates()):
+                    return  # another one may be there soon
             self._write(self._connections[node.id], self._unsent.take_first(ANY_NODE), now_ms)
+
+    def _is_silent(self, node: Node, now_ms: int) -> bool:
+        return self._connections[node.id].is_silent(now_ms)
 
     def _connect_any(self, now_ms: int) -> None:
         """Begin to connect to one more candidate, unless one began a moment ago."""

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ConnectionState"]
 
+SILENT_MS = 2_000
+"""After so long without the answer that is due, a broker may hang: others are asked before it."""
+
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones are answered."""
 
@@ -80,6 +83,7 @@ class Connection:
         self.throttled_until_ms = 0
         self.active_ms = now_ms
         self.handshake_deadline_ms = NEVER_MS
+        self._waits_since_ms = now_ms
         self._port = port
         self._client_id = client_id
         self._reader = FrameBuffer(receive_max_bytes)
@@ -144,8 +148,13 @@ class Connection:
         deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
         return min(deadlines_ms, default=self.handshake_deadline_ms)
 
+    def is_silent(self, now_ms: int) -> bool:
+        """Return whether an answer is due for `SILENT_MS` or longer."""
+        return bool(self._in_flight) and now_ms - self._waits_since_ms >= SILENT_MS
+
     def extend_deadlines(self, extra_ms: int) -> None:
         """Give the answers in flight more time."""
+        self._waits_since_ms += extra_ms
         for entry in self._all_in_flight():
             entry.request.deadline_ms += extra_ms
 
@@ -174,6 +183,8 @@ class Connection:
         version = self.versions.choose(request.message, request.max_version)
         correlation_id = self._write(request.message, version)
         entry = _InFlight(request, version, correlation_id)
+        if not self._in_flight:
+            self._waits_since_ms = now_ms
         (self._in_flight if request.expects_response else self._unanswered).append(entry)
         self.active_ms = now_ms
 
@@ -246,6 +257,7 @@ class Connection:
         # Taken only now: an answer that cannot be read, or contradicts its request, leaves it in
         # flight, so that it is failed with all the others.
         self._in_flight.popleft()
+        self._waits_since_ms = now_ms
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)

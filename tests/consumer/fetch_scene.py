@@ -45,19 +45,12 @@ class Nodes:
 
     def __init__(self) -> None:
         self.retry_ms: dict[int, int] = {}
-        self.connected: set[int] = set()
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
         return self.next_ready_ms(node_id, now_ms) > now_ms
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
         return self.retry_ms.get(node_id, now_ms)
-
-    def is_ready(self, node_id: int, now_ms: int) -> bool:
-        return node_id in self.connected
-
-    def connect(self, node_id: int, now_ms: int) -> None:
-        self.connected.add(node_id)
 
 
 class Scene:

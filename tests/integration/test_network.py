@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.network.connection import SILENT_MS
 from pykclient.network.drive import now_ms
+from pykclient.network.manager import Request
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.messages.produce import ProduceRequest
 from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
@@ -16,6 +19,7 @@ from pykclient.types import TopicPartition
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import LoopbackServer, is_silent, unused_address
 from tests.integration.network_line import NetworkLine
+from tests.network.scripted_network import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +87,36 @@ def test_metadata_is_learned_from_whichever_brokers_are_left(three_brokers: Kafk
             for _ in range(5):
                 assert line.learn(TIMEOUT_MS)
             three_brokers.resume(broker)
+
+
+@breaks_brokers
+def test_a_hung_broker_is_not_asked_for_metadata_while_others_are_there(
+    three_brokers: KafkaCluster,
+) -> None:
+    with NetworkLine(three_brokers.bootstrap_servers) as line:
+        assert line.drive(lambda: len(line.metadata.cluster.nodes) == 3, TIMEOUT_MS)
+        for broker in (1, 2, 3):
+            line.client.connect(broker, now_ms())
+            assert line.drive(partial(is_ready, line, broker), TIMEOUT_MS)
+            three_brokers.pause(broker)
+            try:
+                asked, asked_ms = Outcome(), now_ms()
+                request = Request(MetadataRequest(), broker, asked.on_response, asked.on_failure)
+                line.client.send(request, asked_ms)
+                line.drive(asked.is_done, SILENT_MS)
+                assert now_ms() - asked_ms >= SILENT_MS
+                for _ in range(5):
+                    # A third of these would wait for request_timeout_ms, half a minute.
+                    assert line.learn(TIMEOUT_MS)
+                    assert line.client.in_flight_count(broker) == 1
+                assert not asked.is_done()
+            finally:
+                three_brokers.resume(broker)
+            assert line.drive(asked.is_done, TIMEOUT_MS)
+
+
+def is_ready(line: NetworkLine, broker: int) -> bool:
+    return line.client.is_ready(broker, now_ms())
 
 
 @breaks_brokers

@@ -8,6 +8,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.network.client import STAGGER_MS
+from pykclient.network.connection import SILENT_MS
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node
@@ -44,6 +45,66 @@ def test_requests_for_any_node_are_spread(network: ScriptedNetwork) -> None:
         network.send()
     network.turn()
     assert [len(peer.requests) for peer in peers] == [3, 3, 3]
+
+
+def test_a_node_that_owes_an_answer_for_long_is_asked_after_all_others(
+    network: ScriptedNetwork,
+) -> None:
+    hung, busy = network.make_ready(1), network.make_ready(2)
+    network.send(1)
+    network.turn(SILENT_MS)
+    for _ in range(3):
+        network.send(2)
+    network.turn()
+    network.send()
+    network.turn()
+    assert (len(hung.requests), len(busy.requests)) == (1, 4)
+    hung.answer(MetadataResponse())
+    network.turn()
+    network.send()
+    network.turn()
+    assert (len(hung.requests), len(busy.requests)) == (1, 4)
+
+
+def test_another_node_is_connected_to_before_a_hung_one_is_asked(
+    network: ScriptedNetwork,
+) -> None:
+    hung = network.make_ready(1)
+    network.send(1)
+    network.turn(SILENT_MS)
+    network.send()
+    network.turn()
+    assert len(hung.requests) == 1
+    other = network.peer
+    assert other is not hung
+    other.accept()
+    network.turn()
+    other.answer_versions()
+    network.turn()
+    assert len(other.requests) == 1
+    assert len(hung.requests) == 1
+
+
+def test_a_hung_node_is_asked_when_there_is_no_other() -> None:
+    network = ScriptedNetwork()
+    network.know(BROKERS[0])
+    hung = network.make_ready(1)
+    network.send(1)
+    network.turn(SILENT_MS)
+    network.send()
+    network.turn()
+    assert len(hung.requests) == 2
+
+
+def test_time_in_which_nobody_drove_makes_no_node_hung(network: ScriptedNetwork) -> None:
+    away, busy = network.make_ready(1), network.make_ready(2)
+    for node_id in (1, 2, 2):
+        network.send(node_id)
+    network.turn()
+    network.now_ms += 60_000
+    network.send()
+    network.turn()
+    assert (len(away.requests), len(busy.requests)) == (2, 2)
 
 
 def test_bootstrap_addresses_are_tried_beside_each_other_while_one_keeps_us_waiting() -> None:
