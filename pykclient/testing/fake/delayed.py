@@ -2,7 +2,7 @@
 
 An operation is *waiting*, then *done*: completed because it could be, or because its time ran out.
 It is asked again whenever one of the things that it watches has changed. Fetches wait for bytes and
-produce requests for replicas here; a joining member waits for the others.
+produce requests for replicas here.
 
 Owner: the cluster.
 Source: Java classes ``DelayedOperation`` and ``DelayedOperationPurgatory``.
