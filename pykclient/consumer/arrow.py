@@ -8,7 +8,8 @@ Source: the Arrow columnar format; the column names and types are those of Spark
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
 from pykclient import accel
 from pykclient.errors import UsageError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import RecordRun
 
 __all__ = ["arrow_batch"]
+
+_NUMBER: Final = Struct("=i")
+_OFFSETS: Final = Struct("=ii")
 
 
 def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.RecordBatch:
@@ -42,26 +46,36 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
         parts = [wrapped(buffers.validity), wrapped(buffers.offsets), wrapped(buffers.data)]
         return pa.Array.from_buffers(kind, count, parts, buffers.null_count)
 
-    def repeated(values: Iterable[object], kind: pa.DataType) -> pa.Array:
-        # A run has one topic, one partition; Arrow repeats it without an object per record.
-        counts: list[tuple[object, int]] = []
+    def repeated(values: Iterable[bytes], kind: pa.DataType, *, has_sizes: bool) -> pa.Array:
+        # A run has one topic, one partition; Arrow repeats it without an object per record. Made of
+        # buffers, since `pa.scalar` and `pa.array` import pandas, which takes half a second.
+        counts: list[tuple[bytes, int]] = [(b"", 0)]
         for value, run in zip(values, runs, strict=True):
-            if counts and counts[-1][0] == value:
-                counts[-1] = value, counts[-1][1] + run.record_count
+            last_value, last_count = counts[-1]
+            if last_value == value:
+                counts[-1] = value, last_count + run.record_count
             else:
                 counts.append((value, run.record_count))
-        parts = [pa.repeat(pa.scalar(value, kind), count) for value, count in counts]
+        parts = []
+        for value, repeat_count in counts[1:]:
+            sizes = [pa.py_buffer(_OFFSETS.pack(0, len(value)))] if has_sizes else []
+            once = pa.Array.from_buffers(kind, 1, [None, *sizes, pa.py_buffer(value)])
+            parts.append(pa.repeat(once[0], repeat_count))
         if len(parts) == 1:
             return parts[0]
-        return pa.concat_arrays(parts) if parts else pa.array([], kind)
+        return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
 
     filled = accel.arrow_buffers([run.columns for run in runs], include_headers=include_headers)
     count = filled.record_count
     columns = {
         "key": binary(filled.keys, count, pa.binary()),
         "value": binary(filled.values, count, pa.binary()),
-        "topic": repeated((run.partition.topic for run in runs), pa.string()),
-        "partition": repeated((run.partition.partition for run in runs), pa.int32()),
+        "topic": repeated(
+            (run.partition.topic.encode() for run in runs), pa.string(), has_sizes=True
+        ),
+        "partition": repeated(
+            (_NUMBER.pack(run.partition.partition) for run in runs), pa.int32(), has_sizes=False
+        ),
         "offset": pa.Array.from_buffers(pa.int64(), count, [None, wrapped(filled.offsets)], 0),
         "timestamp": pa.Array.from_buffers(
             pa.timestamp("us", tz="UTC"),
@@ -69,7 +83,9 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
             [wrapped(filled.timestamp_validity), wrapped(filled.timestamps_us)],
             filled.timestamp_null_count,
         ),
-        "timestamp_type": repeated((int(run.timestamp_type) for run in runs), pa.int32()),
+        "timestamp_type": repeated(
+            (_NUMBER.pack(run.timestamp_type) for run in runs), pa.int32(), has_sizes=False
+        ),
     }
     if filled.headers is not None:
         header_count = filled.headers.header_count
@@ -82,4 +98,4 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
             0,
             children=[pa.StructArray.from_arrays([names, values], ["key", "value"])],
         )
-    return pa.RecordBatch.from_pydict(columns)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -22,6 +22,11 @@ __all__ = ["Port", "Stream"]
 class Stream(Protocol):
     """One byte stream's receiving end."""
 
+    @property
+    def has_events(self) -> bool:
+        """Whether it was told of anything to act on, more than a part of what is to come."""
+        ...
+
     def on_opened(self) -> None:
         """Hear that the connection stands; bytes may be written from now on."""
         ...
@@ -66,7 +71,7 @@ class Port(Protocol):
         ...
 
     def wait(self, timeout_ms: int) -> None:
-        """Do I/O; return when something happened, when woken, or after `timeout_ms`."""
+        """Do I/O; return when a stream has events, when woken, or after `timeout_ms`."""
         ...
 
     def wakeup(self) -> None:

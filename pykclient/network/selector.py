@@ -14,6 +14,7 @@ import os
 import selectors
 import socket
 from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import ConnectionFailedError, DisconnectedError, KafkaError
@@ -127,19 +128,17 @@ class SelectorPort:
             self._drop_socket(channel)
 
     def wait(self, timeout_ms: int) -> None:
-        """Do I/O until something happened, a wake-up came or the time is over."""
-        timeout_ms = 0 if self._failed else min(timeout_ms, WAIT_MAX_MS)
-        for key, events in self._selector.select(timeout_ms / 1000):
-            channel = key.data
-            if channel is None:
-                self._drain_wakeups()
-            elif not channel.is_open:
-                self._finish_connect(channel)
-            else:
-                if events & selectors.EVENT_WRITE:
-                    self._send(channel)
-                if events & selectors.EVENT_READ:
-                    self._receive(channel)
+        """Do I/O until something happened, a wake-up came or the time is over.
+
+        A part of an answer is nothing that happened: of a large one a hundred parts come, and a
+        turn of the engine for each would cost more than to decode it.
+        """
+        timeout_s = 0.0 if self._failed else min(timeout_ms, WAIT_MAX_MS) / 1000
+        deadline_s = monotonic() + timeout_s
+        while self._receive_parts(timeout_s):
+            timeout_s = deadline_s - monotonic()
+            if timeout_s <= 0:
+                break
         self._resolver.deliver()
         while self._failed:
             channel, error = self._failed.popleft()
@@ -232,6 +231,27 @@ class SelectorPort:
         channel.stream.on_opened()
 
     # Moving bytes.
+
+    def _receive_parts(self, timeout_s: float) -> bool:
+        """Do what I/O there is; return whether it was only parts of answers that came."""
+        ready = self._selector.select(timeout_s)
+        are_parts = bool(ready)
+        for key, events in ready:
+            channel = key.data
+            if channel is not None and channel.is_open and events == selectors.EVENT_READ:
+                self._receive(channel)
+                are_parts = are_parts and not channel.stream.has_events
+                continue
+            are_parts = False
+            if channel is None:
+                self._drain_wakeups()
+            elif not channel.is_open:
+                self._finish_connect(channel)
+            else:
+                self._send(channel)
+                if events & selectors.EVENT_READ:
+                    self._receive(channel)
+        return are_parts
 
     def _send(self, channel: _Channel) -> None:
         sock, queue = channel.sock, channel.queue

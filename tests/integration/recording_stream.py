@@ -29,6 +29,13 @@ class RecordingStream:
         self.received = bytearray()
         self.errors: list[KafkaError] = []
         self._buffer = bytearray(buffer_bytes)
+        self.wanted_bytes = 1
+        """Fewer bytes than that are a part of something."""
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there is more to see than a part."""
+        return len(self.received) >= self.wanted_bytes or bool(self.errors)
 
     @property
     def error(self) -> str:
