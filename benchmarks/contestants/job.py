@@ -30,7 +30,6 @@ __all__ = [
     "SILENCE_S_MAX",
     "Figures",
     "Job",
-    "Meter",
     "measured",
     "percentiles",
 ]
@@ -95,31 +94,16 @@ class Job:
             raise RuntimeError(f"{self.topic}: {read_bytes} bytes of values, not {expected_bytes}")
 
 
-class Meter:
-    """The clock and the CPU meter of a job; `figures` are there when it has ended."""
-
-    def __init__(self) -> None:
-        self.figures: Figures = {}
-        self._cpu_start_s, self._start_s = _cpu_seconds(), time.perf_counter()
-
-    def restart_clock(self) -> None:
-        """Leave out what has passed on the clock, but not the CPU that it took."""
-        self._start_s = time.perf_counter()
-
-    def stop(self, record_count: int) -> None:
-        """Take the figures of `record_count` records."""
-        seconds = time.perf_counter() - self._start_s
-        cpu_s = _cpu_seconds() - self._cpu_start_s
-        self.figures["records_per_second"] = record_count / seconds
-        self.figures["cpu_s_per_million"] = cpu_s / record_count * 1e6
-
-
 @contextmanager
-def measured(job: Job) -> Iterator[Meter]:
-    """Measure what happens inside."""
-    meter = Meter()
-    yield meter
-    meter.stop(job.record_count)
+def measured(job: Job) -> Iterator[Figures]:
+    """Measure what happens inside; the figures are there when it has ended."""
+    figures: Figures = {}
+    cpu_start_s, start_s = _cpu_seconds(), time.perf_counter()
+    yield figures
+    seconds = time.perf_counter() - start_s
+    cpu_s = _cpu_seconds() - cpu_start_s
+    figures["records_per_second"] = job.record_count / seconds
+    figures["cpu_s_per_million"] = cpu_s / job.record_count * 1e6
 
 
 def percentiles(name: str, latencies_s: Sequence[float]) -> Figures:

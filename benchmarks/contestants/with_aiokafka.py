@@ -41,7 +41,7 @@ async def _produce(job: Job) -> Figures:
     )
     await producer.start()
     await producer.send_and_wait(job.topic, value)
-    with measured(job) as meter:
+    with measured(job) as figures:
         deliveries = deque([await producer.send(job.topic, value)])
         for _ in range(job.record_count - 2):
             deliveries.append(await producer.send(job.topic, value))
@@ -50,7 +50,7 @@ async def _produce(job: Job) -> Figures:
         for delivery in deliveries:
             await delivery
     await producer.stop()
-    return meter.figures
+    return figures
 
 
 async def _consume(job: Job) -> Figures:
@@ -61,7 +61,7 @@ async def _consume(job: Job) -> Figures:
     )
     await consumer.start()
     await consumer.end_offsets(partitions)
-    with measured(job) as meter:
+    with measured(job) as figures:
         consumer.assign(partitions)
         while read_count < job.record_count:
             polled = await consumer.getmany(
@@ -74,4 +74,4 @@ async def _consume(job: Job) -> Figures:
                 read_count += len(records)
     await consumer.stop()
     job.check_bytes(read_bytes)
-    return meter.figures
+    return figures

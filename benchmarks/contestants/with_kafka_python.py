@@ -30,7 +30,7 @@ def produce(job: Job) -> Figures:
         enable_idempotence=True,
     )
     producer.send(job.topic, value).get()
-    with measured(job) as meter:
+    with measured(job) as figures:
         deliveries = deque([producer.send(job.topic, value)])
         for _ in range(job.record_count - 2):
             deliveries.append(producer.send(job.topic, value))
@@ -39,7 +39,7 @@ def produce(job: Job) -> Figures:
         for delivery in deliveries:
             delivery.get()
     producer.close()
-    return meter.figures
+    return figures
 
 
 def consume(job: Job) -> Figures:
@@ -53,7 +53,7 @@ def consume(job: Job) -> Figures:
     )
     consumer.assign(partitions)
     consumer.end_offsets(partitions)
-    with measured(job) as meter:
+    with measured(job) as figures:
         while read_count < job.record_count:
             polled = consumer.poll(timeout_ms=SILENCE_S_MAX * 1000)
             job.check_silence(polled, read_count)
@@ -63,4 +63,4 @@ def consume(job: Job) -> Figures:
                 read_count += len(records)
     consumer.close()
     job.check_bytes(read_bytes)
-    return meter.figures
+    return figures

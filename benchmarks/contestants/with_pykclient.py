@@ -45,14 +45,14 @@ def produce(job: Job) -> Figures:
         producer.send(job.topic, value).result()
         send, topic, keys = producer.send, job.topic, job.keys()
         chunks: deque[list[Delivery[RecordMetadata]]] = deque()
-        with measured(job) as meter:
+        with measured(job) as figures:
             for count in job.chunks():
                 chunks.append([send(topic, value, key) for key in islice(keys, count)])
                 if len(chunks) > OPEN_DELIVERIES_MAX // CHUNK_COUNT:
                     _check(chunks.popleft())
             for chunk in chunks:
                 _check(chunk)
-    return meter.figures
+    return figures
 
 
 def send_batch(job: Job) -> Figures:
@@ -60,11 +60,11 @@ def send_batch(job: Job) -> Figures:
     values = [bytes(job.value_bytes)] * CHUNK_COUNT
     with _producer(job) as producer:
         producer.send(job.topic, values[0]).result()
-        with measured(job) as meter:
+        with measured(job) as figures:
             _in_bulk(
                 producer.send_batch(job.topic, values=values[:count]) for count in job.chunks()
             )
-    return meter.figures
+    return figures
 
 
 def send_arrow(job: Job) -> Figures:
@@ -72,15 +72,15 @@ def send_arrow(job: Job) -> Figures:
     table = pa.table({"value": pa.array([bytes(job.value_bytes)] * CHUNK_COUNT, pa.binary())})
     with _producer(job) as producer:
         producer.send(job.topic, bytes(job.value_bytes)).result()
-        with measured(job) as meter:
+        with measured(job) as figures:
             _in_bulk(producer.send_arrow(job.topic, table[:count]) for count in job.chunks())
-    return meter.figures
+    return figures
 
 
 def consume(job: Job) -> Figures:
     """Read record objects and look at each value."""
     read_count = read_bytes = 0
-    with _consumer(job) as consumer, measured(job) as meter:
+    with _consumer(job) as consumer, measured(job) as figures:
         while read_count < job.record_count:
             records = consumer.poll(timeout=SILENCE_S_MAX, max_records=POLL_RECORDS_MAX)
             job.check_silence(records, read_count)
@@ -88,21 +88,21 @@ def consume(job: Job) -> Figures:
                 read_bytes += len(record.value)  # type: ignore[arg-type]  # bytes here
             read_count += len(records)
     job.check_bytes(read_bytes)
-    return meter.figures
+    return figures
 
 
 def consume_arrow(job: Job) -> Figures:
     """Read Arrow record batches and look at the size of each value."""
     read_count = read_bytes = 0
     pc.sum(pc.binary_length(pa.array([b""])))  # pyarrow sets itself up
-    with _consumer(job) as consumer, measured(job) as meter:
+    with _consumer(job) as consumer, measured(job) as figures:
         while read_count < job.record_count:
             batch = consumer.poll_arrow(timeout=SILENCE_S_MAX, max_records=ARROW_RECORDS_MAX)
             job.check_silence(batch.num_rows, read_count)
             read_bytes += pc.sum(pc.binary_length(batch.column("value"))).as_py()
             read_count += batch.num_rows
     job.check_bytes(read_bytes)
-    return meter.figures
+    return figures
 
 
 def latency(job: Job) -> Figures:

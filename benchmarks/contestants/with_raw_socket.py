@@ -65,7 +65,7 @@ def produce(job: Job) -> Figures:
     """Send ready-made Produce requests, each with one full batch, to the partitions in turns."""
     requests = _produce_requests(job)
     unanswered_count = 0
-    with _connection(job) as connection, measured(job) as meter:
+    with _connection(job) as connection, measured(job) as figures:
         for parts in requests:
             if unanswered_count == PRODUCES_IN_FLIGHT_MAX:
                 _check_written(_answer(connection))
@@ -75,13 +75,13 @@ def produce(job: Job) -> Figures:
             unanswered_count += 1
         for _ in range(unanswered_count):
             _check_written(_answer(connection))
-    return meter.figures
+    return figures
 
 
 def _replayed(job: Job, look_at: Callable[[memoryview], object]) -> Figures:
     requests, sizes = _fetch_plan(job)
     scratch = memoryview(bytearray(RECEIVE_BYTES))
-    with _connection(job) as connection, measured(job) as meter:
+    with _connection(job) as connection, measured(job) as figures:
         for request in requests[:FETCHES_IN_FLIGHT]:
             connection.sendall(request)
         for turn, expected_bytes in enumerate(sizes):
@@ -95,7 +95,7 @@ def _replayed(job: Job, look_at: Callable[[memoryview], object]) -> Figures:
                 rest_bytes -= received_bytes
             for request in requests[turn + FETCHES_IN_FLIGHT : turn + FETCHES_IN_FLIGHT + 1]:
                 connection.sendall(request)
-    return meter.figures
+    return figures
 
 
 def _fetch_plan(job: Job) -> tuple[list[bytes], list[int]]:

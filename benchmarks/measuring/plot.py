@@ -5,6 +5,7 @@ Owner: the calling thread.
 
 from __future__ import annotations
 
+from math import floor, log10
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -32,6 +33,8 @@ AXES = {
     "cpu_s_per_million": "client CPU, seconds per million records (logarithmic)",
 }
 INCHES = (11.0, 7.0)
+LABEL_ROOM = 8.0
+"""The axis ends so many times beyond the longest bar, for the number at its end."""
 OURS, THEIRS, FLOOR = "#c0392b", "#7f8c8d", "#d5dbdb"
 
 
@@ -74,7 +77,12 @@ def _draw(axes: Axes, medians: dict[str, float], number_format: str) -> None:
     bars = axes.barh(list(medians), list(medians.values()), color=[*map(_color, medians)])
     axes.bar_label(bars, labels=[format(value, number_format) for value in medians.values()])
     axes.set_xscale("log")
-    axes.margins(x=0.25)
+    axes.set_xlim(_decade_below(min(medians.values())), LABEL_ROOM * max(medians.values()))
+
+
+def _decade_below(value: float) -> float:
+    """The power of ten at or below; a bar that short can still be seen."""
+    return float(10 ** floor(log10(value / 2)))
 
 
 def _color(client: str) -> str:

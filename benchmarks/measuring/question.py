@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -110,6 +111,7 @@ def run_questions(questions: Sequence[Question], options: argparse.Namespace) ->
         kafka = stack.enter_context(KafkaCluster(version=KAFKA_VERSION))
         for question in questions:
             console.rule(question.text)
+            start_s = time.perf_counter()
             for measurement in question.measure(Arena(kafka.bootstrap_servers), settings):
                 measurements.append(measurement)
                 console.print(
@@ -117,6 +119,7 @@ def run_questions(questions: Sequence[Question], options: argparse.Namespace) ->
                     f"{figures_text(measurement.figures)}",
                     highlight=False,
                 )
+            console.print(f"[{question.name}: {time.perf_counter() - start_s:.0f} s]", markup=False)
     run = Run(_command(), f"{started:%Y-%m-%d %H:%M} UTC", machine, measurements)
     for question in questions:
         console.print(figures_table(question, measurements))

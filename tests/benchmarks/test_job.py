@@ -39,18 +39,10 @@ def test_other_bytes_than_the_topic_holds_end_the_job() -> None:
 
 
 def test_a_rate_and_the_cpu_of_a_million_are_measured() -> None:
-    with measured(job_of(1_000)) as meter:
+    with measured(job_of(1_000)) as figures:
         sum(range(1_000_000))
-    assert meter.figures["records_per_second"] > 0
-    assert meter.figures["cpu_s_per_million"] > 0
-
-
-def test_a_clock_that_starts_anew_counts_less_time_and_all_cpu() -> None:
-    with measured(job_of(1_000)) as meter:
-        sum(range(5_000_000))
-        meter.restart_clock()
-    seconds = 1_000 / meter.figures["records_per_second"]
-    assert seconds < meter.figures["cpu_s_per_million"] * 1_000 / 1e6
+    assert figures["records_per_second"] > 0
+    assert figures["cpu_s_per_million"] > 0
 
 
 def test_percentiles_are_values_that_occurred_in_ms() -> None:
