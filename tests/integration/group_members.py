@@ -20,6 +20,7 @@ from pykclient.testing.kafka_jars import KAFKA_VERSIONS, kafka_jars
 from pykclient.testing.properties import dump_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from pykclient.testing.properties import PropertyValue
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AiokafkaMember",
     "ConfluentMember",
+    "ConfluentModernMember",
     "GroupMember",
     "JavaMember",
+    "JavaModernMember",
+    "JavaRegexMember",
     "KafkaPythonMember",
     "NewestJavaMember",
     "OldestJavaMember",
@@ -39,6 +43,9 @@ GROUP = "g"
 POLL_MS = 50
 HEARTBEAT_MS = 200
 """So often do members ask whether there is a rebalance; their default is 3 s."""
+SESSION_MS = 6_000
+"""The least that Kafka takes. A client that gives up joining leaves a member behind, which the
+others wait for until its session ends."""
 CLOSE_TIMEOUT_S = 30.0
 
 
@@ -90,6 +97,8 @@ class GroupMember(ABC):
 class ConfluentMember(GroupMember):
     """librdkafka."""
 
+    settings: ClassVar[Mapping[str, PropertyValue]] = {"heartbeat.interval.ms": HEARTBEAT_MS}
+
     def read(self) -> None:
         confluent_kafka = pytest.importorskip("confluent_kafka")
         consumer = confluent_kafka.Consumer(
@@ -97,16 +106,20 @@ class ConfluentMember(GroupMember):
                 "bootstrap.servers": self.servers,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": HEARTBEAT_MS,
+                **self.settings,
             }
         )
         consumer.subscribe([TOPIC])
         try:
             while not self._is_closing.is_set():
                 message = consumer.poll(POLL_MS / 1000)
-                if message is not None:
-                    assert message.error() is None, message.error()
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
                     self.values.append(message.value())
+                else:  # others are told for information: it tries again by itself
+                    assert not error.fatal(), error
         finally:
             consumer.close()
 
@@ -122,10 +135,12 @@ class KafkaPythonMember(GroupMember):
             group_id=GROUP,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=HEARTBEAT_MS,
+            session_timeout_ms=SESSION_MS,
         )
         try:
             while not self._is_closing.is_set():
-                for records in consumer.poll(timeout_ms=POLL_MS).values():
+                # A shorter time would interrupt its joining.
+                for records in consumer.poll(timeout_ms=10 * POLL_MS).values():
                     self.values += [record.value for record in records]
         finally:
             consumer.close()
@@ -145,7 +160,7 @@ class AiokafkaMember(GroupMember):
             group_id=GROUP,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=HEARTBEAT_MS,
-            metadata_max_age_ms=60_000,
+            session_timeout_ms=SESSION_MS,
         )
         await consumer.start()
         try:
@@ -160,15 +175,13 @@ class JavaMember(GroupMember):
     """Kafka's console consumer, a process of its own; it prints a record a line."""
 
     version: ClassVar[str] = KAFKA_VERSIONS[0]
+    settings: ClassVar[Mapping[str, PropertyValue]] = {"heartbeat.interval.ms": HEARTBEAT_MS}
+    topics: ClassVar[tuple[str, str]] = ("--topic", TOPIC)
 
     def read(self) -> None:
         config = "--consumer.config" if self.version < "4" else "--command-config"
         with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
-            settings: dict[str, PropertyValue] = {
-                "group.id": GROUP,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
-            }
-            file.write(dump_properties(settings))
+            file.write(dump_properties({"group.id": GROUP, **self.settings}))
             file.flush()
             process = subprocess.Popen(
                 [
@@ -176,7 +189,7 @@ class JavaMember(GroupMember):
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
                     *("-cp", kafka_jars(self.version).classpath),
                     "org.apache.kafka.tools.consumer.ConsoleConsumer",
-                    *("--bootstrap-server", self.servers, "--topic", TOPIC, "--from-beginning"),
+                    *("--bootstrap-server", self.servers, *self.topics, "--from-beginning"),
                     *(config, str(Path(file.name))),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -212,3 +225,21 @@ class OldestJavaMember(JavaMember):
     """Of the oldest Kafka version."""
 
     version = KAFKA_VERSIONS[-1]
+
+
+class ConfluentModernMember(ConfluentMember):
+    """librdkafka with the protocol of KIP-848; the broker says how often it heartbeats."""
+
+    settings: ClassVar[Mapping[str, PropertyValue]] = {"group.protocol": "consumer"}
+
+
+class JavaModernMember(JavaMember):
+    """Kafka's console consumer with the protocol of KIP-848."""
+
+    settings: ClassVar[Mapping[str, PropertyValue]] = {"group.protocol": "consumer"}
+
+
+class JavaRegexMember(JavaModernMember):
+    """It subscribes by an expression."""
+
+    topics: ClassVar[tuple[str, str]] = ("--include", f"{TOPIC}|nothing.*")

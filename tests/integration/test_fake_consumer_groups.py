@@ -1,0 +1,156 @@
+"""Clients of other makers are members of KIP-848 groups of fake brokers.
+
+Goal: whatever a user tests against `fake_kafka` with ``group.protocol=consumer`` behaves as with
+Kafka. Method: members read, share, take over, and go on where their commits say; coordinators move
+and stop meanwhile, and a group changes its protocol while nobody is in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing import FakeKafka, GroupSettings
+from pykclient.testing.fake.groups.group import GroupKind
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration import java_tools
+from tests.integration.group_members import (
+    ConfluentMember,
+    ConfluentModernMember,
+    GroupMember,
+    JavaModernMember,
+    JavaRegexMember,
+)
+from tests.integration.test_fake_groups import (
+    COUNT,
+    PARTITION_COUNT,
+    snapshot,
+    wait_for_members,
+    wait_for_values,
+    wait_until,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEARTBEAT_MS = 200
+"""Members do things at their heartbeats only; Kafka's own interval is 5 s."""
+
+CLIENTS = [ConfluentModernMember, pytest.param(JavaModernMember, marks=pytest.mark.kafka)]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeKafka]:
+    settings = GroupSettings(group_consumer_heartbeat_interval_ms=HEARTBEAT_MS)
+    with FakeKafka(brokers=3, group_settings=settings) as fake:
+        with fake.control() as cluster:
+            cluster.create_topic("t", PARTITION_COUNT)
+        yield fake
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_member_reads_alone_and_goes_on_where_it_committed(
+    client: type[GroupMember], fake: FakeKafka
+) -> None:
+    values = write(fake.bootstrap_servers, "first")
+    with client(fake.bootstrap_servers) as member:
+        wait_for_values(values, member)
+        group = wait_for_members(fake, member)
+        assert (group.kind, group.protocol_name) == (GroupKind.CONSUMER, "uniform")
+    left = snapshot(fake)
+    assert left is not None
+    assert (left.state, left.members) == ("Empty", ())
+    assert {each.offset for each in left.offsets.values()} == {COUNT // PARTITION_COUNT}
+    later = write(fake.bootstrap_servers, "second")
+    with client(fake.bootstrap_servers) as again:
+        wait_for_values(later, again)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ConfluentModernMember, ConfluentModernMember),
+        pytest.param(JavaModernMember, JavaModernMember, marks=pytest.mark.kafka),
+        pytest.param(JavaModernMember, ConfluentModernMember, marks=pytest.mark.kafka),
+        pytest.param(ConfluentModernMember, JavaRegexMember, marks=pytest.mark.kafka),
+    ],
+)
+def test_two_members_share_and_one_takes_over_when_the_other_leaves(
+    one: type[GroupMember], other: type[GroupMember], fake: FakeKafka
+) -> None:
+    servers = fake.bootstrap_servers
+    with one(servers) as stays:
+        wait_for_members(fake, stays)
+        with other(servers) as leaves:
+            wait_for_members(fake, stays, leaves)
+            values = write(servers, "shared")
+            wait_for_values(values, stays, leaves)
+            assert stays.values
+            assert leaves.values
+        wait_for_members(fake, stays)
+        values += write(servers, "alone")
+        wait_for_values(values, stays, leaves)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
+    client: type[GroupMember], fake: FakeKafka
+) -> None:
+    servers = fake.bootstrap_servers
+    with client(servers) as first, client(servers) as second:
+        group = wait_for_members(fake, first, second)
+        with fake.control() as cluster:
+            cluster.move_coordinator(0, "g", (group.coordinator_id + 1) % 3)
+        values = write(servers, "moved")
+        wait_for_values(values, first, second)
+        moved = wait_for_members(fake, first, second)
+        with fake.control() as cluster:
+            cluster.stop_broker(moved.coordinator_id)
+        values += write(servers, "stopped")
+        wait_for_values(values, first, second)
+        wait_for_members(fake, first, second)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_fenced_member_joins_again(client: type[GroupMember], fake: FakeKafka) -> None:
+    servers = fake.bootstrap_servers
+    with client(servers) as member:
+        # Java's consumer gives up when it is fenced before it knows where to begin.
+        wait_for_values(write(servers, "first"), member)
+        group = wait_for_members(fake, member)
+        with fake.control() as cluster:
+            cluster.expire_member("g", group.members[0].member_id)
+        values = set(write(servers, "again"))
+        # What it had not committed, it reads once more.
+        wait_until(lambda: values <= set(member.values), lambda: "the rest is read", member)
+        assert wait_for_members(fake, member).generation > group.generation
+
+
+def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKafka) -> None:
+    servers = fake.bootstrap_servers
+    kinds = []
+    for client in (ConfluentMember, ConfluentModernMember, ConfluentMember):
+        values = write(servers, client.__name__)
+        with client(servers) as member:
+            wait_for_values(values, member)
+            kinds.append(wait_for_members(fake, member).kind)
+    assert kinds == [GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.CLASSIC]
+
+
+@pytest.mark.kafka
+def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
+    with ConfluentModernMember(fake.bootstrap_servers) as member:
+        [told] = wait_for_members(fake, member).members
+        output = java_tools._run(
+            KAFKA_VERSIONS[0],
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+            *("--bootstrap-server", fake.bootstrap_servers, "--describe", "--group", "g"),
+            *("--members", "--verbose"),
+        )
+        heading, row = [line.split() for line in output.decode().splitlines() if line.strip()]
+        described = dict(zip(heading, row, strict=False))
+        assert described["CONSUMER-ID"] == told.member_id
+        assert described["CURRENT-EPOCH"] == described["TARGET-EPOCH"]
+        assert described["CURRENT-ASSIGNMENT"] == "t:0,1,2,3"
