@@ -13,10 +13,10 @@ import contextlib
 import os
 import signal
 import subprocess
-from enum import Enum
 from typing import TYPE_CHECKING
 
-from pykclient.errors.base import KafkaError, KafkaTimeoutError, UsageError
+from pykclient.errors.base import KafkaError, KafkaTimeoutError
+from pykclient.testing.broker_state import BrokerState, check_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pykclient.testing.port_reservation import PortReservation
     from pykclient.testing.process_group import ProcessGroup
 
-__all__ = ["BrokerFailedError", "BrokerProcess", "BrokerState", "tail"]
+__all__ = ["BrokerFailedError", "BrokerProcess", "tail"]
 
 LOG_TAIL_LINES = 25
 KILL_TIMEOUT_S = 15.0
@@ -33,24 +33,6 @@ KILL_TIMEOUT_S = 15.0
 
 class BrokerFailedError(KafkaError):
     """A server ended by itself, or its storage could not be made; ends with the tail of its log."""
-
-
-class BrokerState(Enum):
-    """What a server's process is doing."""
-
-    STOPPED = "stopped"
-    RUNNING = "running"
-    PAUSED = "paused"
-
-
-# What may be done to a process in which state. Every one can also end by itself.
-_ALLOWED_IN: dict[str, frozenset[BrokerState]] = {
-    "start": frozenset({BrokerState.STOPPED}),
-    "pause": frozenset({BrokerState.RUNNING}),
-    "resume": frozenset({BrokerState.PAUSED}),
-    "stop": frozenset({BrokerState.RUNNING}),
-    "kill": frozenset({BrokerState.RUNNING, BrokerState.PAUSED}),
-}
 
 
 class BrokerProcess:
@@ -82,7 +64,7 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the process; its being ready is another matter. Raises `UsageError`."""
-        self._check("start")
+        check_allowed("start", self.name, self.state)
         for port in self._ports:
             port.make_way()
         self._process = self._group.start(self._command, self._log)
@@ -138,16 +120,9 @@ class BrokerProcess:
 
     def _check_live(self, action: str) -> subprocess.Popen[bytes]:
         """The process that `action` is meant for."""
-        self._check(action)
+        check_allowed(action, self.name, self.state)
         assert self._process is not None
         return self._process
-
-    def _check(self, action: str) -> None:
-        if self.state not in _ALLOWED_IN[action]:
-            wanted = " or ".join(sorted(state.value for state in _ALLOWED_IN[action]))
-            raise UsageError(
-                f"{self.name} is {self.state.value}; to {action} it, it must be {wanted}"
-            )
 
 
 def tail(log: Path) -> str:

@@ -1,7 +1,8 @@
 """Real Kafka for tests and demos: a cluster to start, to break and to repair.
 
-By default it runs on this machine from Kafka's jars. Where ``PYKCLIENT_BOOTSTRAP_SERVERS`` names a
-cluster that exists already, that one is used, and nothing that would change it is allowed.
+By default it runs on this machine from Kafka's jars; ``PYKCLIENT_KAFKA_PROVIDER=docker`` makes its
+servers containers of a Docker engine. Where ``PYKCLIENT_BOOTSTRAP_SERVERS`` names a cluster that
+exists already, that one is used, and nothing that would change it is allowed.
 
 It is up when the constructor returns, and gone after `close` - processes, ports and files - or when
 this process ends in whatever way.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from pykclient.admin.config import AdminConfig
 from pykclient.errors.base import (
@@ -29,10 +30,9 @@ from pykclient.testing.broker_probe import (
     answer_timeout_s,
     ask_metadata,
 )
-from pykclient.testing.broker_process import BrokerState
+from pykclient.testing.broker_state import BrokerState
 from pykclient.testing.deadline import Deadline
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
-from pykclient.testing.local_cluster import LocalCluster
 from pykclient.testing.server_properties import CONTROLLER_ID
 
 if TYPE_CHECKING:
@@ -41,14 +41,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
-    from pykclient.testing.broker_process import BrokerProcess
     from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.provider import Provider, Server
     from pykclient.testing.proxy import FaultProxy
 
 __all__ = ["KafkaCluster"]
 
 BOOTSTRAP_VARIABLE = "PYKCLIENT_BOOTSTRAP_SERVERS"
 PROVIDER_VARIABLE = "PYKCLIENT_KAFKA_PROVIDER"
+PROVIDERS = ("jars", "docker")
 BROKER_COUNT_MAX = CONTROLLER_ID - 1
 ASK_PAUSE_S = 0.05
 
@@ -72,7 +73,8 @@ class KafkaCluster:
 
     Raises:
         ConfigError: an argument or an environment variable cannot be used as it is.
-        MissingPrerequisiteError: no Java, or no jars and no way to fetch them; says the cure.
+        MissingPrerequisiteError: no Java, or no jars and no way to fetch them; with Docker, no
+            engine or no testcontainers. It says the cure.
         BrokerFailedError: a broker ended at its start; ends with the tail of its log.
         KafkaTimeoutError: it was not ready in time.
         UsageError: the existing cluster is too small, was given a `config`, or is to be `proxied`.
@@ -92,7 +94,7 @@ class KafkaCluster:
             raise ConfigError(f"brokers is {brokers}; give a number from 1 to {BROKER_COUNT_MAX}")
         self._version = version
         self._closed = False
-        self._local: LocalCluster | None = None
+        self._own: Provider | None = None
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
             self._addresses = _existing_addresses(existing)
@@ -103,11 +105,10 @@ class KafkaCluster:
                 )
             _check_existing(self._addresses, brokers, config or {})
         else:
-            _check_provider()
-            self._local = LocalCluster(
+            self._own = _provider()(
                 brokers, version, config or {}, proxied=proxied, timeout=start_timeout
             )
-            self._addresses = [self._local.client_address(id_) for id_ in self._local.brokers]
+            self._addresses = [self._own.client_address(id_) for id_ in self._own.brokers]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -199,7 +200,7 @@ class KafkaCluster:
         """Where a broker keeps its partitions, each in a folder of its own: ``<topic>-<number>``.
 
         Raises:
-            UsageError: there is no such broker, or the cluster is not ours.
+            UsageError: there is no such broker, the cluster is not ours, or it is in containers.
             ClosedError: the cluster was closed.
         """
         self._broker(broker)
@@ -233,8 +234,8 @@ class KafkaCluster:
         An existing cluster is left alone.
         """
         self._closed = True
-        if self._local is not None:
-            self._local.close()
+        if self._own is not None:
+            self._own.close()
 
     def __enter__(self) -> Self:
         return self
@@ -247,17 +248,17 @@ class KafkaCluster:
     ) -> None:
         self.close()
 
-    def _own_cluster(self) -> LocalCluster:
+    def _own_cluster(self) -> Provider:
         if self._closed:
             raise ClosedError("the cluster was closed; make a new KafkaCluster")
-        if self._local is None:
+        if self._own is None:
             raise UsageError(
                 f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, and its brokers are "
                 "not ours to touch; unset it to start a cluster here"
             )
-        return self._local
+        return self._own
 
-    def _broker(self, broker: int) -> BrokerProcess:
+    def _broker(self, broker: int) -> Server:
         brokers = self._own_cluster().brokers
         if broker not in brokers:
             raise UsageError(f"there is no broker {broker}; there are 1 to {len(brokers)}")
@@ -288,12 +289,12 @@ class KafkaCluster:
     def _running_addresses(self) -> list[Address]:
         if self._closed:
             raise ClosedError("the cluster was closed; make a new KafkaCluster")
-        if self._local is None:
+        if self._own is None:
             return self._addresses
-        return [self._local.address(node_id) for node_id in self._local.running()]
+        return [self._own.address(node_id) for node_id in self._own.running()]
 
     def _is_stopped(self, node_id: int) -> bool:
-        return self._local is not None and self._local.brokers[node_id].state is BrokerState.STOPPED
+        return self._own is not None and self._own.brokers[node_id].state is BrokerState.STOPPED
 
 
 def _leader_in(topic: MetadataResponseTopic, partition: int) -> tuple[int | None, str]:
@@ -308,15 +309,39 @@ def _leader_in(topic: MetadataResponseTopic, partition: int) -> tuple[int | None
     return None, f"the topic has {len(topic.partitions)} partitions"
 
 
-def _check_provider() -> None:
-    provider = os.environ.get(PROVIDER_VARIABLE) or "jars"
-    if provider == "docker":
-        raise ConfigError(
-            f"{PROVIDER_VARIABLE}=docker is not built yet; unset it to run Kafka from its jars, or "
-            f"start a cluster yourself and name it in {BOOTSTRAP_VARIABLE}"
-        )
-    if provider != "jars":
-        raise ConfigError(f"{PROVIDER_VARIABLE} is {provider!r}; it can be jars, or unset")
+class _MakesProvider(Protocol):
+    """The constructor that all providers have."""
+
+    def __call__(
+        self,
+        broker_count: int,
+        version: str,
+        config: Mapping[str, PropertyValue],
+        *,
+        proxied: bool,
+        timeout: float,
+    ) -> Provider:
+        """Start a cluster."""
+
+
+def _provider() -> _MakesProvider:
+    """What the environment asks for; imported here, since each brings much that the other lacks."""
+    name = os.environ.get(PROVIDER_VARIABLE) or PROVIDERS[0]
+    if name == "docker":
+        from pykclient.testing.docker_cluster import DockerCluster
+
+        return DockerCluster
+    if name == "jars":
+        from pykclient.testing.local_cluster import LocalCluster
+
+        return LocalCluster
+    from difflib import get_close_matches
+
+    close = get_close_matches(name.lower(), PROVIDERS, n=1)
+    raise ConfigError(
+        f"{PROVIDER_VARIABLE} is {name!r}; it can be {' or '.join(PROVIDERS)}, and unset means "
+        f"{PROVIDERS[0]}.{f' Did you mean {close[0]!r}?' if close else ''}"
+    )
 
 
 def _existing_addresses(servers: str) -> list[Address]:

@@ -41,7 +41,7 @@ from pykclient.testing.prerequisite import MissingPrerequisiteError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["KAFKA_VERSIONS", "KafkaJars", "cache_folder", "kafka_jars"]
+__all__ = ["KAFKA_VERSIONS", "KafkaJars", "cache_folder", "check_version", "kafka_jars"]
 
 KAFKA_VERSIONS = ("4.3.1", "3.9.2")
 """The versions that are tested here, the default first. Any from 3.9 on may be asked for."""
@@ -106,7 +106,7 @@ def kafka_jars(
         KafkaTimeoutError: another process has been fetching them for more than ten minutes.
     """
     environment = os.environ if environ is None else environ
-    _check_version(version)
+    check_version(version)
     folder = cache_folder(environment) / f"kafka-{version}"
     jars = KafkaJars(version, folder)
     if _lacking(jars):
@@ -117,7 +117,8 @@ def kafka_jars(
     return jars
 
 
-def _check_version(version: str) -> None:
+def check_version(version: str) -> None:
+    """Check that a version of Kafka can be started. Raises `ConfigError`."""
     numbers = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < VERSION_MIN:
         raise ConfigError(

@@ -11,15 +11,16 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from pykclient.errors.base import ConnectionFailedError, KafkaTimeoutError
-from pykclient.testing.broker_probe import Address, answer_timeout_s, ask_metadata
-from pykclient.testing.broker_process import BrokerProcess, BrokerState
+from pykclient.testing.broker_probe import Address
+from pykclient.testing.broker_process import BrokerProcess
+from pykclient.testing.broker_state import BrokerState
 from pykclient.testing.deadline import Deadline
 from pykclient.testing.jvm import find_java
 from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.port_reservation import LOOPBACK, PortReservation
 from pykclient.testing.process_group import ProcessGroup
 from pykclient.testing.properties import dump_properties
+from pykclient.testing.provider import await_ready
 from pykclient.testing.proxy import FaultProxy
 from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
 from pykclient.testing.storage import copy_storage, format_storage
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from pykclient.testing.properties import PropertyValue
 
 __all__ = ["LocalCluster"]
-
-PROBE_PAUSE_S = 0.03
 
 _JVM_OPTIONS = (
     # Quick to start, and modest on a machine of two cores: one collector thread, one compiler.
@@ -181,20 +180,12 @@ class LocalCluster:
             copy_storage(self.data_folder(first), self.data_folder(node_id), node_id)
 
     def _await_ready(self, node_id: int, deadline: Deadline) -> None:
-        """Wait until the broker answers and lists every broker that runs."""
-        watched = [self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers]
-        while (reason := self._why_not_ready(node_id, deadline)) is not None:
-            if deadline.has_passed():
-                raise KafkaTimeoutError(
-                    f"broker {node_id} was not ready within {deadline.timeout_ms} ms: {reason}"
-                )
-            for server in watched:
-                server.stay_alive(PROBE_PAUSE_S)
-
-    def _why_not_ready(self, node_id: int, deadline: Deadline) -> str | None:
-        try:
-            answer = ask_metadata(self.address(node_id), timeout=answer_timeout_s(deadline))
-        except ConnectionFailedError as error:
-            return str(error)
-        missing = set(self.running()) - {broker.node_id for broker in answer.brokers}
-        return f"it does not list the brokers {sorted(missing)}" if missing else None
+        await_ready(
+            node_id,
+            self.address(node_id),
+            running=self.running(),
+            watched=[
+                self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers
+            ],
+            deadline=deadline,
+        )

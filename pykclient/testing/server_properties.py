@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 
     from pykclient.testing.properties import PropertyValue
 
-__all__ = ["CONTROLLER_ID", "ClusterLayout", "ProxyPorts"]
+__all__ = [
+    "ALL_PLAINTEXT",
+    "CONTROLLER_ID",
+    "INTER_BROKER",
+    "PROTOCOL_MAP",
+    "ClusterLayout",
+    "ProxyPorts",
+    "check_config",
+    "settings_of_all",
+]
 
 CONTROLLER_ID = 100
 """The node id of a controller that is no broker; brokers count from 1 and stay below it."""
@@ -43,12 +52,10 @@ _RETENTION_TIMES = frozenset(f"log.retention.{unit}" for unit in ("ms", "minutes
 """Kafka takes the finest unit that is given, so ours must give way to any of them."""
 _KEEP_FOR_EVER = {"log.retention.ms": -1}
 
-_INTER_BROKER = "REPLICATION"
+INTER_BROKER = "REPLICATION"
 """The listener of a broker behind a proxy that is for the other brokers."""
-_PROTOCOL_MAP = "listener.security.protocol.map"
-_ALL_PLAINTEXT = ",".join(
-    f"{name}:PLAINTEXT" for name in ("PLAINTEXT", _INTER_BROKER, "CONTROLLER")
-)
+PROTOCOL_MAP = "listener.security.protocol.map"
+ALL_PLAINTEXT = ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", INTER_BROKER, "CONTROLLER"))
 
 _OWNED = frozenset(
     {
@@ -81,12 +88,7 @@ class ClusterLayout:
     proxies: Mapping[int, ProxyPorts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        owns = _OWNED | {_PROTOCOL_MAP} if self.proxies else _OWNED
-        owned = sorted(owns & self.config.keys())
-        if owned:
-            raise ConfigError(
-                f"config has {', '.join(owned)}, which the cluster chooses itself; leave it out"
-            )
+        check_config(self.config, maps_listeners=bool(self.proxies))
 
     @property
     def has_own_controller(self) -> bool:
@@ -100,14 +102,14 @@ class ClusterLayout:
         inter_broker: dict[str, PropertyValue] = {"inter.broker.listener.name": "PLAINTEXT"}
         if node_id in self.proxies:
             ports = self.proxies[node_id]
-            second = f"{_INTER_BROKER}://{LOOPBACK}:{ports.inter_broker}"
+            second = f"{INTER_BROKER}://{LOOPBACK}:{ports.inter_broker}"
             listeners, advertised = (
                 [listener, second],
                 [f"PLAINTEXT://{LOOPBACK}:{ports.proxy}", second],
             )
             inter_broker = {
-                "inter.broker.listener.name": _INTER_BROKER,
-                _PROTOCOL_MAP: _ALL_PLAINTEXT,
+                "inter.broker.listener.name": INTER_BROKER,
+                PROTOCOL_MAP: ALL_PLAINTEXT,
             }
         if not self.has_own_controller:
             listeners.append(self._controller_listener)
@@ -132,24 +134,46 @@ class ClusterLayout:
         return f"CONTROLLER://{LOOPBACK}:{self.controller_port}"
 
     def _shared(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
-        factor = min(len(self.broker_ports), REPLICATION_FACTOR_MAX)
-        in_sync_min = max(1, factor - 1)
         voter_id = CONTROLLER_ID if self.has_own_controller else min(self.broker_ports)
         return {
-            "offsets.topic.replication.factor": factor,
-            "offsets.topic.num.partitions": INTERNAL_PARTITION_COUNT,
-            "transaction.state.log.replication.factor": factor,
-            "transaction.state.log.min.isr": in_sync_min,
-            "transaction.state.log.num.partitions": INTERNAL_PARTITION_COUNT,
-            "share.coordinator.state.topic.replication.factor": factor,
-            "share.coordinator.state.topic.min.isr": in_sync_min,
-            "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
-            "group.initial.rebalance.delay.ms": 0,
-            "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
-            **({} if _RETENTION_TIMES & self.config.keys() else _KEEP_FOR_EVER),
-            **self.config,
+            **settings_of_all(len(self.broker_ports), self.config),
             "node.id": node_id,
             "controller.quorum.voters": f"{voter_id}@{LOOPBACK}:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(folder),
         }
+
+
+def check_config(config: Mapping[str, PropertyValue], *, maps_listeners: bool) -> None:
+    """Check that a user's `config` has nothing that the cluster must choose itself.
+
+    Raises:
+        ConfigError: it has; says what.
+    """
+    owned = sorted((_OWNED | {PROTOCOL_MAP} if maps_listeners else _OWNED) & config.keys())
+    if owned:
+        raise ConfigError(
+            f"config has {', '.join(owned)}, which the cluster chooses itself; leave it out"
+        )
+
+
+def settings_of_all(
+    broker_count: int, config: Mapping[str, PropertyValue]
+) -> dict[str, PropertyValue]:
+    """What every server of a cluster has, brokers and controller; `config` wins."""
+    factor = min(broker_count, REPLICATION_FACTOR_MAX)
+    in_sync_min = max(1, factor - 1)
+    return {
+        "offsets.topic.replication.factor": factor,
+        "offsets.topic.num.partitions": INTERNAL_PARTITION_COUNT,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": in_sync_min,
+        "transaction.state.log.num.partitions": INTERNAL_PARTITION_COUNT,
+        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.min.isr": in_sync_min,
+        "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
+        **({} if _RETENTION_TIMES & config.keys() else _KEEP_FOR_EVER),
+        **config,
+    }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pykclient.testing.deadline import Deadline
     from pykclient.testing.process_group import ProcessGroup
 
-__all__ = ["copy_storage", "format_storage"]
+__all__ = ["copy_storage", "format_storage", "new_kafka_uuid"]
 
 META_PROPERTIES = "meta.properties"
 
@@ -41,7 +41,7 @@ def format_storage(
         KafkaTimeoutError: it did not end in time.
     """
     # With `=`, since an id may begin with a dash.
-    options = [f"--cluster-id={_new_kafka_uuid()}", f"--config={properties}"]
+    options = [f"--cluster-id={new_kafka_uuid()}", f"--config={properties}"]
     log = group.folder / "format.log"
     process = group.start([*java, "kafka.tools.StorageTool", "format", *options], log)
     try:
@@ -65,13 +65,13 @@ def copy_storage(formatted: Path, target: Path, node_id: int) -> None:
     shutil.copytree(formatted, target)
     meta = target / META_PROPERTIES
     text = meta.read_text()
-    for name, value in (("node.id", str(node_id)), ("directory.id", _new_kafka_uuid())):
+    for name, value in (("node.id", str(node_id)), ("directory.id", new_kafka_uuid())):
         text, count = re.subn(rf"(?m)^{re.escape(name)}=.*$", f"{name}={value}", text)
         if count != 1:
             raise BrokerFailedError(f"{meta} has {count} settings {name}, not one:\n{text}")
     meta.write_text(text)
 
 
-def _new_kafka_uuid() -> str:
+def new_kafka_uuid() -> str:
     """A random UUID as Kafka writes one: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -37,9 +37,10 @@ def test_a_version_that_cannot_be_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "said"), [("docker", "not built yet"), ("podman", "can be jars, or unset")]
+    ("provider", "said"),
+    [("podman", "it can be jars or docker"), ("Dokcer", "Did you mean 'docker'")],
 )
-def test_a_provider_that_is_not_there_is_refused(
+def test_a_provider_that_there_is_not_is_refused_with_what_was_meant(
     monkeypatch: pytest.MonkeyPatch, provider: str, said: str
 ) -> None:
     monkeypatch.setenv("PYKCLIENT_KAFKA_PROVIDER", provider)

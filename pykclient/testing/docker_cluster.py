@@ -1,0 +1,313 @@
+"""The servers of one Kafka cluster as containers of a Docker engine, through testcontainers.
+
+Each runs Apache's image ``apache/kafka:<version>``, with settings of ours in place of the image's,
+in a network of the cluster's own, where the servers know each other by name. Clients come in by a
+port of the engine's host, the same in all lives of a broker, which advertises it.
+
+They are started in the constructor, which returns when every broker answers and knows all the
+others. Containers and network are gone after `close`; when this process dies before, the reaper
+of testcontainers (Ryuk) removes them.
+
+This was never run on a real engine: what is asked of one is tested, what it does is not.
+
+Owner: the thread that made it.
+Source: testcontainers' ``DockerContainer`` and ``Network``; Kafka's ``docker/jvm/Dockerfile``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from pykclient.errors.base import ConfigError, UsageError
+from pykclient.testing.broker_probe import Address
+from pykclient.testing.broker_process import BrokerFailedError
+from pykclient.testing.broker_state import BrokerState
+from pykclient.testing.deadline import Deadline
+from pykclient.testing.kafka_jars import check_version
+from pykclient.testing.port_reservation import PortReservation
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.properties import dump_properties
+from pykclient.testing.provider import await_ready
+from pykclient.testing.proxy import FaultProxy
+from pykclient.testing.server_properties import (
+    ALL_PLAINTEXT,
+    CONTROLLER_ID,
+    INTER_BROKER,
+    PROTOCOL_MAP,
+    check_config,
+    settings_of_all,
+)
+from pykclient.testing.storage import new_kafka_uuid
+
+try:
+    from testcontainers.core.config import ConnectionMode
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.docker_client import DockerClient
+    from testcontainers.core.network import Network
+
+    from pykclient.testing.docker_broker import ENGINE_ERRORS, DockerBroker
+except ImportError as error:
+    raise MissingPrerequisiteError(
+        "PYKCLIENT_KAFKA_PROVIDER=docker needs the package testcontainers "
+        f"({error}): pip install 'pykclient[docker]', or unset the variable to run Kafka from its "
+        "jars"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pykclient.testing.properties import PropertyValue
+
+__all__ = ["DockerCluster", "DockerLayout"]
+
+IMAGE = "apache/kafka"
+CLIENT_PORT = 9092
+INTER_BROKER_PORT = 9093
+CONTROLLER_PORT = 9094
+DATA_FOLDER = "/tmp/kafka-data"  # noqa: S108 - in the container
+
+SETTINGS_VARIABLE = "PYKCLIENT_SERVER_PROPERTIES"
+CLUSTER_VARIABLE = "PYKCLIENT_CLUSTER_ID"
+
+# `exec`, so that Kafka itself is the container's first process and gets its signals.
+START_SCRIPT = f"""\
+set -e
+printf '%s' "${SETTINGS_VARIABLE}" > /tmp/server.properties
+/opt/kafka/bin/kafka-storage.sh format --ignore-formatted \
+--cluster-id="${CLUSTER_VARIABLE}" --config=/tmp/server.properties
+exec /opt/kafka/bin/kafka-server-start.sh /tmp/server.properties
+"""
+
+
+class DockerLayout:
+    """The settings of each server; brokers tell clients to come to their `advertised` address.
+
+    Raises:
+        ConfigError: `config` has a setting that the cluster must choose itself.
+    """
+
+    def __init__(
+        self, advertised: Mapping[int, Address], config: Mapping[str, PropertyValue]
+    ) -> None:
+        check_config(config, maps_listeners=True)
+        self._advertised = advertised
+        self._config = config
+
+    @property
+    def has_own_controller(self) -> bool:
+        """Whether the controller is a server of its own, as beside several brokers."""
+        return len(self._advertised) > 1
+
+    def broker(self, node_id: int) -> dict[str, PropertyValue]:
+        """What broker `node_id` is started with."""
+        listeners = [f"PLAINTEXT://:{CLIENT_PORT}", f"{INTER_BROKER}://:{INTER_BROKER_PORT}"]
+        if not self.has_own_controller:
+            listeners.append(f"CONTROLLER://:{CONTROLLER_PORT}")
+        return {
+            **self._shared(node_id),
+            "process.roles": "broker" if self.has_own_controller else "broker,controller",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": f"PLAINTEXT://{self._advertised[node_id]},"
+            f"{INTER_BROKER}://{server_name(node_id)}:{INTER_BROKER_PORT}",
+            "inter.broker.listener.name": INTER_BROKER,
+        }
+
+    def controller(self) -> dict[str, PropertyValue]:
+        """What the controller is started with where it is a server of its own."""
+        return {
+            **self._shared(CONTROLLER_ID),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://:{CONTROLLER_PORT}",
+        }
+
+    def _shared(self, node_id: int) -> dict[str, PropertyValue]:
+        voter_id = CONTROLLER_ID if self.has_own_controller else min(self._advertised)
+        return {
+            **settings_of_all(len(self._advertised), self._config),
+            "node.id": node_id,
+            "controller.quorum.voters": f"{voter_id}@{server_name(voter_id)}:{CONTROLLER_PORT}",
+            "controller.listener.names": "CONTROLLER",
+            PROTOCOL_MAP: ALL_PLAINTEXT,
+            "log.dirs": DATA_FOLDER,
+        }
+
+
+class DockerCluster:
+    """Brokers numbered from 1, each a container with a port of the engine's host.
+
+    With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
+
+    Raises:
+        ConfigError: a setting that the cluster chooses itself, or an unusable version.
+        MissingPrerequisiteError: no engine answers; says the cure.
+        BrokerFailedError: the engine refused, as where there is no such image, or a server did not
+            start; ends with the tail of its log.
+        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, of which fetching
+            the image takes its part.
+    """
+
+    def __init__(
+        self,
+        broker_count: int,
+        version: str,
+        config: Mapping[str, PropertyValue],
+        *,
+        proxied: bool,
+        timeout: float,
+    ) -> None:
+        check_version(version)
+        check_config(config, maps_listeners=True)
+        host = _engine_host()
+        deadline = Deadline(timeout)
+        with ExitStack() as resources:
+            self._addresses = {
+                node_id: Address(host, _free_port()) for node_id in range(1, broker_count + 1)
+            }
+            self.proxies: dict[int, FaultProxy] = {}
+            for node_id, address in self._addresses.items() if proxied else ():
+                proxy = FaultProxy(address, seed=node_id)
+                self.proxies[node_id] = resources.enter_context(proxy)
+            advertised = {node_id: self.client_address(node_id) for node_id in self._addresses}
+            layout = DockerLayout(advertised, config)
+            network = resources.enter_context(_made_network())
+            settings = {node_id: layout.broker(node_id) for node_id in self._addresses}
+            if layout.has_own_controller:
+                settings = {CONTROLLER_ID: layout.controller(), **settings}
+            cluster_id = new_kafka_uuid()
+            self._servers: dict[int, DockerBroker] = {}
+            for node_id, properties in settings.items():
+                container = self._container(node_id, version, network).with_envs(
+                    **{SETTINGS_VARIABLE: dump_properties(properties), CLUSTER_VARIABLE: cluster_id}
+                )
+                server = DockerBroker(server_name(node_id), container)
+                resources.callback(server.remove)
+                server.start()
+                self._servers[node_id] = server
+            for node_id in self._addresses:
+                self._await_ready(node_id, deadline)
+            self._resources = resources.pop_all()
+
+    @property
+    def brokers(self) -> dict[int, DockerBroker]:
+        """The brokers' containers by node id."""
+        return {node_id: self._servers[node_id] for node_id in self._addresses}
+
+    def address(self, node_id: int) -> Address:
+        """Where broker `node_id` is reached from here, whether or not it is up."""
+        return self._addresses[node_id]
+
+    def client_address(self, node_id: int) -> Address:
+        """Where broker `node_id` tells clients to go: its proxy, if it has one."""
+        if node_id in self.proxies:
+            return self.proxies[node_id].address
+        return self.address(node_id)
+
+    def data_folder(self, node_id: int) -> Path:
+        """Refuse: the folder is in the container.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"broker {node_id} keeps its data in its container, {DATA_FOLDER}; unset "
+            "PYKCLIENT_KAFKA_PROVIDER for a broker whose files are on this machine"
+        )
+
+    def start(self, node_id: int, timeout: float) -> None:
+        """Start a broker again and wait until it and all that run know each other.
+
+        Raises:
+            UsageError: it is not stopped.
+            BrokerFailedError: it ended again; ends with the tail of its log.
+            KafkaTimeoutError: it was not ready within `timeout` seconds.
+        """
+        deadline = Deadline(timeout)
+        self._servers[node_id].start()
+        for running_id in self.running():
+            self._await_ready(running_id, deadline)
+
+    def running(self) -> list[int]:
+        """The node ids of the brokers that run and are not paused."""
+        return [id_ for id_, broker in self.brokers.items() if broker.state is BrokerState.RUNNING]
+
+    def close(self) -> None:
+        """Remove all containers and their network. A second call does nothing."""
+        self._resources.close()
+
+    def _container(self, node_id: int, version: str, network: Network) -> DockerContainer:
+        container = (
+            DockerContainer(f"{IMAGE}:{version}")
+            .with_command(["sh", "-c", START_SCRIPT])
+            .with_network(network)
+            .with_network_aliases(server_name(node_id))
+            .with_envs(KAFKA_HEAP_OPTS="-Xmx512m")
+        )
+        if node_id in self._addresses:
+            container.with_bind_ports(f"{CLIENT_PORT}/tcp", self._addresses[node_id].port)
+        return container
+
+    def _await_ready(self, node_id: int, deadline: Deadline) -> None:
+        await_ready(
+            node_id,
+            self.address(node_id),
+            running=self.running(),
+            watched=[
+                self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers
+            ],
+            deadline=deadline,
+        )
+
+
+def server_name(node_id: int) -> str:
+    """How the other servers call this one in their network, and we in errors."""
+    return "controller" if node_id == CONTROLLER_ID else f"broker-{node_id}"
+
+
+def _engine_host() -> str:
+    """Where the ports of the engine's containers are reached from here."""
+    try:
+        client = DockerClient()
+        client.client.ping()
+    except ENGINE_ERRORS as error:
+        place = os.environ.get("DOCKER_HOST") or "its usual socket"
+        raise MissingPrerequisiteError(
+            f"PYKCLIENT_KAFKA_PROVIDER=docker needs a Docker engine, and none answers at {place}: "
+            f"{error}. Start one, or name another in DOCKER_HOST, or unset "
+            "PYKCLIENT_KAFKA_PROVIDER to run Kafka from its jars."
+        ) from error
+    try:
+        if client.get_connection_mode() is not ConnectionMode.docker_host:
+            raise ConfigError(
+                "the ports of the Docker engine's containers cannot be reached from in here by its "
+                "host's address; set TESTCONTAINERS_HOST_OVERRIDE to an address of the host and "
+                "TESTCONTAINERS_CONNECTION_MODE=docker_host"
+            )
+        return client.host()
+    finally:
+        client.client.close()
+
+
+@contextlib.contextmanager
+def _made_network() -> Iterator[Network]:
+    network = Network()
+    try:
+        network.create()
+    except ENGINE_ERRORS as error:
+        raise BrokerFailedError(
+            f"the Docker engine did not make the cluster's network: {error}"
+        ) from error
+    try:
+        yield network
+    finally:
+        network.remove()
+
+
+def _free_port() -> int:
+    """A port that is free here just now; an engine elsewhere says so if it has it in use."""
+    reservation = PortReservation()
+    reservation.close()
+    return reservation.port
