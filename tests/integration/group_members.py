@@ -11,7 +11,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pytest
 
@@ -52,7 +52,12 @@ CLOSE_TIMEOUT_S = 30.0
 class GroupMember(ABC):
     """A member that reads until it is closed, and commits when it is; a context manager."""
 
+    needs: ClassVar[str | None] = None
+    """The module to import."""
+
     def __init__(self, servers: str) -> None:
+        # Not in the member's own thread: an import changes which warnings all threads see.
+        self.library: Any = None if self.needs is None else pytest.importorskip(self.needs)
         self.servers = servers
         self.values: list[bytes] = []
         self._is_closing = threading.Event()
@@ -127,9 +132,10 @@ class ConfluentMember(GroupMember):
 class KafkaPythonMember(GroupMember):
     """kafka-python."""
 
+    needs = "kafka"
+
     def read(self) -> None:
-        kafka = pytest.importorskip("kafka")
-        consumer = kafka.KafkaConsumer(
+        consumer = self.library.KafkaConsumer(
             TOPIC,
             bootstrap_servers=self.servers.split(","),
             group_id=GROUP,
@@ -149,12 +155,13 @@ class KafkaPythonMember(GroupMember):
 class AiokafkaMember(GroupMember):
     """aiokafka, with an event loop of its own."""
 
+    needs = "aiokafka"
+
     def read(self) -> None:
         asyncio.run(self._read())
 
     async def _read(self) -> None:
-        aiokafka = pytest.importorskip("aiokafka")
-        consumer = aiokafka.AIOKafkaConsumer(
+        consumer = self.library.AIOKafkaConsumer(
             TOPIC,
             bootstrap_servers=self.servers,
             group_id=GROUP,

@@ -2,7 +2,7 @@
 
 Goal: whatever a user tests against `fake_kafka` behaves as with Kafka. Method: each client writes
 in a codec of its own and reads what it wrote, and a witness of another make reads it too; leaders
-move meanwhile. Groups come later; here partitions are assigned.
+move meanwhile. Here partitions are assigned; groups are in `test_fake_groups`.
 """
 
 from __future__ import annotations
