@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = [
+    "BULK_COUNT",
     "CHUNK_COUNT",
     "LINGER_MS",
     "OPEN_DELIVERIES_MAX",
@@ -38,7 +39,9 @@ LINGER_MS = 5
 OPEN_DELIVERIES_MAX = 100_000
 """A delivery is looked at when so many later ones were sent: it is done by then, nobody waits."""
 CHUNK_COUNT = 10_000
-"""Deliveries are kept, and values sent in bulk, by so many."""
+"""Deliveries are kept by so many."""
+BULK_COUNT = 100_000
+"""Lists and Arrow tables have so many records."""
 POLL_RECORDS_MAX = 10_000
 """A poll returns at most so many records."""
 SILENCE_S_MAX = 30.0
@@ -67,12 +70,12 @@ class Job:
             return cycle([b"%08d" % number for number in range(KEY_COUNT)])
         return repeat(None)
 
-    def chunks(self) -> Iterator[int]:
-        """The records that remain after the first one, in counts of at most `CHUNK_COUNT`."""
+    def chunks(self, count_max: int = CHUNK_COUNT) -> Iterator[int]:
+        """The records that remain after the first one, in counts of at most `count_max`."""
         rest = self.record_count - 1
         while rest > 0:
-            yield min(rest, CHUNK_COUNT)
-            rest -= CHUNK_COUNT
+            yield min(rest, count_max)
+            rest -= count_max
 
     @property
     def warm_up_count(self) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from contestants.busy_loop import BusyLoop
 from contestants.job import (
+    BULK_COUNT,
     CHUNK_COUNT,
     LINGER_MS,
     OPEN_DELIVERIES_MAX,
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.producer.record import RecordMetadata
 
-ARROW_RECORDS_MAX = 100_000
 FETCH_BYTES_MAX = 50 * 2**20
 """The default of `fetch_max_bytes`."""
 SLOW_POLLS = 20
 SLOW_POLL_S = 0.05
 BULK_OPEN_MAX = 4
+
+T = TypeVar("T")
 
 
 def produce(job: Job) -> Figures:
@@ -56,24 +58,26 @@ def produce(job: Job) -> Figures:
 
 
 def send_batch(job: Job) -> Figures:
-    """Send lists of 10,000 values."""
-    values = [bytes(job.value_bytes)] * CHUNK_COUNT
+    """Send lists of 100,000 values."""
+    values = [bytes(job.value_bytes)] * BULK_COUNT
     with _producer(job) as producer:
         producer.send(job.topic, values[0]).result()
         with measured(job) as figures:
-            _in_bulk(
-                producer.send_batch(job.topic, values=values[:count]) for count in job.chunks()
+            _wait_for(
+                producer.send_batch(job.topic, values[:count]) for count in job.chunks(BULK_COUNT)
             )
     return figures
 
 
 def send_arrow(job: Job) -> Figures:
-    """Send Arrow tables of 10,000 rows with the one column `value`."""
-    table = pa.table({"value": pa.array([bytes(job.value_bytes)] * CHUNK_COUNT, pa.binary())})
+    """Send Arrow tables of 100,000 rows with the one column `value`."""
+    table = pa.table({"value": pa.array([bytes(job.value_bytes)] * BULK_COUNT, pa.binary())})
     with _producer(job) as producer:
         producer.send(job.topic, bytes(job.value_bytes)).result()
         with measured(job) as figures:
-            _in_bulk(producer.send_arrow(job.topic, table[:count]) for count in job.chunks())
+            _wait_for(
+                producer.send_arrow(job.topic, table[:count]) for count in job.chunks(BULK_COUNT)
+            )
     return figures
 
 
@@ -97,7 +101,7 @@ def consume_arrow(job: Job) -> Figures:
     pc.sum(pc.binary_length(pa.array([b""])))  # pyarrow sets itself up
     with _consumer(job) as consumer, measured(job) as figures:
         while read_count < job.record_count:
-            batch = consumer.poll_arrow(timeout=SILENCE_S_MAX, max_records=ARROW_RECORDS_MAX)
+            batch = consumer.poll_arrow(timeout=SILENCE_S_MAX, max_records=BULK_COUNT)
             job.check_silence(batch.num_rows, read_count)
             read_bytes += pc.sum(pc.binary_length(batch.column("value"))).as_py()
             read_count += batch.num_rows
@@ -194,12 +198,12 @@ def _check(deliveries: Iterable[Delivery[RecordMetadata]]) -> None:
             raise error
 
 
-def _in_bulk(deliveries: Iterable[Delivery[list[RecordMetadata]]]) -> None:
-    """Wait for each delivery, a few behind the one that is being sent."""
-    waiting: deque[Delivery[list[RecordMetadata]]] = deque()
+def _wait_for(deliveries: Iterable[Delivery[T]]) -> None:
+    """Wait for each delivery, when some later ones were sent."""
+    waiting: deque[Delivery[T]] = deque()
     for delivery in deliveries:
         waiting.append(delivery)
-        if len(waiting) > BULK_OPEN_MAX * OPEN_DELIVERIES_MAX // CHUNK_COUNT:
+        if len(waiting) > BULK_OPEN_MAX:
             waiting.popleft().result()
     for delivery in waiting:
         delivery.result()

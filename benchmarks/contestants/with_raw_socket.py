@@ -169,7 +169,7 @@ def _produce_requests(job: Job) -> list[Sequence[Records]]:
     return requests
 
 
-def _batch(job: Job, count_max: int) -> tuple[bytearray, int]:
+def _batch(job: Job, count_max: int) -> tuple[bytes, int]:
     """A batch with as many records as fit, at most `count_max`, and their number."""
     builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=job.batch_bytes)
     now_ms = time.time_ns() // 1_000_000
@@ -177,10 +177,10 @@ def _batch(job: Job, count_max: int) -> tuple[bytearray, int]:
     count = 0
     while count < count_max and builder.try_append(now_ms, None, value) is not None:
         count += 1
-    return builder.close(), count
+    return bytes(builder.close()), count
 
 
-def _produce_request(job: Job, partition: int, batch: bytearray) -> Sequence[Records]:
+def _produce_request(job: Job, partition: int, batch: bytes) -> Sequence[Records]:
     data = PartitionProduceData(index=partition, records=batch)
     request = ProduceRequest(
         acks=-1,
