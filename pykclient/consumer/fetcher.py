@@ -22,6 +22,7 @@ from pykclient.errors import (
     CorruptMessageError,
     CorruptRecordError,
     DecodeError,
+    FrameTooLargeError,
     OffsetOutOfRangeError,
     UnknownServerError,
     error_for_code,
@@ -112,6 +113,8 @@ class Fetcher:
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
         """The versions of subscription, cluster and buffer that `_by_node` was made of."""
+        self._oversized: dict[int, AssignedPartition] = {}
+        """Nodes whose answer was too large, and the partition by which the user is told."""
         self._unreadable_nodes: set[int] = set()
         """Nodes whose last answer could not be read."""
         self._nothing_ahead: dict[int, int] = {}
@@ -125,6 +128,8 @@ class Fetcher:
         for node_id in self._by_node:
             unused_count = self._buffer.response_count(node_id)
             if node_id in self._in_flight or unused_count > UNUSED_RESPONSES_MAX:
+                continue
+            if self._waits_for_user(node_id):
                 continue
             if self._client.is_unavailable(node_id, now_ms):
                 next_poll_ms = min(next_poll_ms, self._client.next_ready_ms(node_id, now_ms))
@@ -337,11 +342,34 @@ class Fetcher:
         current = [target.assigned for target in call.targets.values() if target.is_current]
         if not current or not isinstance(error.__cause__, DecodeError):
             return
+        if isinstance(error.__cause__, FrameTooLargeError):
+            # As large each time, so it is not asked for again before the user has heard of it.
+            self._oversized[call.node_id] = current[0]
+            self._subscription.fail(current[0], self._too_large(call, error.__cause__))
+            return
         # A flipped bit is cured by another connection; a broker that keeps sending what cannot be
         # read must not look like one that has nothing.
         if call.node_id in self._unreadable_nodes:
             self._subscription.fail(current[0], error.__cause__)
         self._unreadable_nodes.add(call.node_id)
+
+    def _waits_for_user(self, node_id: int) -> bool:
+        told = self._oversized.get(node_id)
+        if told is not None and self._subscription.error_of(told) is None:
+            del self._oversized[node_id]
+            told = None
+        return told is not None
+
+    def _too_large(self, call: FetchCall, cause: FrameTooLargeError) -> FrameTooLargeError:
+        count = len(call.targets)
+        error = FrameTooLargeError(
+            f"the answer of broker {call.node_id} to a Fetch of {count} partition(s), "
+            f"{min(call.targets)} the first, is too large: {cause}; or lower fetch_max_bytes "
+            f"({self._settings.max_bytes}) and max_partition_fetch_bytes "
+            f"({self._settings.partition_max_bytes})"
+        )
+        error.__cause__ = cause
+        return error
 
     def _fail_all(self, targets: Targets, error: KafkaError, now_ms: int) -> None:
         for target in targets.values():

@@ -17,6 +17,7 @@ from pykclient.errors import (
     DecodeError,
     DisconnectedError,
     FencedLeaderEpochError,
+    FrameTooLargeError,
     InconsistentTopicIdError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
@@ -213,6 +214,29 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_once() -
     assert scene.subscription.take_error() is error.__cause__
     assert scene.subscription.take_error() is None
     assert len(scene.poll(START_MS + 10 * RETRY_MS)) == 1
+
+
+def test_an_answer_too_large_is_told_with_its_cure_and_asked_again_only_once_that_was_heard() -> (
+    None
+):
+    scene = Scene()
+    scene.read(A, C)
+    error = DisconnectedError("given up")
+    error.__cause__ = FrameTooLargeError("broker-1:9092: a frame of 200 bytes; raise the limit")
+    now_ms = START_MS
+    for _ in range(2):
+        scene.fetch(now_ms).on_failure(error, now_ms)
+        now_ms += 100 * RETRY_MS
+        assert scene.poll(now_ms) == []
+        told = scene.subscription.take_error()
+        assert isinstance(told, FrameTooLargeError)
+        assert told.__cause__ is error.__cause__
+        assert str(told) == (
+            "the answer of broker 1 to a Fetch of 2 partition(s), t-0 the first, is too large: "
+            "broker-1:9092: a frame of 200 bytes; raise the limit; or lower fetch_max_bytes "
+            "(50000) and max_partition_fetch_bytes (1000)"
+        )
+        assert scene.subscription.take_error() is None
 
 
 def test_unreadable_answers_with_a_good_one_between_them_are_not_told() -> None:
