@@ -40,6 +40,10 @@ __all__ = ["Connection", "ConnectionState"]
 SILENT_MS = 2_000
 """After so long without the answer that is due, a broker may hang: others are asked before it."""
 
+THROTTLE_MS_MAX = 60_000
+"""The longest that a broker may have us keep quiet by one answer. Its quotas look back 11 seconds
+by default; without a limit one answer could silence us for ever."""
+
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones are answered."""
 
@@ -260,7 +264,8 @@ class Connection:
         self._waits_since_ms = now_ms
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
+            until_ms = now_ms + min(throttle_ms, THROTTLE_MS_MAX)
+            self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
         return entry.request, response
 
     def _take_handshake(self, frame: memoryview) -> None:

@@ -276,6 +276,10 @@ class RecordAccumulator:
         self._untold.discard(batch)
         self._flushes.on_done(batch)
 
+    def forget_flush(self, operation: Operation[None]) -> None:
+        """Drop a flush for which nobody waits any more."""
+        self._flushes.forget(operation)
+
     def fail_flushes(self, error: KafkaError) -> None:
         """End every flush that is under way with an error."""
         self._flushes.fail(error)

@@ -65,6 +65,10 @@ class Flushes:
                 flush.batches.discard(batch)
                 flush.batches.update(parts)
 
+    def forget(self, operation: Operation[None]) -> None:
+        """Drop a flush for which nobody waits any more. Its operation does not end."""
+        self._under_way = [flush for flush in self._under_way if flush.operation is not operation]
+
     def fail(self, error: KafkaError) -> None:
         """End every flush with an error, those to come as well."""
         self._failed_by = error

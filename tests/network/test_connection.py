@@ -12,7 +12,7 @@ from pykclient.errors import (
     FrameTooLargeError,
     UnsupportedVersionError,
 )
-from pykclient.network.connection import NEXT, Connection, ConnectionState
+from pykclient.network.connection import NEXT, THROTTLE_MS_MAX, Connection, ConnectionState
 from pykclient.network.manager import NEVER_MS, Request
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.metadata import (
@@ -232,6 +232,14 @@ def test_a_later_answer_does_not_shorten_the_throttling(ready: Line) -> None:
     ready.peer.answer(MetadataResponse(throttle_time_ms=-5))
     ready.take(now_ms=2_000)
     assert ready.connection.throttled_until_ms == 2_700
+
+
+@pytest.mark.parametrize("asked_ms", [THROTTLE_MS_MAX + 1, 2**31 - 1])
+def test_no_broker_silences_us_for_longer_than_the_limit(ready: Line, asked_ms: int) -> None:
+    ready.send()
+    ready.peer.answer(MetadataResponse(throttle_time_ms=asked_ms))
+    ready.take(now_ms=2_000)
+    assert ready.connection.throttled_until_ms == 2_000 + THROTTLE_MS_MAX
 
 
 # A peer that does not keep the protocol.

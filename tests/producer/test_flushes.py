@@ -37,6 +37,16 @@ def test_a_flush_waits_for_the_batches_of_its_moment_only() -> None:
     assert operation.is_done
 
 
+def test_a_flush_that_nobody_waits_for_is_forgotten() -> None:
+    flushes = Flushes()
+    batch = new_batch(1)
+    forgotten, awaited = wanted(flushes), wanted(flushes)
+    flushes.begin([batch])
+    flushes.forget(forgotten)
+    flushes.on_done(batch)
+    assert (forgotten.is_done, awaited.is_done) == (False, True)
+
+
 def test_the_parts_of_a_split_batch_are_waited_for_in_its_place() -> None:
     flushes = Flushes()
     whole, first, second = (new_batch(1) for _ in range(3))
