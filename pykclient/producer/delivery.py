@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pykclient.accel import BatchFate, Delivery
 from pykclient.errors import KafkaTimeoutError
+from pykclient.network.call_timeout import FOREVER_MS, timeout_ms
 from pykclient.producer.record import RecordMetadata
 
 if TYPE_CHECKING:
@@ -164,12 +165,18 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         return self.metadata(index)
 
     def exception(self, index: int, timeout: float | None) -> KafkaError | None:
-        """Wait likewise and return why the record failed, or None when it did not."""
-        if not self.is_done(index) and not self._waiting.wait(self, index, timeout):
+        """Wait likewise and return why the record failed, or None when it did not.
+
+        Raises:
+            UsageError: there is something to wait for, and `timeout` is negative.
+        """
+        if self.is_done(index):
+            return self.error(index)
+        wait_ms = timeout_ms(timeout, FOREVER_MS)
+        if not self._waiting.wait(self, index, timeout):
             raise KafkaTimeoutError(
                 f"a record for {self.partition} was neither delivered nor given up after waiting "
-                f"{round((timeout or 0) * 1000)} ms; it is still under way, for at most "
-                f"delivery_timeout_ms"
+                f"{wait_ms} ms; it is still under way, for at most delivery_timeout_ms"
             )
         return self.error(index)
 

@@ -21,6 +21,8 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UsageError,
 )
+from pykclient.network.call_timeout import FOREVER_MS
+from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import now_ms
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.network.selector import SelectorPort
@@ -179,10 +181,12 @@ class Producer(ProducerCore):
 
         Raises:
             KafkaTimeoutError: the time was not enough; the records are still under way.
-            UsageError: called in a delivery callback, which would wait for itself.
+            UsageError: called in a delivery callback, which would wait for itself; or `timeout` is
+                negative.
             ClosedError: the producer is closed.
         """
         self._check_usable()
+        wait_ms = milliseconds(timeout, FOREVER_MS)
         if self._thread.is_current():
             raise UsageError("flush() in a delivery callback would wait for itself")
         gate = threading.Lock()
@@ -190,12 +194,15 @@ class Producer(ProducerCore):
         operation: Operation[None] = Operation()
         operation.on_done(lambda _: gate.release())
         self._accumulator.flush(operation)
-        timeout_s = -1.0 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
-        if not gate.acquire(timeout=timeout_s):
-            raise KafkaTimeoutError(
-                f"flush: not everything was delivered within {timeout_s * 1000:.0f} ms; the rest "
-                f"is still under way"
-            )
+        try:
+            if not gate.acquire(timeout=min(wait_ms / 1000, threading.TIMEOUT_MAX)):
+                raise KafkaTimeoutError(
+                    f"flush: not everything was delivered within {wait_ms} ms; the rest is still "
+                    f"under way"
+                )
+        except BaseException:  # an interrupt as well; or each flush in vain would stay
+            self._engine.post(lambda _: self._accumulator.forget_flush(operation))
+            raise
         operation.result()
 
     def close(self, timeout: float | None = None) -> None:
@@ -203,12 +210,15 @@ class Producer(ProducerCore):
 
         `timeout` is in seconds, None means `delivery_timeout_ms`. What is not delivered by then
         fails with `ClosedError`. In a delivery callback it does not wait, the rest is the same.
+
+        Raises:
+            UsageError: `timeout` is negative.
         """
         if self._is_forked:
             return  # what there is to close is the parent's
-        timeout_s = self._config.delivery_timeout_ms / 1000 if timeout is None else timeout
-        timeout_s = min(max(0.0, timeout_s), threading.TIMEOUT_MAX / 2)
-        self._begin_close(now_ms() + round(timeout_s * 1000))
+        wait_ms = milliseconds(timeout, self._config.delivery_timeout_ms)
+        timeout_s = min(wait_ms / 1000, threading.TIMEOUT_MAX / 2)
+        self._begin_close(now_ms() + wait_ms)
         self._on_news()
         if self._thread.is_current():
             return

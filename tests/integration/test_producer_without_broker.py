@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Producer
-from pykclient.errors import ClosedError, KafkaTimeoutError, SerializationError
+from pykclient.errors import ClosedError, KafkaTimeoutError, SerializationError, UsageError
 from tests.integration.loopback_server import unused_address
 
 if TYPE_CHECKING:
@@ -52,6 +52,13 @@ def test_flushing_and_closing_with_nothing_sent_do_not_wait(producer: Producer) 
     for call in (lambda: producer.send("t", b"v"), producer.flush):
         with pytest.raises(ClosedError):
             call()
+
+
+def test_times_below_zero_are_refused_and_nothing_else_happens(producer: Producer) -> None:
+    for call in (producer.flush, producer.close):
+        with pytest.raises(UsageError, match="timeout=-1: give seconds, from 0"):
+            call(timeout=-1)
+    producer.flush(timeout=0)
 
 
 def test_a_send_that_waits_is_ended_by_closing() -> None:

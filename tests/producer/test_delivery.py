@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.accel import RecordAppender
-from pykclient.errors import KafkaError, KafkaTimeoutError
+from pykclient.errors import KafkaError, KafkaTimeoutError, UsageError
 from pykclient.producer.delivery import NEXT, BatchOutcome, OutcomeState
 from pykclient.producer.record import RecordMetadata
 from pykclient.types import TopicPartition
@@ -17,6 +17,7 @@ from pykclient.types import TopicPartition
 if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.accel.abc import OnDelivery
+    from pykclient.producer.delivery import Awaited
 
 PARTITION = TopicPartition("t", 3)
 
@@ -24,7 +25,7 @@ PARTITION = TopicPartition("t", 3)
 class OutOfTime:
     """A `Waiting` whose time is always up."""
 
-    def wait(self, outcome: BatchOutcome, index: int, timeout: float | None) -> bool:
+    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         return False
 
 
@@ -54,6 +55,14 @@ class OpenBatch:
 @pytest.fixture
 def batch() -> OpenBatch:
     return OpenBatch()
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.001, float("nan")])
+def test_nobody_waits_for_a_time_below_zero(batch: OpenBatch, timeout: float) -> None:
+    delivery = batch.append()
+    for wait in (delivery.result, delivery.exception):
+        with pytest.raises(UsageError, match="give seconds, from 0"):
+            wait(timeout=timeout)
 
 
 def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: OpenBatch) -> None:
