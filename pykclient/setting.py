@@ -43,6 +43,8 @@ T = TypeVar("T")
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 HOST_LENGTH_MAX: Final = 253
+"""What a host name may have in the domain name system, and more than any address in digits."""
+
 SHOWN_LENGTH_MAX: Final = 100
 
 Address = tuple[str, int]

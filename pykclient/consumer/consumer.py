@@ -118,10 +118,10 @@ class Consumer(BrokerQuestions):
         with self._guard:
             self._set_limits(NO_LIMITS)
             runs = self._poll_runs(timeout, max_records, is_raw=False)
-            records = ConsumerRecords(runs)
-            if not self._interceptors or not runs:
-                return records
             try:
+                records = ConsumerRecords(runs)
+                if not self._interceptors or not runs:
+                    return records
                 return self._interceptors.on_consume(records)
             except BaseException:  # an interrupt; what an interceptor raises does not get here
                 self._give_back(runs)
@@ -199,8 +199,9 @@ class Consumer(BrokerQuestions):
                 runs.extend(self._buffer.take(count_max, now_ms(), is_raw=is_raw))
             return bool(runs)
 
-        self._wait_for_records(is_ready, self._timeout_ms(timeout))
+        timeout_ms = self._timeout_ms(timeout)
         try:
+            self._wait_for_records(is_ready, timeout_ms)
             self._turn()
         except BaseException:
             self._give_back(runs)

@@ -29,6 +29,7 @@ from pykclient.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from pykclient.setting import HOST_LENGTH_MAX
 from pykclient.types import Node
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Metadata", "MetadataState"]
 
 log = logging.getLogger("pykclient.network")
-
-HOST_LENGTH_MAX = 253
-"""What a host name may have in the domain name system, and more than any address in digits."""
 
 PORT_MAX = 65_535
 

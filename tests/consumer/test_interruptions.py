@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from pykclient.errors import (
     ConfigError,
     WakeupError,
 )
+from pykclient.network.drive import drive
 from pykclient.protocol.messages.fetch import FetchRequest
 from tests.consumer.serving_port import (
     LONG_S,
@@ -102,6 +103,25 @@ def test_an_interrupt_before_records_are_returned_loses_none(
     port.on_wait = interrupt
     with pytest.raises(KeyboardInterrupt):
         consumer.poll(LONG_S)
+    assert consumer.position(A) == 0
+    assert poll_until(consumer, 3) == [0, 1, 2]
+
+
+def test_an_interrupt_right_after_records_were_taken_loses_none(
+    consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port.logs[0].append(3)
+    consumer.position(A)
+
+    def interrupted(*arguments: Any, **options: Any) -> bool:
+        drive(*arguments, **options)
+        assert consumer._subscription.require(A).offset == 3
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pykclient.consumer.consumer.drive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(LONG_S)
     assert consumer.position(A) == 0
     assert poll_until(consumer, 3) == [0, 1, 2]
 
