@@ -282,10 +282,26 @@ class FakeCluster:
         self._topic_count += 1
         topic_id = UUID(int=(0xFA4E << 64) + self._topic_count)
         topic = self.topics[name] = Topic(name, topic_id, assignments, config or {})
-        for partition in topic.partitions:
+        self._lead(topic.partitions)
+        return topic
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """Have a topic grow to `count` partitions, as widely replicated as those it has.
+
+        Raises:
+            UsageError: the topic is not there, or has as many.
+        """
+        topic = self.topics.get(name)
+        if topic is None or count <= len(topic.partitions):
+            raise UsageError(f"there is no topic {name!r} with fewer than {count} partitions")
+        spread = self.spread(count, len(topic.partitions[0].replicas))
+        self._lead(topic.grow(spread[len(topic.partitions) :]))
+
+    def _lead(self, partitions: Iterable[Partition]) -> None:
+        """Have new partitions led by brokers that run."""
+        for partition in partitions:
             if partition.leader_id not in self.alive:
                 self.replication.on_stopped(partition, partition.leader_id, self._now_ms)
-        return topic
 
     def spread(self, partition_count: int, replication_factor: int | None) -> list[list[int]]:
         """The replicas of so many partitions; None for as many as there can be, up to three.

@@ -58,12 +58,20 @@ class Topic:
         self.name = name
         self.topic_id = topic_id.bytes
         self.config = dict(config)
-        self.partitions = [
+        self.partitions: list[Partition] = []
+        self.grow(assignments)
+
+    def grow(self, assignments: Sequence[Sequence[int]]) -> list[Partition]:
+        """Have more partitions, with these replicas; the new ones."""
+        first = len(self.partitions)
+        added = [
             Partition(
-                TopicPartition(name, number), replicas, PartitionLog(log_settings(self.config))
+                TopicPartition(self.name, number), replicas, PartitionLog(log_settings(self.config))
             )
-            for number, replicas in enumerate(assignments)
+            for number, replicas in enumerate(assignments, first)
         ]
+        self.partitions += added
+        return added
 
     @property
     def is_internal(self) -> bool:

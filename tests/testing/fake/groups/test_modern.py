@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykclient.errors import UsageError
 from pykclient.errors.broker import (
     BrokerUnsupportedVersionError,
     FencedMemberEpochError,
@@ -164,6 +165,21 @@ def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeClu
     pass_time(cluster, INTERVAL_MS)
     client.settle()
     assert owned_by(cluster, client) == {"t": [0, 1, 2, 3], "later": [0, 1]}
+
+
+def test_a_topic_that_grows_is_assigned_whole_at_the_next_heartbeat(cluster: FakeCluster) -> None:
+    client = ModernClient(cluster, "m1", ["t"])
+    client.settle()
+    cluster.add_partitions("t", 6)
+    pass_time(cluster, INTERVAL_MS)
+    client.settle()
+    assert owned_by(cluster, client) == {"t": [0, 1, 2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize(("name", "count"), [("t", 4), ("t", 3), ("u", 9)])
+def test_a_topic_grows_to_more_than_it_has(cluster: FakeCluster, name: str, count: int) -> None:
+    with pytest.raises(UsageError, match=f"'{name}' with fewer than {count}"):
+        cluster.add_partitions(name, count)
 
 
 def test_a_deleted_topic_is_taken_away_and_its_namesake_assigned_anew(
