@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.network.cluster import PartitionInfo
+    from pykclient.producer.bulk_delivery import RecordMetadataRange
     from pykclient.producer.producer import Producer
     from pykclient.producer.record import ProducerRecord, RecordMetadata
     from pykclient.types import (
@@ -47,6 +48,7 @@ __all__ = [
     "Producer",
     "ProducerRecord",
     "RecordMetadata",
+    "RecordMetadataRange",
     "TimestampType",
     "TopicDescription",
     "TopicListing",
@@ -70,6 +72,7 @@ _HOME = {
     "Producer": "pykclient.producer.producer",
     "ProducerRecord": "pykclient.producer.record",
     "RecordMetadata": "pykclient.producer.record",
+    "RecordMetadataRange": "pykclient.producer.bulk_delivery",
     "TimestampType": "pykclient.types",
     "TopicDescription": "pykclient.admin.topics",
     "TopicListing": "pykclient.admin.topics",

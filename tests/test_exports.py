@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.testing")
 CLIENT_NAMES = {
     *("Admin", "Consumer", "Producer", "errors", "__version__"),
-    *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord", "RecordMetadata"),
+    *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),
+    *("RecordMetadata", "RecordMetadataRange"),
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
     "TimestampType",

@@ -191,12 +191,24 @@ class BufferExhaustedError(KafkaError):
 
 
 class BatchDeliveryError(KafkaError):
-    """Part of a `send_batch` failed. `sent` and `failed` hold index ranges of the input."""
+    """Records of a `send_batch` or `send_arrow` failed, some or all.
 
-    def __init__(self, message: str, *, sent: tuple[range, ...], failed: tuple[range, ...]) -> None:
+    `sent` and `failed` hold ranges of indexes in what was given, in ascending order; together they
+    have every index once. `errors` has the reason of each range in `failed`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        sent: tuple[range, ...],
+        failed: tuple[range, ...],
+        errors: tuple[KafkaError, ...],
+    ) -> None:
         super().__init__(message)
         self.sent = sent
         self.failed = failed
+        self.errors = errors
 
 
 class AdminCallError(KafkaError):

@@ -96,6 +96,7 @@ class RecordAccumulator:
         )
         # Not a method of ours that passes the call on: each record would pay for that.
         self.append = self._open_batches.append
+        self.append_rows = self._open_batches.append_rows
         self._incomplete: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._queues_waiting: dict[PartitionQueue, None] = {}
         self._untold: set[ProducerBatch] = set()

@@ -67,9 +67,9 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
         super().__init__(self._send_slowly, wall_clock_ns)
         # What may be refused comes first: nothing is open yet.
         compression = _compression(config)
-        self._serializer = RecordSerializer.from_config(
-            config, lambda: wall_clock_ns() // 1_000_000
-        )
+        self._waiting = waiting
+        self._wall_clock_ms = lambda: wall_clock_ns() // 1_000_000
+        self._serializer = RecordSerializer.from_config(config, self._wall_clock_ms)
         self._interceptors = ProducerInterceptors.from_setting(config.interceptors)
         self._partitioner = partition_function(config.partitioner)
         self._config = config
@@ -158,10 +158,14 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
 
     def _choose_partition(self, record: SerializedRecord) -> SerializedRecord:
         """Ask the application's own partitioner. Requires that the topic is known."""
+        partition = self._ask_partitioner(record.topic, record.key, record.value)
+        return record._replace(partition=partition)
+
+    def _ask_partitioner(self, topic: str, key: bytes | None, value: bytes | None) -> int:
         assert self._partitioner is not None
-        partitions = self._metadata.cluster.partitions_for(record.topic) or ()
-        chosen = self._partitioner(record.topic, record.key, record.value, partitions)
-        return record._replace(partition=checked_partition(chosen, record.topic, len(partitions)))
+        partitions = self._metadata.cluster.partitions_for(topic) or ()
+        chosen = self._partitioner(topic, key, value, partitions)
+        return checked_partition(chosen, topic, len(partitions))
 
     def _want_topic(self, topic: str) -> None:
         """Have the metadata of a topic asked for, anew if need be."""

@@ -1,8 +1,10 @@
 """OpenBatches: where records are appended, from any thread.
 
 A record goes to its partition's open batch, which grows as it fills; to a new one if it does not
-fit; or it is *blocked* until the topic is known, or until there is memory. The batches that begin
-and end here are told to the sender by its mailbox.
+fit; or it is *blocked* until the topic is known, or until there is memory. Rows, which come many at
+once, go the same way as many at a time as fit; but a new batch is filled with them before anybody
+else can see it, so without a lock. The batches that begin and end here are told to the sender by
+its mailbox.
 
 Owner: `waiting` and `open` of a queue change under its lock; nothing else here changes but at the
 end, in the sender thread.
@@ -17,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.producer.batch import ProducerBatch
 from pykclient.producer.delivery import BatchOutcome
 from pykclient.producer.partitioner import partition_for_key
+from pykclient.records.batch import HEADER_SIZE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from pykclient.accel import Delivery
+    from pykclient.accel import Delivery, RowRun
     from pykclient.errors import KafkaError
     from pykclient.producer.accumulator import AccumulatorSettings
     from pykclient.producer.buffer_pool import BufferPool, MemoryWaiter
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from pykclient.producer.sender_mailbox import SenderMailbox
     from pykclient.producer.topic_table import TopicTable
 
-__all__ = ["CHUNK_BYTES", "Blocked", "Need", "OpenBatches"]
+__all__ = ["CHUNK_BYTES", "AppendedRows", "Blocked", "Need", "OpenBatches"]
 
 CHUNK_BYTES = 16_384
 """What an open batch reserves at first; it doubles that as it fills. Whole batches reserved at once
@@ -50,6 +53,14 @@ class Blocked(NamedTuple):
 
     need: Need
     size_bytes: int = 0
+
+
+class AppendedRows(NamedTuple):
+    """Rows that stand in a batch, in order from `first_index` on; `rows` has their numbers."""
+
+    outcome: BatchOutcome
+    first_index: int
+    rows: Sequence[int]
 
 
 class OpenBatches:
@@ -104,6 +115,45 @@ class OpenBatches:
             if outcome is not None:
                 return outcome
 
+    def append_rows(
+        self,
+        topic_name: str,
+        partition: int | None,
+        rows: RowRun,
+        memory: MemoryWaiter | None = None,
+    ) -> AppendedRows | Blocked:
+        """Append rows to one batch, as many as fit, and take them; or tell what they wait for.
+
+        There must be some. With `partition` None they go where it is the turn. `memory` is what the
+        caller has waited for; it is taken if a new batch is needed. Any thread.
+
+        Raises:
+            KafkaError: the producer was closed or has failed.
+        """
+        topic = self._topics.get(topic_name)
+        while True:
+            if topic is None:
+                self._check_open()
+                return Blocked(Need.METADATA)
+            number = topic.sticky.partition if partition is None else partition
+            if number >= topic.partition_count:
+                return Blocked(Need.METADATA)
+            queue = topic.queues[number]
+            with queue.lock:
+                self._check_open()
+                if partition is None and number != topic.sticky.partition:
+                    continue
+                full = queue.open
+                if full is not None:
+                    appended = self._append_rows_to_open(full, rows)
+                    if appended is not None:
+                        self._install(queue, full, is_sticky=partition is None)
+                        return appended
+                    self._end_full(queue)
+                if partition is None and self._has_turn_ended(queue, full):
+                    continue
+            return self._append_rows_to_new(queue, rows, memory, is_sticky=partition is None)
+
     def close(self, error: KafkaError) -> None:
         """Refuse further records with `error`, and close every batch. Sender thread."""
         self.closed_by = error
@@ -138,9 +188,7 @@ class OpenBatches:
             if delivery is not None:
                 self._install(queue, full, is_sticky=is_sticky)
                 return delivery
-            queue.seal()
-            self._mailbox.sealed.append(queue)
-            self._mailbox.wake(0)
+            self._end_full(queue)
         if is_sticky and self._has_turn_ended(queue, full):
             return None
         return self._append_to_new(queue, record, memory, is_sticky=is_sticky)
@@ -179,26 +227,13 @@ class OpenBatches:
         limit_bytes = self._limit_bytes
         chunk_bytes = min(CHUNK_BYTES, limit_bytes, self._pool.size_bytes)
         size_bytes = max(chunk_bytes, record.size_bytes_max())
-        batch = ProducerBatch(
-            BatchOutcome(queue.key, queue.append_lock, self._waiting),
-            queue.append_lock,
-            serial=(queue.next_serial,),
-            created_ms=self._clock_ms(),
-            capacity_bytes=min(size_bytes, limit_bytes),
-            compression=self._settings.compression,
-        )
+        batch = self._new_batch(queue, size_bytes)
         try:
-            if memory is not None:
-                memory.hand_to(batch)
-            elif not self._pool.try_reserve(size_bytes, batch):
+            if not self._reserve(batch, size_bytes, memory):
                 return Blocked(Need.MEMORY, size_bytes)
             delivery = _append(batch, record)
             assert delivery is not None, "a batch takes its first record"
-            # All or nothing: an interrupt (Ctrl-C) comes in only where something is called.
-            queue.next_serial += 1
-            queue.waiting += (batch,)
-            queue.open = batch
-            self._mailbox.created += ((queue, batch),)
+            self._begin(queue, batch)
         finally:
             if queue.open is not batch:
                 self._pool.release(batch.take_reserved())
@@ -207,6 +242,79 @@ class OpenBatches:
         finally:
             self._mailbox.wake(batch.created_ms + self._settings.linger_ms)
         return delivery
+
+    def _append_rows_to_open(self, batch: ProducerBatch, rows: RowRun) -> AppendedRows | None:
+        wanted_bytes = HEADER_SIZE_BYTES + batch.appender.size_bytes + rows.size_bytes_estimate
+        missing_bytes = min(wanted_bytes, self._limit_bytes) - batch.reserved_bytes
+        if missing_bytes > 0 and self._pool.try_reserve(missing_bytes, batch):
+            batch.grow()
+        first_index, count = rows.append_to(batch.appender)
+        return AppendedRows(batch.outcome, first_index, rows.take(count)) if count else None
+
+    def _append_rows_to_new(
+        self,
+        queue: PartitionQueue,
+        rows: RowRun,
+        memory: MemoryWaiter | None,
+        *,
+        is_sticky: bool,
+    ) -> AppendedRows | Blocked:
+        wanted_bytes = max(CHUNK_BYTES, HEADER_SIZE_BYTES + rows.size_bytes_estimate)
+        size_bytes = max(
+            min(wanted_bytes, self._limit_bytes, self._pool.size_bytes),
+            HEADER_SIZE_BYTES + rows.next_size_bytes_max,
+        )
+        batch = self._new_batch(queue, size_bytes)
+        try:
+            if not self._reserve(batch, size_bytes, memory):
+                return Blocked(Need.MEMORY, size_bytes)
+            # Nobody else knows of the batch yet.
+            count = rows.fill(batch.appender)
+            with queue.lock:
+                self._check_open()
+                if queue.open is not None:  # somebody was faster
+                    self._end_full(queue)
+                self._begin(queue, batch)
+                try:
+                    is_turn = queue.topic.sticky.partition == queue.key.partition
+                    self._install(queue, batch, is_sticky=is_sticky and is_turn)
+                finally:
+                    self._mailbox.wake(batch.created_ms + self._settings.linger_ms)
+        finally:
+            if not batch.serial:
+                self._pool.release(batch.take_reserved())
+        return AppendedRows(batch.outcome, 0, rows.take(count))
+
+    def _new_batch(self, queue: PartitionQueue, size_bytes: int) -> ProducerBatch:
+        return ProducerBatch(
+            BatchOutcome(queue.key, queue.append_lock, self._waiting),
+            queue.append_lock,
+            serial=(),
+            created_ms=self._clock_ms(),
+            capacity_bytes=min(size_bytes, self._limit_bytes),
+            compression=self._settings.compression,
+        )
+
+    def _reserve(self, batch: ProducerBatch, size_bytes: int, memory: MemoryWaiter | None) -> bool:
+        if memory is None:
+            return self._pool.try_reserve(size_bytes, batch)
+        memory.hand_to(batch)
+        return True
+
+    def _begin(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Make a batch that has its memory the open one, with its serial. Requires the lock."""
+        # All or nothing: an interrupt (Ctrl-C) comes in only where something is called.
+        batch.serial = (queue.next_serial,)
+        queue.next_serial += 1
+        queue.waiting += (batch,)
+        queue.open = batch
+        self._mailbox.created += ((queue, batch),)
+
+    def _end_full(self, queue: PartitionQueue) -> None:
+        """Have a batch sent that is full. Requires the queue's lock."""
+        queue.seal()
+        self._mailbox.sealed.append(queue)
+        self._mailbox.wake(0)
 
     def _install(self, queue: PartitionQueue, batch: ProducerBatch, *, is_sticky: bool) -> None:
         """Let `send` find the open batch by itself from now on."""

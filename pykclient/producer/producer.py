@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, overload
 
 from pykclient.errors import (
@@ -27,15 +28,15 @@ from pykclient.network.drive import now_ms
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.network.selector import SelectorPort
 from pykclient.producer.buffer_pool import MemoryWaiter
+from pykclient.producer.bulk_producer import BulkProducer
 from pykclient.producer.config import ProducerConfig
-from pykclient.producer.core import ProducerCore
 from pykclient.producer.open_batches import Blocked, Need
 from pykclient.producer.record import ProducerRecord, RecordMetadata
 from pykclient.producer.record_serializer import checked_topic
 from pykclient.producer.sender_thread import SenderThread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -52,7 +53,7 @@ END_GRACE_S = 1.0
 """How long `close` waits, beyond its own time, for the sender thread to tell what it gave up."""
 
 
-class Producer(ProducerCore):
+class Producer(BulkProducer):
     """Sends records. Any number of threads may use one producer, and should: it batches better.
 
     ``producer.send(topic, value, key, partition=, timestamp_ms=, headers=, on_delivery=)`` or
@@ -268,25 +269,13 @@ class Producer(ProducerCore):
         try:
             return self._send_record(record, self._interceptors.before(on_delivery))
         except KafkaError as error:
-            partition = -1 if record.partition is None else record.partition
-            metadata = RecordMetadata(record.topic, partition, None, record.timestamp_ms)
-            self._interceptors.on_acknowledgement(metadata, error)
+            self._tell_of_refusal([record], error)
             raise
 
     def _send_record(
         self, record: ProducerRecord, on_delivery: OnDelivery[RecordMetadata] | None
     ) -> Delivery[RecordMetadata]:
-        return self._append(
-            self._serializer.serialize(
-                record.topic,
-                record.value,
-                record.key,
-                partition=record.partition,
-                timestamp_ms=record.timestamp_ms,
-                headers=record.headers,
-                on_delivery=on_delivery,
-            )
-        )
+        return self._append(self._serialized(record, on_delivery))
 
     def _append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
         """Append a record, waiting for what it needs."""
@@ -304,7 +293,8 @@ class Producer(ProducerCore):
                 self._await_topic(record.topic, record.partition, deadline_ms)
                 outcome = self._accumulator.append(record)
             else:
-                outcome = self._append_with_memory(record, outcome.size_bytes, deadline_ms)
+                with self._memory(record.topic, outcome.size_bytes, deadline_ms) as memory:
+                    outcome = self._accumulator.append(record, memory)
         return outcome
 
     def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
@@ -328,9 +318,9 @@ class Producer(ProducerCore):
                     self._want_topic(topic)  # that answer did not have it; the next one may
                 self._news.wait(remaining_ms / 1000)
 
-    def _append_with_memory(
-        self, record: SerializedRecord, size_bytes: int, deadline_ms: int
-    ) -> Delivery[RecordMetadata] | Blocked:
+    @contextmanager
+    def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
+        """Wait for memory; what is not used in the context goes back."""
         self._refuse_to_wait(f"{size_bytes} bytes of memory")
         gate = threading.Lock()
         gate.acquire()
@@ -341,12 +331,12 @@ class Producer(ProducerCore):
             remaining_s = max(0, deadline_ms - now_ms()) / 1000
             if not gate.acquire(timeout=min(remaining_s, threading.TIMEOUT_MAX)):
                 raise BufferExhaustedError(
-                    f"a record for topic {record.topic!r} got no {size_bytes} bytes of memory "
+                    f"a record for topic {topic!r} got no {size_bytes} bytes of memory "
                     f"within {self._config.max_block_ms} ms (max_block_ms): buffer_memory is "
                     f"{self._pool.size_bytes}, all taken by records that are not delivered yet"
                 )
             self._check_usable()
-            return self._accumulator.append(record, waiter)
+            yield waiter
         finally:
             self._pool.give_up(waiter)
 

@@ -9,24 +9,27 @@ Source: Java class ``KafkaProducer``, ``doSend`` therein.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pykclient.accel import ByteColumn
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.record import SerializedRecord
+from pykclient.records.batch import HEADER_SIZE_BYTES
 from pykclient.serialization import serialize_function
 from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
+    from pykclient.accel import RowBlock
     from pykclient.accel.abc import HeadersInput, OnDelivery
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.record import RecordMetadata
     from pykclient.serialization import Serialize
     from pykclient.types import Headers
 
-__all__ = ["RecordSerializer", "checked_topic"]
+__all__ = ["TIMESTAMP_MAX_MS", "RecordSerializer", "checked_topic"]
 
 TIMESTAMP_MAX_MS = 2**63 - 1
 TOPIC_LENGTH_MAX = 249
@@ -112,14 +115,51 @@ class RecordSerializer:
         )
         size_bytes = record.size_bytes_max()
         if size_bytes > min(self._limits):
-            self._refuse(topic, size_bytes)
+            self._refuse(f"a record for topic {topic!r}", size_bytes)
         return record
 
-    def _refuse(self, topic: str, size_bytes: int) -> None:
+    def column(
+        self, name: Literal["keys", "values"], topics: Iterable[str], objects: Iterable[object]
+    ) -> ByteColumn:
+        """Return the keys or the values of many records as bytes; `topics` has each one's topic.
+
+        Raises:
+            SerializationError: the serializer failed, or something is not bytes and has none.
+        """
+        serialize = self._serialize(name)
+        if serialize is None:
+            return ByteColumn.from_objects(objects, name)
+        return ByteColumn.from_objects(
+            [
+                None if item is None else serialize(topic, item)
+                for topic, item in zip(topics, objects, strict=False)
+            ],
+            name,
+        )
+
+    def has_serializer(self, name: Literal["keys", "values"]) -> bool:
+        """Whether keys or values are serialized, rather than taken as they are."""
+        return self._serialize(name) is not None
+
+    def check_sizes(self, rows: RowBlock) -> None:
+        """Check that each of many records can be sent.
+
+        Raises:
+            RecordTooLargeError: one cannot be sent in one request, or be held at all.
+        """
+        if len(rows):
+            row, size_bytes = rows.largest()
+            if size_bytes + HEADER_SIZE_BYTES > min(self._limits):
+                self._refuse(f"the record at index {row}", size_bytes + HEADER_SIZE_BYTES)
+
+    def _serialize(self, name: Literal["keys", "values"]) -> Serialize | None:
+        return self._key if name == "keys" else self._value
+
+    def _refuse(self, record: str, size_bytes: int) -> None:
         for name, limit_bytes in self._limits._asdict().items():
             if size_bytes > limit_bytes:
                 raise RecordTooLargeError(
-                    f"a record for topic {topic!r} takes up to {size_bytes} bytes, but {name} is "
+                    f"{record} takes up to {size_bytes} bytes, but {name} is "
                     f"{limit_bytes}; send less at once or raise {name} (and, if need be, "
                     f"max.message.bytes of the topic)"
                 )

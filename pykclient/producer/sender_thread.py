@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pykclient.network.engine import Engine
     from pykclient.network.port import Port
-    from pykclient.producer.delivery import BatchOutcome
+    from pykclient.producer.delivery import Awaited
 
 __all__ = ["SenderThread"]
 
@@ -89,7 +89,7 @@ class SenderThread:
         self._is_forked = True
         self._on_fork()
 
-    def wait(self, outcome: BatchOutcome, index: int, timeout: float | None) -> bool:
+    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         """Wait until the record's fate is known, at most `timeout` seconds; return whether it is.
 
         Raises:
@@ -115,7 +115,7 @@ class SenderThread:
         return True
 
 
-def _wait_once(outcome: BatchOutcome, index: int, timeout_s: float) -> bool:
+def _wait_once(outcome: Awaited, index: int, timeout_s: float) -> bool:
     gate = threading.Lock()
     gate.acquire()
     waker = gate.release

@@ -9,6 +9,7 @@ Source: that of the pure twin.
 
 cimport cython
 from cpython.array cimport array, clone
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.limits cimport INT_MAX
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
@@ -82,6 +83,17 @@ cdef class RowBlock:
 
     def __len__(self):
         return self.count
+
+    @property
+    def has_keys(self):
+        """Whether rows may have keys."""
+        return self.keys is not None
+
+    def key_and_value(self, Py_ssize_t row):
+        """Return the key and the value of a row, by its number in the block."""
+        if not 0 <= row < self.count:
+            raise IndexError("there is no such row")
+        return (None if self.keys is None else bytes_at(self.keys, row)), bytes_at(self.values, row)
 
     def largest(self):
         """Return the row that may take the most bytes in a batch, the first of them, and how many.
@@ -188,31 +200,27 @@ cdef class RowRun:
         """Append rows until one does not fit, or `stretch_bytes` are written, 0 for no limit."""
         cdef Cursor cursor
         cdef bint is_private = not stretch_bytes
-        cdef Py_ssize_t wanted
+        cdef Py_ssize_t end_bytes = appender.size + stretch_bytes, estimate = self.estimate()
+        cdef Stop stop = ALL_DONE
         if self.position == self.stop:
             return 0
-        begin(&cursor, self, appender)
-        wanted = self.estimate()
         if stretch_bytes:
-            cursor.end_bytes = appender.size + stretch_bytes
-            wanted = min(wanted, stretch_bytes)
+            estimate = min(estimate, stretch_bytes)
+        cursor.position = self.position
+        cursor.end_bytes = <Py_ssize_t>INT64_MAX if is_private else end_bytes
+        cursor.wanted_bytes = min(appender.size + estimate, appender.capacity_bytes)
         while True:
-            # No more than it takes, and in any case one row: the first is taken whatever its size.
-            wanted = min(cursor.size + wanted, appender.capacity_bytes)
-            if wanted > appender.allocated:
-                appender.make_room(wanted)
-            cursor.out = appender.buffer
-            cursor.allocated = appender.allocated
+            if cursor.wanted_bytes > appender.allocated:
+                appender.make_room(cursor.wanted_bytes)
+            begin(&cursor, self, appender)
             if is_private:
                 with nogil:
                     stop = put_rows(&cursor, self, self.block)
             else:
                 stop = put_rows(&cursor, self, self.block)
+            commit(&cursor, appender)
             if stop != NO_ROOM:
-                break
-            appender.make_room(cursor.wanted_bytes)
-            wanted = 0
-        return commit(&cursor, self, appender)
+                return cursor.position - self.position
 
 
 cdef struct Cursor:
@@ -232,12 +240,11 @@ cdef struct Cursor:
 
 
 cdef void begin(Cursor* cursor, RowRun run, RecordAppender appender) noexcept:
-    cdef Py_ssize_t row = run.row_at(run.position)
+    cdef Py_ssize_t row = run.row_at(cursor.position)
+    cursor.out = appender.buffer
     cursor.size = appender.size
+    cursor.allocated = appender.allocated
     cursor.capacity = appender.capacity_bytes
-    cursor.end_bytes = <Py_ssize_t>INT64_MAX
-    cursor.wanted_bytes = 0
-    cursor.position = run.position
     cursor.index = appender.count
     cursor.is_sealed = appender.is_sealed
     cursor.first_ms = run.block.time_ms if run.block.times_ms is NULL else run.block.times_ms[row]
@@ -245,17 +252,15 @@ cdef void begin(Cursor* cursor, RowRun run, RecordAppender appender) noexcept:
     cursor.max_ms = appender.max_timestamp_ms
 
 
-cdef Py_ssize_t commit(Cursor* cursor, RowRun run, RecordAppender appender) except -1:
-    """Let the appender have what was written; return how many rows."""
-    cdef Py_ssize_t count = cursor.position - run.position
-    if not count:
-        return 0
-    if cursor.first_ms != appender.last_timestamp_ms:
-        appender.note_timestamp(cursor.first_ms)
-    appender.max_timestamp_ms = cursor.max_ms
-    appender.size = cursor.size
-    appender.count = cursor.index
-    return count
+cdef int commit(Cursor* cursor, RecordAppender appender) except -1:
+    """Let the appender have what was written."""
+    if cursor.index > appender.count:
+        if cursor.first_ms != appender.last_timestamp_ms:
+            appender.note_timestamp(cursor.first_ms)
+        appender.max_timestamp_ms = cursor.max_ms
+        appender.size = cursor.size
+        appender.count = cursor.index
+    return 0
 
 
 cdef Stop put_rows(Cursor* cursor, RowRun run, RowBlock block) noexcept nogil:
@@ -319,6 +324,13 @@ cdef inline unsigned char* put_field(unsigned char* out, Field field) noexcept n
         return out
     memcpy(out, field.data, field.size)
     return out + field.size
+
+
+cdef bytes bytes_at(ByteColumn column, Py_ssize_t row):
+    cdef Field field = field_at(&column.items, row)
+    if field.size < 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char*>field.data, field.size)
 
 
 cdef RowRun run_of(

@@ -77,6 +77,15 @@ class RowBlock:
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether rows may have keys."""
+        return self._keys is not None
+
+    def key_and_value(self, row: int) -> tuple[bytes | None, bytes | None]:
+        """Return the key and the value of a row, by its number in the block."""
+        return (None if self._keys is None else self._keys[row]), self._values[row]
+
     def largest(self) -> tuple[int, int]:
         """Return the row that may take the most bytes in a batch, the first of them, and how many.
 

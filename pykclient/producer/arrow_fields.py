@@ -1,0 +1,279 @@
+"""ArrowFields: the columns of one Arrow record batch, as records need them.
+
+What Arrow can bring into the one form that the core reads, Arrow does: views, dictionaries and
+fixed sizes become binary arrays, times become milliseconds. Binary and string arrays are not
+copied. With `arrow_rows`, the only place in the producer that imports pyarrow.
+
+Owner: none.
+Source: the Arrow columnar format.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final, Literal
+
+from pykclient.accel import ByteColumn
+from pykclient.errors import SerializationError, UsageError
+from pykclient.producer.record_serializer import checked_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow
+
+    from pykclient.types import Headers
+
+__all__ = ["ArrowFields", "batches_of", "topic_codes"]
+
+BYTE_KINDS: Final = "binary or string (large, view, fixed-size and dictionary ones as well)"
+TOPIC: Final = "topic"
+
+
+class ArrowFields:
+    """One record batch. `first_row` is the number of its first row, for errors.
+
+    A column that is missing has nulls everywhere.
+    """
+
+    def __init__(self, batch: pyarrow.RecordBatch, first_row: int = 0) -> None:
+        self._batch = batch
+        self._first_row = first_row
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self._batch.schema.names
+
+    def bytes(self, name: str) -> ByteColumn:
+        """Return a column of keys or values.
+
+        Raises:
+            SerializationError: it holds something else than bytes or text.
+        """
+        return _byte_column(self._batch.column(name), name, f"or set {name}_serializer")
+
+    def objects(self, name: str, *, is_raw: bool) -> Sequence[object]:
+        """Return a column as Python objects; raw ones are bytes or None.
+
+        Raises:
+            SerializationError: they are to be raw, and the column holds something else.
+        """
+        if not self.has(name):
+            return [None] * self._batch.num_rows
+        column = self._batch.column(name)
+        if is_raw:
+            column = _binary(column, name, f"or set {name}_serializer")
+        found: list[object] = column.to_pylist()
+        return found
+
+    def headers(self) -> ByteColumn | None:
+        """Return the encoded headers; None where no record has any.
+
+        Raises:
+            SerializationError: they are not lists of structs of a name and bytes.
+        """
+        if not self.has("headers") or self._batch.column("headers").null_count == len(self):
+            return None
+        counts, names, values = self._header_columns()
+        return ByteColumn.from_header_columns(
+            _numbers(counts, "q"),
+            _byte_column(names, "headers", "as the name of a header"),
+            _byte_column(values, "headers", "as the value of a header"),
+        )
+
+    def header_lists(self) -> Iterable[Headers]:
+        """Return the headers of each record.
+
+        Raises:
+            SerializationError: they are not lists of structs of a name and bytes.
+        """
+        if not self.has("headers") or self._batch.column("headers").null_count == len(self):
+            return [()] * len(self)
+        counts, names, values = self._header_columns()
+        texts = [name.decode() for name in _binary(names, "headers", "as a name").to_pylist()]
+        pairs = iter(zip(texts, _binary(values, "headers", "as a value").to_pylist(), strict=True))
+        return [tuple(next(pairs) for _ in range(count)) for count in counts.to_pylist()]
+
+    def partitions(self) -> Sequence[int] | None:
+        """Return the partition of each row, -1 where it is null; None where all are.
+
+        Raises:
+            UsageError: they are no numbers of partitions.
+        """
+        import pyarrow as pa
+
+        column = self._column("partition")
+        if column is None:
+            return None
+        if not pa.types.is_integer(column.type):
+            raise _wrong_type("partition", column.type, "int32")
+        try:
+            column = column.cast(pa.int32())
+        except pa.ArrowInvalid as error:
+            raise UsageError(f"the column 'partition' goes beyond int32: {error}") from error
+        self._refuse_negative("partition", column)
+        return _numbers(column.fill_null(-1), "i")
+
+    def timestamps_ms(self, now_ms: int | None) -> Sequence[int] | None:
+        """Return the time of each row, `now_ms` where it is null; None where all are.
+
+        Raises:
+            UsageError: they are no times, or before 1970, or too far in the future.
+        """
+        import pyarrow as pa
+
+        column = self._column("timestamp")
+        if column is None:
+            return None
+        if not pa.types.is_timestamp(column.type):
+            raise _wrong_type("timestamp", column.type, "timestamp (of any unit and time zone)")
+        milliseconds = pa.timestamp("ms", tz=column.type.tz)
+        try:
+            # Of finer units the rest is cut off, and nothing can go wrong.
+            column = column.cast(milliseconds, safe=column.type.unit in ("s", "ms"))
+        except pa.ArrowInvalid as error:
+            raise UsageError(f"the column 'timestamp' goes too far: {error}") from error
+        column = column.cast(pa.int64())
+        self._refuse_negative("timestamp", column)
+        if column.null_count and now_ms is None:
+            found: list[int] = column.to_pylist()
+            return found
+        return _numbers(column.fill_null(now_ms) if column.null_count else column, "q")
+
+    def topics(self) -> Sequence[int] | None:
+        """Return the topic of each row as `topic_codes` numbers them; None where there is one."""
+        return _numbers(self._batch.column(TOPIC), "i") if self.has(TOPIC) else None
+
+    def __len__(self) -> int:
+        count: int = self._batch.num_rows
+        return count
+
+    def _column(self, name: str) -> pyarrow.Array | None:
+        """Return a column, None if it is missing or all of it is null."""
+        if not self.has(name) or self._batch.column(name).type == "null":
+            return None
+        column = self._batch.column(name)
+        return column if len(column) == 0 or column.null_count < len(column) else None
+
+    def _header_columns(self) -> tuple[pyarrow.Array, pyarrow.Array, pyarrow.Array]:
+        """Return how many headers each record has, and the names and values of all."""
+        import pyarrow as pa
+
+        column = self._batch.column("headers")
+        kind = column.type
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if (
+            not is_list
+            or not pa.types.is_struct(kind.value_type)
+            or sorted(field.name for field in kind.value_type) != ["key", "value"]
+        ):
+            raise SerializationError(
+                f"the column 'headers' is of type {kind}; it takes "
+                f"list<struct<key: string, value: binary>>"
+            )
+        headers = column.flatten()
+        names, values = headers.field("key"), headers.field("value")
+        if headers.null_count or names.null_count:
+            raise SerializationError(
+                "the column 'headers' has a header without a name; only its value may be null"
+            )
+        return column.value_lengths().fill_null(0).cast(pa.int64()), names, values
+
+    def _refuse_negative(self, name: str, column: pyarrow.Array) -> None:
+        import pyarrow.compute as pc
+
+        least = pc.min(column).as_py()
+        if least is not None and least < 0:
+            row = self._first_row + pc.index(column, least).as_py()
+            raise UsageError(
+                f"the column {name!r} is {least} at row {row}; it has to be 0 or more, or null to "
+                f"leave it to the producer"
+            )
+
+
+def batches_of(table: pyarrow.Table) -> list[pyarrow.RecordBatch]:
+    """Return a table as batches; an empty one if it has no rows, since its types count as well."""
+    import pyarrow as pa
+
+    return table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+
+
+def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
+    """Return the topics that a table names, and the table with their numbers in place of the names.
+
+    With one topic in all rows, the table has no such column any more.
+
+    Raises:
+        UsageError: the column does not hold the names of topics.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(TOPIC)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    ):
+        raise _wrong_type(TOPIC, column.type, "string")
+    column = column.cast(pa.string())
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise UsageError(f"the column 'topic' is null at row {row}; each row needs its topic")
+    found = column.unique()
+    names = tuple(checked_topic(name) for name in found.to_pylist())
+    place = table.column_names.index(TOPIC)
+    if len(names) < 2:
+        return names, table.remove_column(place)
+    return names, table.set_column(place, TOPIC, pc.index_in(column, value_set=found))
+
+
+def _byte_column(column: pyarrow.Array, name: str, cure: str) -> ByteColumn:
+    column = _binary(column, name, cure)
+    validity, offsets, data = column.buffers()
+    return ByteColumn.from_arrow(
+        len(column),
+        column.offset,
+        validity=validity if column.null_count else None,
+        offsets=offsets,
+        data=data,
+        offset_size=8 if column.type == "large_binary" else 4,
+    )
+
+
+def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
+    """Return a column as binary or large binary, in place where it is one or holds text."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return column
+    if pa.types.is_string(kind):
+        return column.view(pa.binary())
+    if pa.types.is_large_string(kind):
+        return column.view(pa.large_binary())
+    if (
+        pa.types.is_binary_view(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_null(kind)
+    ):
+        return column.cast(pa.large_binary())
+    raise SerializationError(
+        f"the column {name!r} is of type {column.type}; it takes {BYTE_KINDS}, {cure}"
+    )
+
+
+def _numbers(column: pyarrow.Array, form: Literal["i", "q"]) -> Sequence[int]:
+    """Return an array of 32 or 64-bit numbers without nulls, where it is."""
+    if not len(column):
+        return array(form)
+    numbers = memoryview(column.buffers()[1]).cast("B").cast(form)
+    return numbers[column.offset : column.offset + len(column)]
+
+
+def _wrong_type(name: str, kind: pyarrow.DataType, taken: str) -> UsageError:
+    return UsageError(f"the column {name!r} is of type {kind}; it takes {taken}")

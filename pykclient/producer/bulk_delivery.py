@@ -1,0 +1,330 @@
+"""BulkOutcome: what became of the rows of one `send_batch`, told as one.
+
+It is *filling* while rows are still being appended, then *pending* until the last of its parts is
+told, then *done*. A part is a stretch of rows in one batch; when that batch ends, the part shrinks
+to where its rows stand or why they failed, so that memory is per batch and not per row. Only what
+failed needs row numbers in the end: all the others were sent.
+
+The ends of batches are heard as done callbacks, so a bulk delivery is done after the callbacks of
+single deliveries in the same batches have run.
+
+Owner: its lock guards the count of parts and those who wait; a part belongs to whoever settles it,
+which is the sender thread once its batch has ended.
+Source: no Java class: Java's producer has no bulk sending.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.errors import BatchDeliveryError, KafkaTimeoutError
+from pykclient.network.call_timeout import timeout_ms
+from pykclient.producer.delivery import OutcomeState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pykclient.errors import KafkaError
+    from pykclient.producer.delivery import BatchOutcome, Waiting
+    from pykclient.producer.open_batches import AppendedRows
+
+__all__ = ["BulkOutcome", "RecordMetadataRange"]
+
+log = logging.getLogger("pykclient.producer")
+
+
+class RecordMetadataRange(NamedTuple):
+    """Where records stand that were sent together: `count` of them, offset after offset.
+
+    `first_offset` is None when it is not known, as `RecordMetadata.offset`.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int | None
+    count: int  # type: ignore[assignment]  # which hides the method of tuples
+
+
+class _Failure(NamedTuple):
+    """Rows from `start` up to `stop` that failed for the same reason."""
+
+    start: int
+    stop: int
+    error: KafkaError
+
+
+class _Part:
+    """A stretch of rows in one batch, `settled_count` of which are told."""
+
+    __slots__ = ("count", "failures", "first_index", "outcome", "ranges", "rows", "settled_count")
+
+    def __init__(self, outcome: BatchOutcome, first_index: int, rows: Sequence[int]) -> None:
+        self.outcome: BatchOutcome | None = outcome
+        self.first_index = first_index
+        self.rows = rows
+        self.count = len(rows)
+        self.settled_count = 0
+        self.ranges: list[RecordMetadataRange] = []
+        self.failures: list[_Failure] = []
+
+
+class BulkOutcome:
+    """The fate of `row_count` rows. It has what a `Delivery` asks; there is only index 0."""
+
+    def __init__(self, row_count: int, waiting: Waiting) -> None:
+        self._row_count = row_count
+        self._waiting = waiting
+        self._lock = threading.Lock()
+        self._parts: list[_Part] = []
+        self._last: _Part | None = None
+        self._refused: list[_Failure] = []
+        self._is_filling = True
+        self._pending_count = 0
+        self._is_done = False
+        self._error: BatchDeliveryError | None = None
+        self._wakers: list[Callable[[], None]] = []
+        self._done_callbacks: list[Callable[[], object]] = []
+
+    # How it fills: the thread that sends.
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows were appended, so that there is something to tell."""
+        return self._last is not None or bool(self._parts)
+
+    def add(self, appended: AppendedRows) -> None:
+        """Follow rows that were appended to a batch."""
+        last = self._last
+        if last is not None:
+            if _continues(last, appended):
+                last.rows = range(last.rows[0], appended.rows[-1] + 1)
+                last.count = len(last.rows)
+                return
+            self._follow(last)
+        self._last = _Part(*appended)
+
+    def refuse(self, rows: Sequence[int], error: KafkaError) -> None:
+        """Note rows that were not appended."""
+        self._refused += [_Failure(start, stop, error) for start, stop in _stretches(rows)]
+
+    def seal(self) -> None:
+        """Note that all rows were added or refused."""
+        last, self._last = self._last, None
+        if last is not None:
+            self._follow(last)
+        with self._lock:
+            self._is_filling = False
+        self._end_if_all_told()
+
+    def _follow(self, part: _Part) -> None:
+        self._parts.append(part)
+        with self._lock:
+            self._pending_count += 1
+        self._settle(part)
+
+    # How its parts end.
+
+    def _settle(self, part: _Part) -> None:
+        """Take in what is known of a part, and come back when there is more."""
+        outcome = part.outcome
+        assert outcome is not None
+        while part.settled_count < part.count:
+            index = part.first_index + part.settled_count
+            # A batch too large for the broker was split, and its parts end one by one.
+            leaf, leaf_index, count = outcome.told_by(index, part.count - part.settled_count)
+            if leaf.state is OutcomeState.SPLIT:
+                continue
+            if not leaf.is_done(leaf_index):
+                outcome.add_done_callback(index, lambda: self._settle(part))
+                return
+            rows = part.rows[part.settled_count : part.settled_count + count]
+            part.settled_count += count
+            if leaf.state is OutcomeState.SUCCEEDED:
+                topic, partition, offset, _ = leaf.metadata(leaf_index)
+                part.ranges.append(RecordMetadataRange(topic, partition, offset, count))
+            else:
+                part.failures += _failures(leaf, leaf_index, rows)
+        part.outcome = None
+        part.rows = ()
+        with self._lock:
+            self._pending_count -= 1
+        self._end_if_all_told()
+
+    def _end_if_all_told(self) -> None:
+        with self._lock:
+            if self._is_filling or self._pending_count or self._is_done:
+                return
+            self._error = self._make_error()
+            self._is_done = True
+            wakers, self._wakers = self._wakers, []
+            done_callbacks, self._done_callbacks = self._done_callbacks, []
+        for waker in wakers:
+            waker()
+        for function in done_callbacks:
+            self._call(function)
+
+    def _make_error(self) -> BatchDeliveryError | None:
+        found = [*self._refused, *(failure for part in self._parts for failure in part.failures)]
+        if not found:
+            return None
+        failures = _merged(sorted(found, key=lambda failure: failure.start))
+        failed_count = sum(failure.stop - failure.start for failure in failures)
+        first = failures[0]
+        error = BatchDeliveryError(
+            f"{failed_count} of {self._row_count} records were not delivered, the first of them at "
+            f"index {first.start}: {first.error}",
+            sent=tuple(_between(failures, self._row_count)),
+            failed=tuple(range(failure.start, failure.stop) for failure in failures),
+            errors=tuple(failure.error for failure in failures),
+        )
+        error.__cause__ = first.error
+        return error
+
+    # What a delivery asks.
+
+    def is_done(self, index: int) -> bool:
+        """Whether the fate of all rows is known."""
+        return self._is_done
+
+    def result(self, index: int, timeout: float | None) -> list[RecordMetadataRange]:
+        """Wait at most `timeout` seconds (None: until it ends) and return where the rows stand.
+
+        Raises:
+            KafkaTimeoutError: the time ran out; rows are still under way.
+            BatchDeliveryError: some rows failed, or all.
+        """
+        error = self.exception(index, timeout)
+        if error is not None:
+            raise error.with_traceback(None)
+        return _joined(found for part in self._parts for found in part.ranges)
+
+    def exception(self, index: int, timeout: float | None) -> BatchDeliveryError | None:
+        """Wait likewise and return why not all rows were sent, or None when they were.
+
+        Raises:
+            UsageError: `timeout` is negative.
+        """
+        if timeout is not None:
+            timeout_ms(timeout, 0)  # refused also if there is nothing to wait for
+        if not self._is_done and not self._waiting.wait(self, index, timeout):
+            raise KafkaTimeoutError(
+                f"of {self._row_count} records not all were delivered or given up after waiting "
+                f"{round((timeout or 0) * 1000)} ms; they are still under way, each for at most "
+                f"delivery_timeout_ms"
+            )
+        return self._error
+
+    def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
+        """Call `function` once the fate of all rows is known: in the sender thread, or here and now
+        if it is. Should it fail, that is logged."""
+        with self._lock:
+            is_early = not self._is_done
+            if is_early:
+                self._done_callbacks.append(function)
+        if not is_early:
+            self._call(function)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        try:
+            function()
+        except Exception:
+            log.exception("a done callback for %d records failed: %r", self._row_count, function)
+
+    # What a waiting asks.
+
+    def is_decided(self, index: int) -> bool:
+        """Whether the fate of all rows is known: no callback of single deliveries is awaited."""
+        return self._is_done
+
+    def add_waker(self, index: int, waker: Callable[[], None]) -> None:
+        """Call `waker` when all is known, at once if it is. It must not block."""
+        with self._lock:
+            is_early = not self._is_done
+            if is_early:
+                self._wakers.append(waker)
+        if not is_early:
+            waker()
+
+    def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
+        """Forget a waker that is not wanted any more."""
+        with self._lock:
+            if waker in self._wakers:
+                self._wakers.remove(waker)
+
+
+def _continues(last: _Part, appended: AppendedRows) -> bool:
+    return (
+        appended.outcome is last.outcome
+        and appended.first_index == last.first_index + last.count
+        and isinstance(last.rows, range)
+        and isinstance(appended.rows, range)
+        and appended.rows.start == last.rows.stop
+    )
+
+
+def _stretches(rows: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """Return ascending rows as pairs of a start and a stop."""
+    if isinstance(rows, range):
+        return [(rows.start, rows.stop)] if rows else []
+    numbered = groupby(enumerate(rows), key=lambda entry: entry[1] - entry[0])
+    stretches = ([row for _, row in stretch] for _, stretch in numbered)
+    return [(stretch[0], stretch[-1] + 1) for stretch in stretches]
+
+
+def _failures(outcome: BatchOutcome, index: int, rows: Sequence[int]) -> Iterable[_Failure]:
+    """Return why rows failed that stand in a batch from `index` on."""
+    errors = groupby(
+        ((outcome.error(index + place), row) for place, row in enumerate(rows)),
+        key=lambda entry: entry[0],
+    )
+    for error, entries in errors:
+        assert error is not None
+        for start, stop in _stretches([row for _, row in entries]):
+            yield _Failure(start, stop, error)
+
+
+def _merged(failures: Sequence[_Failure]) -> list[_Failure]:
+    """Join ascending failures that follow each other for the same reason."""
+    merged = [failures[0]]
+    for failure in failures[1:]:
+        last = merged[-1]
+        # A broker's errors are one object for each record, even where it refused all alike.
+        if last.stop == failure.start and str(last.error) == str(failure.error):
+            merged[-1] = last._replace(stop=failure.stop)
+        else:
+            merged.append(failure)
+    return merged
+
+
+def _between(failures: Sequence[_Failure], row_count: int) -> Iterable[range]:
+    """Return the rows that did not fail."""
+    edges = [
+        0,
+        *(edge for failure in failures for edge in (failure.start, failure.stop)),
+        row_count,
+    ]
+    return [
+        range(start, stop)
+        for start, stop in zip(edges[::2], edges[1::2], strict=True)
+        if start < stop
+    ]
+
+
+def _joined(ranges: Iterable[RecordMetadataRange]) -> list[RecordMetadataRange]:
+    """Join ranges that go on where the last one ended."""
+    joined: list[RecordMetadataRange] = []
+    for found in ranges:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last[:2] == found[:2]
+            and last.first_offset is not None
+            and last.first_offset + last.count == found.first_offset
+        ):
+            joined[-1] = last._replace(count=last.count + found.count)
+        else:
+            joined.append(found)
+    return joined

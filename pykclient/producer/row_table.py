@@ -1,0 +1,251 @@
+"""RowTable: what `send_batch` or `send_arrow` was given, checked as a whole before any is sent.
+
+`RowTables` makes tables of sequences; those of Arrow data come from `ArrowTables`. Once there is a
+table, nothing can be wrong with a record any more; what may still fail is sending it.
+
+Owner: none, a table never changes; it is made in the application's thread.
+Source: no Java class; the checks are those of ``KafkaProducer``, ``doSend`` therein.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from pykclient.accel import ByteColumn, RowBlock, largest_partitions
+from pykclient.accel.pure.appender import encode_headers
+from pykclient.errors import UsageError
+from pykclient.producer.record import ProducerRecord
+from pykclient.producer.record_serializer import TIMESTAMP_MAX_MS, checked_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pykclient.accel.abc import HeadersInput
+    from pykclient.producer.record_serializer import RecordSerializer
+
+__all__ = ["BulkHeaders", "RowTable", "RowTables", "TableBlock", "Timestamps"]
+
+BulkHeaders = Sequence[tuple[str, bytes | None]] | Sequence["HeadersInput | None"]
+"""Headers of many records: pairs that all of them get, or for each record its pairs or None."""
+
+Timestamps = int | Sequence[int | None]
+"""Timestamps of many records in milliseconds since 1970: one for all, or one for each."""
+
+PARTITION_MAX: Final = 2**31 - 1
+TEXT: Final = (str, bytes, bytearray, memoryview)
+
+
+class TableBlock(NamedTuple):
+    """Rows of a table that follow each other in memory.
+
+    `topics` has the topic of each row, by its place in the table's; None when there is one.
+    `partitions` has the partition of each row, -1 to leave the choice to the producer; a number
+    when all go to the same, None when all are left to the producer.
+    """
+
+    rows: RowBlock
+    topics: Sequence[int] | None
+    partitions: Sequence[int] | int | None
+
+
+class RowTable(NamedTuple):
+    """Records that are checked, in blocks, and the names of their topics."""
+
+    topics: tuple[str, ...]
+    blocks: tuple[TableBlock, ...]
+
+    @property
+    def row_count(self) -> int:
+        """How many records there are."""
+        return sum(len(block.rows) for block in self.blocks)
+
+    def largest_partitions(self) -> list[tuple[str, int | None]]:
+        """Return the topics, each with the largest partition that is named, None where none is."""
+        largest = [-1] * len(self.topics)
+        for _, topics, partitions in self.blocks:
+            if isinstance(partitions, int):
+                found = [partitions] * len(self.topics)
+            elif partitions is not None:
+                found = largest_partitions(partitions, topics, len(self.topics))
+            else:
+                continue
+            largest = list(map(max, largest, found))
+        return [
+            (topic, None if partition < 0 else partition)
+            for topic, partition in zip(self.topics, largest, strict=True)
+        ]
+
+
+class RowTables:
+    """Makes tables of sequences. `clock_ms` tells the time of records that bring none."""
+
+    def __init__(self, serializer: RecordSerializer, clock_ms: Callable[[], int]) -> None:
+        self._serializer = serializer
+        self._clock_ms = clock_ms
+
+    def table(
+        self,
+        topic: object,
+        values: Iterable[object],
+        keys: Iterable[object] | None,
+        *,
+        partition: int | None,
+        timestamps_ms: Timestamps | None,
+        headers: BulkHeaders | None,
+    ) -> RowTable:
+        """Return the records, ready to be sent.
+
+        Raises:
+            SerializationError: a serializer failed, or something is not bytes and has none.
+            RecordTooLargeError: a record cannot be sent in one request, or be held at all.
+            UsageError: lengths differ, or a field has a value that no record can have.
+        """
+        topic = checked_topic(topic)
+        listed = _listed("values", values)
+        count = len(listed)
+        block = RowBlock(
+            self._serializer.column("values", repeat(topic), listed),
+            keys=None
+            if keys is None
+            else self._serializer.column("keys", repeat(topic), _listed("keys", keys, count)),
+            headers=None if headers is None else header_column(headers, count),
+            timestamps_ms=self.timestamps(timestamps_ms, count),
+            first_row=0,
+        )
+        self._serializer.check_sizes(block)
+        chosen = None if partition is None else checked_number("partition", partition)
+        return RowTable((topic,), (TableBlock(block, None, chosen),))
+
+    def records(
+        self,
+        topic: object,
+        values: Iterable[object],
+        keys: Iterable[object] | None,
+        *,
+        partition: int | None,
+        timestamps_ms: Timestamps | None,
+        headers: BulkHeaders | None,
+    ) -> list[ProducerRecord]:
+        """Return the records one by one, for whoever wants to see each before it is sent.
+
+        Raises:
+            UsageError: the lengths differ, or something is no sequence.
+        """
+        topic = checked_topic(topic)
+        listed = _listed("values", values)
+        count = len(listed)
+        times: Iterable[int | None] = (
+            repeat(timestamps_ms)
+            if timestamps_ms is None or isinstance(timestamps_ms, int)
+            else cast("list[int | None]", _listed("timestamps_ms", timestamps_ms, count))
+        )
+        rows = zip(
+            listed,
+            repeat(None) if keys is None else _listed("keys", keys, count),
+            times,
+            _header_lists(headers, count),
+            strict=False,
+        )
+        return [
+            ProducerRecord(
+                topic,
+                value,
+                key,
+                partition=partition,
+                timestamp_ms=time_ms,
+                headers=own_headers or (),
+            )
+            for value, key, time_ms, own_headers in rows
+        ]
+
+    def timestamps(self, timestamps_ms: Timestamps | None, count: int) -> int | Sequence[int]:
+        """Return timestamps as a block takes them.
+
+        Raises:
+            UsageError: one is no timestamp, or there are too few or too many.
+        """
+        if timestamps_ms is None:
+            return self._clock_ms()
+        if isinstance(timestamps_ms, int):
+            return checked_number("timestamps_ms", timestamps_ms)
+        listed = _listed("timestamps_ms", timestamps_ms, count)
+        if None in listed:
+            now_ms = self._clock_ms()
+            listed = [now_ms if time_ms is None else time_ms for time_ms in listed]
+        try:
+            found = array("q", cast("list[int]", listed))
+        except (TypeError, OverflowError):
+            found = None
+        if found is None or min(found, default=0) < 0:
+            for index, time_ms in enumerate(listed):
+                checked_number(f"timestamps_ms[{index}]", time_ms)
+        assert found is not None, "one of them is wrong"
+        return found
+
+
+def header_column(headers: BulkHeaders, count: int) -> ByteColumn | None:
+    """Return headers as a block takes them.
+
+    Raises:
+        SerializationError: they are not pairs of a name and bytes or None.
+        UsageError: there are too few or too many.
+    """
+    listed = _listed("headers", headers)
+    if not listed:
+        return None
+    if is_pair(listed[0]):
+        return ByteColumn.repeated(encode_headers(cast("HeadersInput", listed)), count)
+    return ByteColumn.from_headers(
+        cast("list[HeadersInput | None]", _listed("headers", listed, count)), "headers"
+    )
+
+
+def _header_lists(headers: BulkHeaders | None, count: int) -> Iterable[HeadersInput | None]:
+    listed = [] if headers is None else _listed("headers", headers)
+    if not listed or is_pair(listed[0]):
+        return repeat(cast("HeadersInput", listed))
+    return cast("list[HeadersInput | None]", _listed("headers", listed, count))
+
+
+def is_pair(entry: object) -> bool:
+    """Whether an entry of headers is a pair, for all records, and not the headers of one record."""
+    return isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str)
+
+
+def checked_number(name: str, number: object) -> int:
+    """Return a partition or a timestamp.
+
+    Raises:
+        UsageError: it is none.
+    """
+    maximum = PARTITION_MAX if name == "partition" else TIMESTAMP_MAX_MS
+    if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= maximum:
+        return number
+    raise UsageError(
+        f"{name} is a whole number from 0 to {maximum}, or None to leave it to the producer, not "
+        f"{number!r:.100}"
+    )
+
+
+def _listed(name: str, items: Iterable[object], count: int | None = None) -> list[object]:
+    """Return the entries of an argument as a list, the same one if it is one."""
+    if isinstance(items, TEXT):
+        listed = None
+    elif isinstance(items, list):
+        listed = items
+    else:
+        try:
+            listed = list(items)
+        except TypeError:
+            listed = None
+    if listed is None:
+        raise UsageError(
+            f"{name} has one entry for each record, in a list or the like; it is of type "
+            f"{type(items).__name__}"
+        )
+    if count is not None and len(listed) != count:
+        raise UsageError(f"{name} has {len(listed)} entries for {count} values")
+    return listed
