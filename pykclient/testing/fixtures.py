@@ -5,7 +5,8 @@
 `fake_kafka`             brokers inside this process, new for each test; it needs no Java.
 
 Where Java or Kafka's jars cannot be had, or the Docker engine that the environment asks for
-(``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that asks for a cluster is skipped with the reason, so that a project's other tests run on any machine. In CI (the environment variable ``CI`` is set to
+(``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that asks for a cluster is skipped with the reason, so
+that a project's other tests run on any machine. In CI (the environment variable ``CI`` is set to
 anything but ``false`` or ``0``) it fails instead, since a skip there would go unnoticed. Nothing
 else is ever turned into a skip.
 

@@ -12,12 +12,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors import ClosedError, ConfigError, KafkaError
-from pykclient.testing import Blackhole, Cut, Delay, Direction, FaultProxy, Lose, Refuse
+from pykclient.testing import (
+    Blackhole,
+    Cut,
+    Delay,
+    Direction,
+    Double,
+    FaultProxy,
+    Flip,
+    ForgeLength,
+    Lose,
+    Refuse,
+)
 from pykclient.testing.broker_probe import Address
 from tests.integration.loopback_server import LoopbackServer, unused_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pykclient.testing import Fault
 
 TIMEOUT_S = 20.0
 LARGE_BYTES = 5_000_000
@@ -124,6 +137,35 @@ def test_a_cut_answer_comes_in_part(proxy: FaultProxy) -> None:
         part = receive(connection, len(REQUEST))
     assert 0 < len(part) < len(REQUEST)
     assert REQUEST.startswith(part)
+    assert proxy.counts == {"Cut": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "answers"),
+    [
+        pytest.param(Double(), REQUEST * 2, id="double"),
+        pytest.param(ForgeLength(length_bytes=1), b"\0\0\0\1" + REQUEST[4:], id="forge"),
+    ],
+)
+def test_an_answer_is_changed_as_told_and_counted(
+    proxy: FaultProxy, fault: Fault, answers: bytes
+) -> None:
+    proxy.inject(fault)
+    with connect(proxy) as connection:
+        connection.sendall(REQUEST)
+        assert receive(connection, len(answers)) == answers
+    assert proxy.counts == {type(fault).__name__: 1}
+
+
+def test_one_bit_of_an_answer_is_flipped_and_counted(proxy: FaultProxy) -> None:
+    proxy.inject(Flip())
+    with connect(proxy) as connection:
+        connection.sendall(REQUEST)
+        answer = receive(connection, len(REQUEST))
+    changed = [had ^ has for had, has in zip(REQUEST, answer, strict=True) if had != has]
+    assert [bits.bit_count() for bits in changed] == [1]
+    assert answer[:4] == REQUEST[:4]
+    assert proxy.counts == {"Flip": 1}
 
 
 def test_a_delay_takes_its_time(proxy: FaultProxy) -> None:
@@ -133,6 +175,7 @@ def test_a_delay_takes_its_time(proxy: FaultProxy) -> None:
         connection.sendall(REQUEST)
         assert receive(connection, len(REQUEST)) == REQUEST
         assert time.monotonic() - started_s >= DELAY_MS / 1000
+    assert proxy.counts == {"Delay": 1}
 
 
 def test_a_rate_is_kept(proxy: FaultProxy) -> None:

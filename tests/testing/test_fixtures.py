@@ -78,6 +78,17 @@ def test_what_cannot_be_had_is_a_skip_with_its_reason(
     assert "apt-get install maven" in output
 
 
+def test_without_a_docker_engine_it_is_a_skip_with_its_reason(project: Path) -> None:
+    nowhere = {"PYKCLIENT_KAFKA_PROVIDER": "docker", "DOCKER_HOST": "tcp://127.0.0.1:1"}
+    status, output = run_pytest(project, **nowhere)
+    assert status == pytest.ExitCode.OK, output
+    assert "1 passed, 1 skipped" in output
+    assert "needs a Docker engine, and none answers at tcp://127.0.0.1:1" in output
+    status, output = run_pytest(project, **nowhere, CI="true")
+    assert status == pytest.ExitCode.TESTS_FAILED, output
+    assert "1 passed, 1 error" in output
+
+
 def test_in_ci_it_is_a_failure_with_its_reason(project: Path) -> None:
     status, output = run_pytest(project, CI="true")
     assert status == pytest.ExitCode.TESTS_FAILED, output
