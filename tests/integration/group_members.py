@@ -6,9 +6,12 @@ Owner: the test that made it; `values` may be looked at by any thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import subprocess
 import tempfile
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -36,6 +39,7 @@ __all__ = [
     "KafkaPythonMember",
     "NewestJavaMember",
     "OldestJavaMember",
+    "import_libraries",
 ]
 
 TOPIC = "t"
@@ -49,6 +53,18 @@ others wait for until its session ends."""
 CLOSE_TIMEOUT_S = 30.0
 
 
+def import_libraries() -> None:
+    """Import what is installed of the others' clients, before any of them has a thread.
+
+    They warn when they are imported, and which warnings count is no thread's own.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("confluent_kafka", "kafka", "aiokafka"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+
+
 class GroupMember(ABC):
     """A member that reads until it is closed, and commits when it is; a context manager."""
 
@@ -56,7 +72,6 @@ class GroupMember(ABC):
     """The module to import."""
 
     def __init__(self, servers: str) -> None:
-        # Not in the member's own thread: an import changes which warnings all threads see.
         self.library: Any = None if self.needs is None else pytest.importorskip(self.needs)
         self.servers = servers
         self.values: list[bytes] = []

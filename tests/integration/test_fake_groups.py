@@ -23,6 +23,7 @@ from tests.integration.group_members import (
     KafkaPythonMember,
     NewestJavaMember,
     OldestJavaMember,
+    import_libraries,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ CLIENTS = [
     pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
     pytest.param(OldestJavaMember, marks=pytest.mark.kafka),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries() -> None:
+    import_libraries()
 
 
 @pytest.fixture
