@@ -37,6 +37,9 @@ __all__ = ["Consumer"]
 ITERATION_STEP_MS = 1_000
 """How often an iteration that gets nothing looks whether something is wrong."""
 
+TURN_INTERVAL_MS = 1
+"""Polls that only take what is at hand share the turns of the engine, about one in so long."""
+
 
 class Consumer(BrokerQuestions):
     """Reads records of partitions.
@@ -45,6 +48,10 @@ class Consumer(BrokerQuestions):
     only `wakeup` may be called from anywhere. It does not survive a fork. Use it in a ``with``
     block, or call `close`.
     """
+
+    _turned_ms = 0
+    _turned_at_count = 0
+    """When the last turn was made, and how many answers had been used up by then."""
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         """Take the settings of `ConsumerConfig`, as a mapping, as keywords, or both.
@@ -201,8 +208,9 @@ class Consumer(BrokerQuestions):
 
         timeout_ms = self._timeout_ms(timeout)
         try:
-            self._wait_for_records(is_ready, timeout_ms)
-            self._turn()
+            if not is_ready():
+                self._wait_for_records(is_ready, timeout_ms)
+            self._turn_if_due()
         except BaseException:
             self._give_back(runs)
             raise
@@ -263,12 +271,20 @@ class Consumer(BrokerQuestions):
             return run.records()
         return self._interceptors.on_consume(ConsumerRecords([run]))
 
+    def _turn_if_due(self) -> None:
+        """Make a turn, unless there was one just now and no answer was used up since."""
+        is_recent = now_ms() - self._turned_ms < TURN_INTERVAL_MS
+        if not is_recent or self._buffer.used_up_count != self._turned_at_count:
+            self._turn()
+
     def _turn(self) -> None:
         """Send what the last step left to be sent, and take what has arrived, without waiting."""
         started_ms = now_ms()
+        self._turned_at_count = self._buffer.used_up_count
         self._engine.step(started_ms)
         self._port.wait(0)
-        self._engine.complete(now_ms())
+        self._turned_ms = now_ms()
+        self._engine.complete(self._turned_ms)
 
     def _give_back(self, runs: Sequence[RecordRun]) -> None:
         """Undo taking runs that do not reach the application."""

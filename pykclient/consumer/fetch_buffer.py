@@ -54,6 +54,8 @@ class FetchBuffer:
     def __init__(self, deserializer: RecordDeserializer | None, retry_backoff: Backoff) -> None:
         self.version = 0
         """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
+        self.used_up_count = 0
+        """How many answers were read to their end, or put aside: room for the next ones."""
         self._deserializer = deserializer
         self._retry_backoff = retry_backoff
         self._chains: dict[AssignedPartition, deque[_Link]] = {}
@@ -265,3 +267,4 @@ class FetchBuffer:
         response.ready_count -= 1
         if response.ready_count == 0:
             self._response_counts[response.node_id] -= 1
+            self.used_up_count += 1
