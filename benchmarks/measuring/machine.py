@@ -14,12 +14,13 @@ __all__ = ["describe"]
 
 
 def describe(distributions: list[str]) -> dict[str, str]:
-    """Name -> what it is: cores, memory, system, Python, and the version of each distribution."""
+    """Name -> what it is: cores, memory, system, load, Python, each distribution's version."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": str(len(os.sched_getaffinity(0))),
         "memory": f"{memory_bytes / 2**30:.0f} GiB",
         "system": platform.platform(terse=True),
+        "load at the start": f"{os.getloadavg()[0]:.1f}",
         "Python": f"{platform.python_version()} ({sys.implementation.name})",
         **{name: _version(name) for name in distributions},
     }

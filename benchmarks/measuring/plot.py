@@ -60,14 +60,18 @@ def figure_of(run: Run) -> Figure:
 
 
 def _medians(run: Run, title: str, name: str) -> dict[str, float]:
-    """Client -> median, smallest first."""
+    """Client -> median, smallest first; what was too short to be measured is left out."""
     groups = grouped(run.measurements)
     medians: dict[str, float] = {}
     for place in PANELS[title]:
         for (question, case, client), figures in groups.items():
             if (question, case) == place and name in figures:
                 medians.setdefault(client, figures[name].median)
-    return dict(sorted(medians.items(), key=lambda item: item[1]))
+    return {
+        client: median
+        for client, median in sorted(medians.items(), key=lambda item: item[1])
+        if median > 0
+    }
 
 
 def _draw(axes: Axes, medians: dict[str, float], number_format: str) -> None:

@@ -42,6 +42,12 @@ def test_a_bar_stands_for_each_client_and_what_is_missing_is_said() -> None:
     assert [text.get_text() for text in consumed.texts] == ["not measured"]
 
 
+def test_what_was_too_short_to_be_measured_has_no_bar() -> None:
+    figures = [measured(LARGE, "Java", "cpu_s_per_million", value) for value in (-0.5, 0.0)]
+    _, cpu, _, _ = figure_of(run_of(*figures)).axes
+    assert [text.get_text() for text in cpu.texts] == ["not measured"]
+
+
 def test_the_file_is_a_png(tmp_path: Path) -> None:
     path = tmp_path / "clients.png"
     write_plot(path, RUN)
