@@ -27,6 +27,7 @@ from pykclient.errors import (
     UnknownServerError,
     error_for_code,
 )
+from pykclient.network.leader_hints import LeaderHints
 from pykclient.network.manager import NEVER_MS, PollResult
 from pykclient.protocol.messages.fetch import FetchResponse
 from pykclient.records.control import AbortedTransactions
@@ -246,11 +247,15 @@ class Fetcher:
             self._fail_all(call.targets, error, now_ms)
             return
         response = FetchedResponse(node_id)
+        hints = LeaderHints(message.node_endpoints)
         rest = dict(call.targets)
         for target, answer in call.answers(message):
             del rest[target.assigned.partition]
+            hints.add(target.assigned.partition, answer.current_leader)
             if target.is_current:
                 self._on_answer(target, answer, response, now_ms)
+        if self._metadata.learn_leaders(hints):
+            self._ask_new_leaders(call, now_ms)
         for target in rest.values():
             log.debug("broker %d: nothing about %s", node_id, target.assigned.partition)
             self._back_off(target.assigned, now_ms)
@@ -287,6 +292,13 @@ class Fetcher:
             aborted=aborted,
         )
         self._buffer.add(assigned, fetched, response)
+
+    def _ask_new_leaders(self, call: FetchCall, now_ms: int) -> None:
+        """End the back-off of partitions that another broker leads by now."""
+        for target in call.targets.values():
+            leader = self._metadata.cluster.leader_of(target.assigned.partition)
+            if target.is_current and leader is not None and leader.id != call.node_id:
+                target.assigned.retry_at_ms = now_ms
 
     def _note_log(self, assigned: AssignedPartition, answer: PartitionData) -> None:
         # -1 is "not known"; no broker has a reason to send less, and nobody depends on it.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
 from pykclient.network.backoff import Backoff
 from pykclient.network.bootstrap import bootstrap_nodes
+from pykclient.network.broker_answer import broker_node
 from pykclient.network.cluster import Cluster, TopicInfo
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.network.topic_answer import topic_info
@@ -29,8 +30,6 @@ from pykclient.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from pykclient.setting import HOST_LENGTH_MAX
-from pykclient.types import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -39,14 +38,13 @@ if TYPE_CHECKING:
     from pykclient.config import ClientConfig
     from pykclient.errors import BrokerError
     from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.leader_hints import LeaderHints
     from pykclient.protocol.message import Message
-    from pykclient.protocol.messages.metadata import MetadataResponseBroker
+    from pykclient.types import Node
 
 __all__ = ["Metadata", "MetadataState"]
 
 log = logging.getLogger("pykclient.network")
-
-PORT_MAX = 65_535
 
 
 class MetadataState(Enum):
@@ -164,6 +162,13 @@ class Metadata:
             self._to(MetadataState.STALE)
         else:
             self._is_outdated = True
+
+    def learn_leaders(self, hints: LeaderHints) -> bool:
+        """Take leaders into the picture that another answer tells of; return whether any is new."""
+        cluster = hints.newer_than(self.cluster)
+        if cluster is not None:
+            self._swap(cluster)
+        return cluster is not None
 
     # What the network client and the engine ask.
 
@@ -316,7 +321,7 @@ class Metadata:
             version=self.cluster.version + 1,
             cluster_id=response.cluster_id,
             controller_id=None if response.controller_id < 0 else response.controller_id,
-            nodes=[_broker(broker) for broker in response.brokers],
+            nodes=[broker_node(broker) for broker in response.brokers],
             topics=topics,
             topic_errors=errors,
         )
@@ -352,15 +357,3 @@ def _newer(known: PartitionInfo, told: PartitionInfo) -> PartitionInfo:
     if known.leader_epoch is None or told.leader_epoch is None:
         return told
     return known if told.leader_epoch < known.leader_epoch else told
-
-
-def _broker(answer: MetadataResponseBroker) -> Node:
-    # Negative ids are the bootstrap addresses'; the others would fail late, inside the system.
-    host, port = answer.host, answer.port
-    is_host = 0 < len(host) <= HOST_LENGTH_MAX and host.isprintable() and " " not in host
-    if answer.node_id < 0 or not is_host or not 0 < port <= PORT_MAX:
-        raise DecodeError(
-            f"a Metadata answer says that broker {answer.node_id} is at host "
-            f"{host[:HOST_LENGTH_MAX]!r}, port {port}; check the broker's advertised.listeners"
-        )
-    return Node(answer.node_id, host, port, answer.rack)

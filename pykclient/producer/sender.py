@@ -27,6 +27,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.network.leader_hints import LeaderHints
 from pykclient.network.manager import NEVER_MS, PollResult, UserCall
 from pykclient.producer.batch import BatchState
 from pykclient.producer.produce_call import ProduceCall
@@ -94,6 +95,10 @@ class MetadataSource(Protocol):
 
     def request_update(self) -> None:
         """Note that the picture is stale."""
+        ...
+
+    def learn_leaders(self, hints: LeaderHints) -> bool:
+        """Take leaders into the picture; return whether any is new."""
         ...
 
 
@@ -255,10 +260,13 @@ class Sender:
                 self._accumulator.look_at(batch.partition, now_ms)
             return
         assert isinstance(response, ProduceResponse)
+        hints = LeaderHints(response.node_endpoints)
         for batch, answer in call.take_answered(response):
             self._accumulator.on_request_ended(batch)
             self._settle(batch, answer, now_ms)
             self._accumulator.look_at(batch.partition, now_ms)
+            hints.add(batch.partition, answer.current_leader)
+        self._metadata.learn_leaders(hints)
 
     def _on_failure(self, call: ProduceCall, error: KafkaError, now_ms: int) -> None:
         for batch in call.take_rest():

@@ -31,6 +31,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from pykclient.protocol.messages.fetch import LeaderIdAndEpoch
 from tests.consumer.fetch_scene import (
     REPLICA_MS,
     A,
@@ -178,6 +179,18 @@ def test_an_application_that_was_away_does_not_make_a_leader_late() -> None:
     assert not is_outdated(scene.metadata)
     scene.poll(next_ms)
     assert is_outdated(scene.metadata)
+
+
+def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
+    """KIP-951: no wait for metadata, nor for a back-off."""
+    scene = Scene()
+    scene.read(A, C)
+    refusal = part(0, code=NotLeaderOrFollowerError.code)
+    refusal.current_leader = LeaderIdAndEpoch(2, leader_epoch=9)
+    reply(scene.fetch(), refusal, part(2, code=NotLeaderOrFollowerError.code))
+    (request,) = scene.poll()
+    assert (request.node_id, asked(request)) == (2, [("t", 0, 0)])
+    assert {r.node_id for r in scene.poll(START_MS + RETRY_MS)} == {1}
 
 
 def test_back_offs_grow_and_end_with_success() -> None:

@@ -198,6 +198,27 @@ def test_idempotent_clients_survive_lost_answers_and_moved_leaders(
     assert sorted(read_pykclient(servers)) == sorted(VALUES)
 
 
+def test_a_leader_that_moved_is_followed_by_the_hint_of_the_old_one(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    """KIP-951. Every other way to learn of the new leader waits for a back-off of a minute here."""
+    patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    partition = TopicPartition("t", 0)
+    with (
+        Producer(bootstrap_servers=servers, **patient) as producer,
+        Consumer(bootstrap_servers=servers, **patient) as consumer,
+    ):
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        for offset in range(3):
+            delivery = producer.send("t", b"v", partition=0)
+            assert delivery.result(timeout=TIMEOUT_S).offset == offset
+            (record,) = consumer.poll(TIMEOUT_S)
+            assert record.offset == offset
+            with fake_kafka.control() as cluster:
+                cluster.move_leader(partition)
+
+
 def test_a_stopped_broker_refuses_and_listens_again_at_the_same_port(
     fake_kafka: FakeKafka, servers: str
 ) -> None:

@@ -33,11 +33,12 @@ from pykclient.types import Node, TopicPartition
 from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pykclient.accel import Delivery, TopicAppenders
     from pykclient.accel.abc import OnDelivery
     from pykclient.errors import BrokerError, DecodeError
+    from pykclient.network.leader_hints import LeaderHints
     from pykclient.network.manager import Request, UserCall
     from pykclient.producer.batch import ProducerBatch
     from pykclient.producer.delivery import Awaited
@@ -83,6 +84,7 @@ class ScriptedMetadata:
 
     def __init__(self) -> None:
         self.cluster = Cluster()
+        self.on_cluster: Callable[[Cluster], None]
         self.added: list[str] = []
         self.update_count = 0
 
@@ -91,6 +93,12 @@ class ScriptedMetadata:
 
     def request_update(self) -> None:
         self.update_count += 1
+
+    def learn_leaders(self, hints: LeaderHints) -> bool:
+        cluster = hints.newer_than(self.cluster)
+        if cluster is not None:
+            self.on_cluster(cluster)
+        return cluster is not None
 
 
 class SenderBench:
@@ -118,6 +126,7 @@ class SenderBench:
         self.failed_count = 0
         self.nodes = ScriptedNodes()
         self.metadata = ScriptedMetadata()
+        self.metadata.on_cluster = self.learn
         self.user_calls: deque[UserCall] = deque()
         self.requests: list[Request] = []
         self.next_poll_ms = 0

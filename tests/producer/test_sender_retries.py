@@ -17,6 +17,7 @@ from pykclient.errors import (
     error_for_code,
 )
 from pykclient.network.manager import Operation
+from pykclient.protocol.messages.produce import LeaderIdAndEpoch, PartitionProduceResponse
 from pykclient.types import TopicPartition
 from tests.producer.sender_bench import TOPIC, SenderBench, batches_of, values_of
 
@@ -97,6 +98,20 @@ def test_a_new_leader_is_asked_without_a_pause() -> None:
     assert bench.poll(after_ms=1) == []
     bench.lead(2)
     assert [request.node_id for request in bench.poll(after_ms=1)] == [2]
+
+
+def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
+    """KIP-951: no wait for metadata, nor for a back-off."""
+    bench = SenderBench(leaders=(1, 2))
+    delivery = bench.send_batch()
+    refusal = PartitionProduceResponse(
+        index=0, error_code=6, current_leader=LeaderIdAndEpoch(2, leader_epoch=9)
+    )
+    bench.answer_each(bench.requests[0], {PARTITION: refusal})
+    (request,) = bench.poll()
+    assert request.node_id == 2
+    bench.answer(request)
+    assert delivery.result().offset == 100
 
 
 def test_retries_end_when_their_number_is_up() -> None:
