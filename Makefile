@@ -8,7 +8,8 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
-COMPILED_FROM := setup.py $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd)
+COMPILED_FROM := setup.py \
+  $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/*.pyx)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench protocol build clean java kafka
@@ -47,7 +48,7 @@ build: $(INSTALLED)
 	$(PYTHON) -m build
 
 clean:
-	rm -rf build dist bench-output demo-output *.egg-info $(COMPILED) pykclient/accel/compiled/*.so .coverage* \
+	rm -rf build dist bench-output demo-output *.egg-info $(COMPILED) pykclient/*/*.so pykclient/*/*/*.so .coverage* \
 	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 $(INSTALLED): pyproject.toml

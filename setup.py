@@ -17,6 +17,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 CORE = Path("pykclient", "accel", "compiled")
+SOURCES = (*CORE.glob("*.pyx"), *Path("pykclient", "network").glob("*.pyx"))
 FAILURE = CORE / "build_failure.txt"
 CHOICES = ("", "pure", "compiled")
 
@@ -75,7 +76,7 @@ def extensions() -> list[Extension]:
     """One extension module for each Cython file."""
     return [
         Extension(".".join(path.with_suffix("").parts), [str(path)], optional=True)
-        for path in sorted(CORE.glob("*.pyx"))
+        for path in sorted(SOURCES)
     ]
 
 

@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {"pykclient", "spark_connector", "pyspark_pykafka"}
 TIMEOUT_S = 240
 
-CORE = "pykclient/accel/compiled"
 SHOW_CORE = "from pykclient import accel; print(accel.implementation)"
 PIP = (sys.executable, "-m", "pip")
 FROM_SOURCE = ("--no-index", "--no-deps", "--no-build-isolation")
@@ -112,14 +111,17 @@ def test_a_build_with_a_compiler_is_of_its_platform_and_has_the_compiled_core(
     (wheel,) = tmp_path.glob("*.whl")
     assert not wheel.name.endswith("-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
-        compiled = [name for name in archive.namelist() if name.startswith(CORE)]
+        names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    sources = {path.stem for path in (ROOT / CORE).glob("*.pyx")}
-    assert {name for name in compiled if name.endswith(suffix)} == {
-        f"{CORE}/{source}{suffix}" for source in sources
+    sources = [str(path.relative_to(ROOT)) for path in (ROOT / "pykclient").rglob("*.pyx")]
+    assert {name for name in names if name.endswith(suffix)} == {
+        name.removesuffix(".pyx") + suffix for name in sources
     }
-    assert not [name for name in compiled if name.endswith((".pyx", ".pxd", ".c", ".txt"))]
+    assert not {name for name in names if name.endswith((".pyx", ".pxd", ".c", ".txt"))} - {
+        f"pykclient-{__version__}.dist-info/{name}"
+        for name in ("entry_points.txt", "top_level.txt")
+    }
     assert run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path / "site") == "compiled\n"
 
 
@@ -142,9 +144,10 @@ def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "pykclient/py.typed", "setup.py"} <= names
-    in_tree = {f"{CORE}/{path.name}" for path in (ROOT / CORE).glob("*.p[yx]*")}
-    in_sdist = {name for name in names if name.startswith(f"{CORE}/")}
-    assert in_sdist == in_tree, "and none of what was made from them"
+    package = ROOT / "pykclient"
+    in_tree = {str(path.relative_to(ROOT)) for path in package.rglob("*.p[yx]*[xid]")}
+    assert in_tree == {name for name in names if name.endswith((".pyx", ".pyi", ".pxd"))}
+    assert not {name for name in names if name.endswith((".so", ".c", "build_failure.txt"))}
 
 
 def test_the_wheel_says_what_it_needs_and_offers(wheel: Path) -> None:

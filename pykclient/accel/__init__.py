@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -93,14 +94,15 @@ def choose(wanted: str | None) -> tuple[str, str | None]:
 
 def flaw_of_compiled() -> tuple[str | None, bool]:
     """Return why the compiled core cannot be used, None if it can, and whether it should be."""
-    try:
-        from pykclient.accel import compiled  # noqa: F401  # whether it loads is the question
-    except ModuleNotFoundError as error:
-        failure = Path(__file__).with_name("compiled") / "build_failure.txt"  # setup.py writes it
+    folder = Path(__file__).with_name("compiled")
+    if not any((folder / f"send{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+        failure = folder / "build_failure.txt"  # setup.py writes it
         if failure.exists():
             reason = failure.read_text(encoding="utf-8").strip()
             return f"the compiled core was not built ({reason})", True
-        return f"this build has no compiled core ({error})", False
+        return "this build has no compiled core", False
+    try:
+        from pykclient.accel import compiled  # noqa: F401  # whether it loads is the question
     except ImportError as error:
         return f"the compiled core does not load ({error})", True
     return None, False

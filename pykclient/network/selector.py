@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import ConnectionFailedError, DisconnectedError, KafkaError
 from pykclient.network.resolver import Address, Resolver
+from pykclient.network.system_calls import PART_COUNT_MAX, ready_now, receive_into, send_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from pykclient.network.port import Stream
 
 __all__ = ["SelectorPort", "SocketSettings"]
-
-SEND_BUFFERS_MAX = 64
-"""Buffers given to one sendmsg call; Linux takes 1,024, the least that POSIX promises is 16."""
 
 READS_PER_TURN_MAX = 16
 """Reads from one socket before the others get their turn."""
@@ -234,7 +232,10 @@ class SelectorPort:
 
     def _receive_parts(self, timeout_s: float) -> bool:
         """Do what I/O there is; return whether it was only parts of answers that came."""
-        ready = self._selector.select(timeout_s)
+        # What is ready already is taken without giving up the GIL; waiting gives it up.
+        ready = ready_now(self._selector)
+        if ready is None or (not ready and timeout_s > 0):
+            ready = self._selector.select(timeout_s)
         are_parts = bool(ready)
         for key, events in ready:
             channel = key.data
@@ -259,8 +260,8 @@ class SelectorPort:
             return
         try:
             while queue:
-                batch = [queue[index] for index in range(min(len(queue), SEND_BUFFERS_MAX))]
-                sent_bytes = sock.sendmsg(batch)
+                batch = [queue[index] for index in range(min(len(queue), PART_COUNT_MAX))]
+                sent_bytes = send_parts(sock, batch)
                 channel.queued_bytes -= sent_bytes
                 _consume(queue, sent_bytes)
         except BlockingIOError:
@@ -285,7 +286,7 @@ class SelectorPort:
         try:
             for _ in range(READS_PER_TURN_MAX):
                 buffer = stream.get_buffer()
-                count = sock.recv_into(buffer)
+                count = receive_into(sock, buffer)
                 if count == 0:
                     self._end(channel, DisconnectedError(f"{channel.name} closed the connection"))
                     return

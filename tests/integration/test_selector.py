@@ -16,7 +16,8 @@ import pytest
 from pykclient.errors import ConnectionFailedError, DisconnectedError
 from pykclient.network import selector as module
 from pykclient.network.manager import NEVER_MS
-from pykclient.network.selector import SEND_BUFFERS_MAX, SelectorPort, SocketSettings
+from pykclient.network.selector import SelectorPort, SocketSettings
+from pykclient.network.system_calls import PART_COUNT_MAX
 from pykclient.producer.config import ProducerConfig
 from tests.integration.recording_stream import (
     HOST,
@@ -322,7 +323,7 @@ def test_a_slow_reader_gets_everything_in_order(
 ) -> None:
     stream, peer = connect(port, listener)
     # More parts than one system call takes, of sizes that no buffer is a multiple of.
-    parts = [index.to_bytes(4) * (7_001 + index) for index in range(5 * SEND_BUFFERS_MAX)]
+    parts = [index.to_bytes(4) * (7_001 + index) for index in range(5 * PART_COUNT_MAX)]
     expected = b"".join(parts)
     port.write(stream, parts[:100])
     port.write(stream, parts[100:])

@@ -40,7 +40,7 @@ def build(
     return bytes(builder.close(base_offset=base_offset, **header))  # type: ignore[arg-type]
 
 
-def read(data: bytes | bytearray, start_offset: int = 0) -> list[RecordBatch]:
+def read(data: bytes | bytearray | memoryview, start_offset: int = 0) -> list[RecordBatch]:
     """The batches of `data` as one of ``flights-3``."""
     view = memoryview(data)
     return list(iterate_batches(view, topic="flights", partition=3, start_offset=start_offset))

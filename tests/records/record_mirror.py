@@ -132,7 +132,7 @@ class RecordMirror:
             self._ask(f"marker {kind} {offset} {timestamp_ms} 3 {producer_id} 1 9")
         )
 
-    def read(self, data: bytes | bytearray) -> list[JavaBatch]:
+    def read(self, data: bytes | bytearray | memoryview) -> list[JavaBatch]:
         """Let Java check and read batches."""
         batches = []
         for batch in self._ask(f"read {data.hex()}").split(" / "):

@@ -5,19 +5,7 @@ The same names as `accel.pure`, with the same results and errors.
 Owner: see each module.
 """
 
-from pykclient.accel.compiled.arrow import arrow_buffers
-from pykclient.accel.compiled.byte_column import ByteColumn
-from pykclient.accel.compiled.decoder import decode_records, record_bytes
-from pykclient.accel.compiled.fate import BatchFate
-from pykclient.accel.compiled.record import ConsumerRecord, iterate_records
-from pykclient.accel.compiled.rows import RowBlock, RowRun, largest_partitions
-from pykclient.accel.compiled.send import (
-    Delivery,
-    RecordAppender,
-    SendCore,
-    TopicAppenders,
-    murmur2,
-)
+from pykclient.accel.compiled import arrow, byte_column, decoder, fate, record, rows, send
 from pykclient.accel.pure import ListColumns, RowGroup, crc32c
 
 __all__ = [
@@ -40,3 +28,19 @@ __all__ = [
     "murmur2",
     "record_bytes",
 ]
+
+arrow_buffers = arrow.arrow_buffers
+ByteColumn = byte_column.ByteColumn
+decode_records = decoder.decode_records
+record_bytes = decoder.record_bytes
+BatchFate = fate.BatchFate
+ConsumerRecord = record.ConsumerRecord
+iterate_records = record.iterate_records
+RowBlock = rows.RowBlock
+RowRun = rows.RowRun
+largest_partitions = rows.largest_partitions
+Delivery = send.Delivery
+RecordAppender = send.RecordAppender
+SendCore = send.SendCore
+TopicAppenders = send.TopicAppenders
+murmur2 = send.murmur2
