@@ -35,6 +35,7 @@ OPTIONAL_MODULES = {
     "confluent_kafka",
     "cramjam",
     "crc32c",
+    "docker",
     "lz4",
     "numpy",
     "pyarrow",

@@ -5,16 +5,17 @@ Owner: the calling thread, for the length of one call.
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING
 
+from pykclient.cli import main
 from pykclient.testing.jvm import find_java
 from pykclient.testing.kafka_jars import kafka_jars
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = ["java_dump", "our_dump"]
@@ -28,23 +29,22 @@ def java_dump(version: str, path: Path, *arguments: str) -> list[str]:
     quiet = ("-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
     java = [str(find_java().executable), *quiet, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
     tool = ["-cp", kafka_jars(version).classpath, f"{package}.DumpLogSegments"]
-    lines, complaint = _run([*java, *tool, "--files", str(path), *arguments])
+    command = [*java, *tool, "--files", str(path), *arguments]
+    answer = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
+    complaint = answer.stderr.decode(errors="replace")
+    assert answer.returncode == 0, complaint
     # It wants the offsets of every segment to begin at 0.
     gap = re.compile(r"Non-consecutive offsets in .*|  -?\d+ is followed by \d+")
     assert all(gap.fullmatch(line) for line in complaint.splitlines()), complaint
-    return lines
+    # Only line feeds end a line: a record may hold any other character.
+    return answer.stdout.decode().split("\n")
 
 
 def our_dump(path: Path, *arguments: str) -> list[str]:
     """The lines that `pykclient log` prints; none of them may be a complaint."""
-    lines, complaint = _run([sys.executable, "-m", "pykclient", "log", str(path), *arguments])
-    assert complaint == ""
-    return lines
-
-
-def _run(command: Sequence[str]) -> tuple[list[str], str]:
-    answer = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
-    complaint = answer.stderr.decode(errors="replace")
-    assert answer.returncode == 0, complaint
-    # Only line feeds end a line: a record may hold any other character.
-    return answer.stdout.decode().split("\n"), complaint
+    output, complaint = io.StringIO(), io.StringIO()
+    # In this process: a new one for each of many searches would cost half a minute.
+    with redirect_stdout(output), redirect_stderr(complaint):
+        status = main(["log", str(path), *arguments])
+    assert (status, complaint.getvalue()) == (0, "")
+    return output.getvalue().split("\n")
