@@ -148,7 +148,12 @@ def seed_all(client: object, seed: int) -> None:
         if isinstance(each, Random):
             each.seed(f"{seed} {number}")
             number += 1
-        elif isinstance(each, list | tuple) or type(each).__module__.startswith("pykclient"):
+        elif each is client or _is_part(each):
             pending.extend(o for o in gc.get_referents(each) if not isinstance(o, type))
         elif isinstance(each, dict) and len(each) < 1_000:
             pending.extend(each.values())
+
+
+def _is_part(each: object) -> bool:
+    """Whether there may be randomness inside it."""
+    return isinstance(each, list | tuple) or type(each).__module__.startswith("pykclient")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ class SimulatedNetwork:
         self.links: list[Link] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
+        self._trace = blake2b()
 
     def after(self, at_ms: int, event: Callable[[], None]) -> None:
         """Have something happen at a time."""
@@ -52,6 +54,15 @@ class SimulatedNetwork:
         """Let everything arrive that is due by now."""
         while self._events and self._events[0][0] <= self.clock.now_ms:
             heapq.heappop(self._events)[2]()
+
+    def note(self, direction: str, data: bytes) -> None:
+        """Bytes have left a client, or reached it: a part of the run's trace."""
+        self._trace.update(b"%d %s %d " % (self.clock.now_ms, direction.encode(), len(data)))
+        self._trace.update(data)
+
+    def trace(self) -> str:
+        """A digest of all bytes with their times; two runs with one are the same run."""
+        return self._trace.hexdigest()
 
     def delay_ms(self) -> int:
         """How long the next piece of bytes takes."""
@@ -80,6 +91,7 @@ class Link:
 
     def write(self, data: bytes) -> None:
         """The client sends bytes, which arrive in one or two pieces."""
+        self._network.note("up", data)
         split = self._network.random.randrange(len(data) + 1)
         for piece in (data[:split], data[split:]):
             if piece:
@@ -118,6 +130,7 @@ class Link:
             self._later("down", lambda: self._end(DisconnectedError("closed by the broker")))
 
     def _feed(self, data: bytes) -> None:
+        self._network.note("down", data)
         while data and not self.is_closed:
             buffer = self._stream.get_buffer()
             size = min(len(buffer), len(data))

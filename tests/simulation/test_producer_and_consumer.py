@@ -1,7 +1,7 @@
 """Producer and consumer survive whatever a seed does to the cluster.
 
-A failing seed is the bug report: ``pytest -k "simulated and 123" tests/simulation``. It repeats
-most runs, not all: sets of objects are walked in the order of their addresses, which no seed fixes.
+A failing seed is the bug report: ``pytest -k "simulated and 123" tests/simulation`` repeats its run
+to the byte.
 """
 
 from __future__ import annotations

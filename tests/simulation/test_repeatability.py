@@ -1,0 +1,58 @@
+"""A seed repeats its run to the byte, so that a failing one can be looked at.
+
+Goal: nothing but the seed decides what happens. Method: processes whose hashes and addresses differ
+run the same seeds, and the bytes of all connections, with their times, have one digest.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.simulation.simulation import Simulation
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(8)
+HASH_SEEDS = ("1", "4000000000")
+TIMEOUT_S = 120
+
+
+def traces() -> list[str]:
+    """The digest of each seed's run."""
+    digests = []
+    for seed in SEEDS:
+        simulation = Simulation(seed)
+        simulation.run()
+        digests.append(simulation.network.trace())
+    return digests
+
+
+def traces_of_process(hash_seed: str) -> list[str]:
+    """The same in a process of its own; the hash seed also tells how much memory it takes first."""
+    program = (
+        f"taken = [object() for _ in range({hash_seed} % 100_003)]\n"
+        "from tests.simulation.test_repeatability import traces\n"
+        "print(*traces(), sep=chr(10))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    return run.stdout.split()
+
+
+def test_a_seed_repeats_its_run_in_another_process() -> None:
+    first, second = map(traces_of_process, HASH_SEEDS)
+    assert first == second
+    assert len(set(first)) == len(SEEDS), "each seed has a run of its own"
+
+
+def test_a_seed_repeats_its_run_in_the_same_process() -> None:
+    assert traces() == traces()
