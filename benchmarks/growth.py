@@ -1,8 +1,8 @@
 """Does a record cost the same with many partitions, and in long runs?
 
 Partitions: 1 to 1,000, once without keys (the producer fills one partition's batch after the other)
-and once with 10,000 keys, which spread the records over all partitions at once; then read; with a
-quarter of `--records`. Records: a quarter up to four times as many, or as `--sizes` says.
+and once with 10,000 keys, which spread a quarter of the records over all partitions at once; then
+these are read. Records: a quarter up to four times as many, or as `--sizes` says.
 
     python benchmarks/growth.py [--records N] [--runs N] [--sizes N ...] [--json FILE]
 """
@@ -52,7 +52,7 @@ def _over_partitions(arena: Arena, settings: Settings) -> Iterator[Measurement]:
                     arena.bootstrap_servers,
                     topics[partition_count],
                     partition_count,
-                    _spread_count(settings),
+                    _spread_count(settings) if has_keys else settings.record_count,
                     VALUE_BYTES,
                     has_keys=has_keys,
                 )

@@ -74,8 +74,11 @@ def replaced(document: str, block: str) -> str:
 
 def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
     """The table of targets and the plot."""
-    counts = "one run" if len(runs) == 1 else f"{len(runs)} runs, values beside each other"
-    yield f"`{runs[0].command}`, {counts}: {_machine(runs[0])}."
+    counts = "One run" if len(runs) == 1 else f"{len(runs)} runs, their values beside each other"
+    yield f"{counts}, on {_machine(runs[0])}:"
+    yield ""
+    for run in runs:
+        yield f"    {run.command}"
     yield ""
     yield f"![Records a second and CPU of each client]({PLOT.as_posix()})"
     yield ""

@@ -29,7 +29,7 @@ __all__ = [
     "targets_table",
 ]
 
-TARGET_HEADINGS = ("what", "pykclient", "against it", "result", "target", "")
+TARGET_HEADINGS = ("what", "pykclient", "rival", "result", "target", "verdict")
 NOT_MEASURED = "not measured"
 
 
