@@ -1,0 +1,261 @@
+"""ArrowTables and ArrowFields: what becomes of each column, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
+from pykclient.producer.arrow_rows import ArrowTables
+from pykclient.producer.record_serializer import RecordSerializer
+from tests.accel.appended_rows import records_of
+from tests.producer.new_appender import new_appender
+
+if TYPE_CHECKING:
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.serialization import Serialize
+
+NOW_MS = 1_700_000_000_000
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Stream:
+    """What has Arrow data and is none of pyarrow's types."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def tables(value: Serialize | None = None, max_request_size: int = 10**6) -> ArrowTables:
+    serializer = RecordSerializer(
+        None,
+        value,
+        max_request_size=max_request_size,
+        buffer_memory=10**9,
+        clock_ms=lambda: NOW_MS,
+    )
+    return ArrowTables(serializer, lambda: NOW_MS)
+
+
+def written(
+    data: object, topic: str | None = "t", made_by: ArrowTables | None = None
+) -> RecordColumns:
+    """Return the records of a table that comes in one block, as they are written."""
+    (block,) = (made_by or tables()).table(topic, data).blocks
+    appender = new_appender()
+    assert block.rows.all_rows().fill(appender) == len(block.rows)
+    return records_of(appender)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.binary(2),
+    ],
+    ids=str,
+)
+def test_keys_and_values_may_be_binary_or_text_of_any_kind(kind: pa.DataType) -> None:
+    column = pa.array(["ab", None, "cd", "ef"]).cast(
+        pa.binary() if kind == pa.binary(2) else pa.string()
+    )
+    column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
+    columns = written(pa.table({"value": column, "key": column}).slice(1, 2))
+    assert list(columns.values) == list(columns.keys) == [None, b"cd"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_timestamps_of_any_unit_become_milliseconds(unit: str, zone: str | None) -> None:
+    moment = datetime(2020, 1, 1, tzinfo=UTC)
+    times = pa.array([moment, None, moment + timedelta(hours=1)], pa.timestamp("us", "UTC"))
+    table = pa.table({"value": [b""] * 3, "timestamp": times.cast(pa.timestamp(unit, zone))})
+    first_ms = 1_577_836_800_000
+    assert list(written(table).timestamps_ms) == [first_ms, NOW_MS, first_ms + 3_600_000]
+
+
+@pytest.mark.parametrize("kind", [HEADERS, pa.large_list(HEADERS.value_type)], ids=str)
+def test_headers_come_with_their_records(kind: pa.DataType) -> None:
+    headers = [[("x", b"0")], [("a", b"1"), ("a", None)], None, [], [("é", b"")]]
+    table = pa.table({"value": [b""] * 5, "headers": pa.array(headers, kind)}).slice(1)
+    assert list(written(table).headers) == [(("a", b"1"), ("a", None)), (), (), (("é", b""),)]
+
+
+def test_columns_of_nulls_are_as_if_they_were_not_there() -> None:
+    names = ["value", "key", "headers", "partition", "timestamp"]
+    table = pa.table({name: pa.nulls(2) for name in names})
+    (block,) = tables().table("t", table).blocks
+    assert block.partitions is None
+    columns = written(table)
+    assert list(columns.values) == list(columns.keys) == [None, None]
+    assert list(columns.timestamps_ms) == [NOW_MS] * 2
+    assert list(columns.headers) == [(), ()]
+
+
+def test_rows_name_their_partitions_and_topics() -> None:
+    table = pa.table(
+        {
+            "value": [b"a", b"b", b"c"],
+            "partition": pa.array([3, None, 0], pa.int64()),
+            "topic": pa.array(["u", "t", "u"]).dictionary_encode(),
+        }
+    )
+    made = tables().table(None, table)
+    (block,) = made.blocks
+    assert made.topics == ("u", "t")
+    assert block.topics is not None
+    assert list(block.topics) == [0, 1, 0]
+    assert not isinstance(block.partitions, int | None)
+    assert list(block.partitions) == [3, -1, 0]
+    assert made.largest_partitions() == [("u", 3), ("t", None)]
+
+
+def test_one_topic_in_all_rows_is_as_if_it_were_given() -> None:
+    table = pa.table({"topic": ["t", "t"], "value": [b"a", b"b"]})
+    made = tables().table(None, table)
+    assert made.topics == ("t",)
+    assert made.blocks[0].topics is None
+
+
+@pytest.mark.parametrize("piece_count", [1, 3, 1_000])
+def test_pieces_of_a_table_are_numbered_through(piece_count: int) -> None:
+    count = 9_000
+    size = -(-count // piece_count)
+    values = [b"%d" % number for number in range(count)]
+    chunks = [pa.array(values[start : start + size]) for start in range(0, count, size)]
+    made = tables().table("t", pa.table({"value": pa.chunked_array(chunks)}))
+    assert len(made.blocks) == (1 if piece_count == 1_000 else piece_count)
+    starts = [block.rows.first_row for block in made.blocks]
+    assert starts == [size * number for number in range(len(starts))]
+    assert made.row_count == count
+
+
+def test_anything_with_an_arrow_stream_is_taken() -> None:
+    table = pa.table({"value": [b"a"]})
+    for data in (table, table.to_batches()[0], Stream(table), table.to_reader()):
+        assert list(written(data).values) == [b"a"]
+
+
+def test_no_rows_make_no_blocks_but_their_types_count() -> None:
+    assert tables().table("t", pa.table({"value": pa.array([], pa.binary())})).blocks == ()
+    assert tables().table(None, pa.table({"value": [], "topic": pa.array([], pa.string())})) == (
+        (),
+        (),
+    )
+    with pytest.raises(SerializationError, match="'value' is of type int64"):
+        tables().table("t", pa.table({"value": pa.array([], pa.int64())}))
+
+
+def test_a_serializer_takes_any_type() -> None:
+    made_by = tables(value=lambda _, value: repr(value).encode())
+    columns = written(pa.table({"value": [1, None]}), made_by=made_by)
+    assert list(columns.values) == [b"1", None]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"values": [b""]}, r"no column 'values', only value, key, .*; did you mean 'value'\?"),
+        ({"value": [b""], "offset": [1]}, r"no column 'offset', only value, .* topic$"),
+        ({"key": [b""]}, "column 'value' is missing"),
+        ({"value": [b""], "topic": ["u"]}, "topic is given twice"),
+        ({"value": [b""], "partition": ["0"]}, "'partition' is of type string; it takes int32"),
+        ({"value": [b""], "partition": [2**31]}, "'partition' goes beyond int32"),
+        ({"value": [b""] * 2, "partition": [0, -2]}, "'partition' is -2 at row 1"),
+        ({"value": [b""], "timestamp": [5]}, r"'timestamp' is of type int64; it takes timestamp"),
+        (
+            {"value": [b""] * 2, "timestamp": pa.array([None, -9], pa.timestamp("ms"))},
+            "'timestamp' is -9 at row 1",
+        ),
+        (
+            {"value": [b""], "timestamp": pa.array([2**60], pa.timestamp("s"))},
+            "'timestamp' goes too far",
+        ),
+    ],
+    ids=lambda argument: argument[:20] if isinstance(argument, str) else "",
+)
+def test_a_wrong_column_is_named_with_what_is_taken(table: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tables().table("t", pa.table(table))
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        (pa.array([b""]), "'headers' is of type binary; it takes list<struct"),
+        (pa.array([[{"name": "a", "value": b""}]]), "'headers' is of type list<.*; it takes list"),
+        (pa.array([[None]], HEADERS), "header without a name"),
+        (pa.array([[{"key": None, "value": b""}]], HEADERS), "header without a name"),
+        (pa.array([[{"key": 7, "value": b""}]]), "'headers' is of type int64; it takes binary"),
+    ],
+)
+def test_wrong_headers_are_refused(headers: pa.Array, message: str) -> None:
+    with pytest.raises(SerializationError, match=message):
+        tables().table("t", pa.table({"value": [b""], "headers": headers}))
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.list_(pa.binary()), pa.bool_()], ids=str)
+def test_what_is_not_bytes_names_the_serializer(kind: pa.DataType) -> None:
+    table = pa.table({"value": pa.nulls(1, kind)})
+    with pytest.raises(SerializationError, match=r"it takes binary or string.*or set value_serial"):
+        tables().table("t", table)
+
+
+@pytest.mark.parametrize(
+    ("topic", "message"),
+    [
+        (pa.array(["t", None]), "'topic' is null at row 1"),
+        (pa.array([1, 2]), "'topic' is of type int64; it takes string"),
+        (pa.array(["t", ""]), "a topic's name is a string of 1 to 249"),
+    ],
+)
+def test_a_wrong_topic_is_refused(topic: pa.Array, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tables().table(None, pa.table({"value": [b"", b""], "topic": topic}))
+
+
+def test_without_any_topic_there_is_nowhere_to_send() -> None:
+    with pytest.raises(UsageError, match="no topic is given, and there is no column 'topic'"):
+        tables().table(None, pa.table({"value": [b""]}))
+
+
+def test_the_same_column_twice_is_refused() -> None:
+    table = pa.Table.from_arrays([pa.array([b""])] * 2, ["value", "value"])
+    with pytest.raises(UsageError, match="more than one column 'value'"):
+        tables().table("t", table)
+
+
+def test_a_row_too_large_is_named() -> None:
+    table = pa.table({"value": pa.chunked_array([[b""] * 2_000, [b""] * 1_999 + [b"x" * 2_000]])})
+    with pytest.raises(RecordTooLargeError, match=r"the record at index 3999 .*max_request_size"):
+        tables(max_request_size=2_000).table("t", table)
+
+
+def test_records_are_made_one_by_one_for_interceptors() -> None:
+    table = pa.table(
+        {
+            "value": ["a", None],
+            "key": [b"k", None],
+            "partition": [1, None],
+            "timestamp": pa.array([5, None], pa.timestamp("ms")),
+            "headers": pa.array([[("h", b"1"), ("i", None)], None], HEADERS),
+            "topic": ["t", "u"],
+        }
+    )
+    first, second = tables().records(None, table)
+    assert (first.topic, first.value, first.key, first.partition) == ("t", b"a", b"k", 1)
+    assert (first.timestamp_ms, first.headers) == (5, (("h", b"1"), ("i", None)))
+    assert (second.topic, second.value, second.key, second.partition) == ("u", None, None, None)
+    assert (second.timestamp_ms, second.headers) == (None, ())

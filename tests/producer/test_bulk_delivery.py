@@ -1,0 +1,264 @@
+"""BulkOutcome: what is told of many rows, when their batches end one by one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from array import array
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import BatchDeliveryError, KafkaError, KafkaTimeoutError, UsageError
+from pykclient.producer.bulk_delivery import BulkOutcome, RecordMetadataRange
+from pykclient.producer.delivery import BatchOutcome
+from pykclient.producer.open_batches import AppendedRows
+from pykclient.producer.sender_thread import SenderThread
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykclient.producer.delivery import Awaited
+
+
+class OutOfTime:
+    """A `Waiting` whose time is always up."""
+
+    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
+        return False
+
+
+def batch(partition: int = 0) -> BatchOutcome:
+    return BatchOutcome(TopicPartition("t", partition), threading.Lock(), OutOfTime())
+
+
+def end(
+    outcome: BatchOutcome, base_offset: int | None = 0, error: KafkaError | None = None
+) -> None:
+    """Do what the sender and the driver do with the end of a batch."""
+    if error is None:
+        outcome.succeed(base_offset, 7)
+    else:
+        outcome.fail(error)
+    tell(outcome)
+
+
+def tell(outcome: BatchOutcome) -> None:
+    call = outcome.take_call()
+    if call is not None:
+        call()
+
+
+def filled(row_count: int, *appended: AppendedRows) -> BulkOutcome:
+    bulk = BulkOutcome(row_count, OutOfTime())
+    for rows in appended:
+        bulk.add(rows)
+    bulk.seal()
+    return bulk
+
+
+def test_it_is_done_when_its_last_batch_is() -> None:
+    first, second = batch(0), batch(1)
+    bulk = filled(5, AppendedRows(first, 10, range(3)), AppendedRows(second, 0, range(3, 5)))
+    end(second, 40)
+    assert not bulk.is_done(0)
+    assert not bulk.is_decided(0)
+    end(first, 100)
+    assert bulk.is_done(0)
+    assert bulk.result(0, None) == [
+        RecordMetadataRange("t", 0, 110, 3),
+        RecordMetadataRange("t", 1, 40, 2),
+    ]
+
+
+def test_batches_may_end_while_rows_are_still_appended() -> None:
+    outcome = batch()
+    bulk = BulkOutcome(4, OutOfTime())
+    had_rows = [bulk.has_rows]
+    bulk.add(AppendedRows(outcome, 0, range(2)))
+    assert [*had_rows, bulk.has_rows] == [False, True]
+    end(outcome, 5)
+    later = batch()
+    bulk.add(AppendedRows(later, 0, range(2, 4)))
+    assert not bulk.is_done(0)
+    bulk.seal()
+    end(later, 7)
+    assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 5, 4)]
+
+
+def test_stretches_in_a_row_are_one_part() -> None:
+    outcome = batch()
+    stretches = [AppendedRows(outcome, start, range(start, start + 10)) for start in (0, 10, 20)]
+    bulk = filled(30, *stretches)
+    end(outcome, 3)
+    assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 3, 30)]
+
+
+def test_ranges_without_offsets_are_not_joined() -> None:
+    first, second = batch(), batch()
+    bulk = filled(2, AppendedRows(first, 0, range(1)), AppendedRows(second, 0, range(1, 2)))
+    end(first, None)
+    end(second, None)
+    assert bulk.result(0, None) == [RecordMetadataRange("t", 0, None, 1)] * 2
+
+
+def test_what_failed_is_told_by_its_rows() -> None:
+    good, bad = batch(0), batch(1)
+    rows = array("q", [1, 2, 5, 9])
+    bulk = filled(
+        10, AppendedRows(good, 0, array("q", [0, 3, 4, 6, 7, 8])), AppendedRows(bad, 0, rows)
+    )
+    end(good)
+    reason = KafkaError("no room")
+    end(bad, error=reason)
+    with pytest.raises(BatchDeliveryError) as raised:
+        bulk.result(0, None)
+    error = raised.value
+    assert str(error) == (
+        "4 of 10 records were not delivered, the first of them at index 1: no room"
+    )
+    assert error.failed == (range(1, 3), range(5, 6), range(9, 10))
+    assert error.sent == (range(1), range(3, 5), range(6, 9))
+    assert error.errors == (reason,) * 3
+    assert error.__cause__ is reason
+
+
+def test_neighbours_that_failed_alike_are_one_range_and_others_are_not() -> None:
+    first, second, third = batch(), batch(), batch()
+    parts = [
+        AppendedRows(outcome, 0, range(start, start + 2))
+        for start, outcome in ((0, first), (2, second), (4, third))
+    ]
+    bulk = filled(6, *parts)
+    end(first, error=KafkaError("same"))
+    end(third, error=KafkaError("other"))
+    end(second, error=KafkaError("same"))
+    error = bulk.exception(0, None)
+    assert error is not None
+    assert error.failed == (range(4), range(4, 6))
+    assert list(map(str, error.errors)) == ["same", "other"]
+    assert error.sent == ()
+
+
+def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
+    outcome = batch()
+    bulk = filled(4, AppendedRows(outcome, 0, range(4)))
+    culprit = KafkaError("not signed")
+    others = {index: KafkaError("refused with another") for index in (0, 1, 3)}
+    outcome.fail(KafkaError("batch"), {**others, 2: culprit})
+    tell(outcome)
+    error = bulk.exception(0, None)
+    assert error is not None
+    assert error.failed == (range(2), range(2, 3), range(3, 4))
+    assert error.errors[1] is culprit
+
+
+def test_rows_of_a_split_batch_end_with_its_parts() -> None:
+    outcome = batch()
+    bulk = filled(10, AppendedRows(outcome, 5, range(10)))
+    left, middle, right = outcome.another(), outcome.another(), outcome.another()
+    outcome.split(((0, left), (8, middle), (12, right)))
+    end(middle, 50)
+    assert not bulk.is_done(0)
+    end(left, 100)
+    assert not bulk.is_done(0)
+    end(right, error=KafkaError("no"))
+    error = bulk.exception(0, None)
+    assert error is not None
+    assert (error.sent, error.failed) == ((range(7),), (range(7, 10),))
+
+
+def test_parts_of_parts_are_told_too() -> None:
+    outcome = batch()
+    bulk = filled(8, AppendedRows(outcome, 0, range(8)))
+    left, right = outcome.another(), outcome.another()
+    outcome.split(((0, left), (4, right)))
+    first, second = left.another(), left.another()
+    left.split(((0, first), (2, second)))
+    for part, offset in ((right, 4), (second, 2), (first, 0)):
+        assert not bulk.is_done(0)
+        end(part, offset)
+    assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 0, 8)]
+
+
+def test_what_was_never_appended_has_failed() -> None:
+    outcome = batch()
+    bulk = BulkOutcome(10, OutOfTime())
+    bulk.add(AppendedRows(outcome, 0, range(4)))
+    bulk.refuse(array("q", [4, 6]), KafkaError("stuck"))
+    bulk.refuse(range(7, 10), KafkaError("stuck"))
+    bulk.refuse(range(5, 6), KafkaError("stuck"))
+    bulk.seal()
+    end(outcome)
+    error = bulk.exception(0, None)
+    assert error is not None
+    assert (error.sent, error.failed) == ((range(4),), (range(4, 10),))
+
+
+def test_nothing_at_all_is_done() -> None:
+    bulk = filled(0)
+    assert bulk.is_done(0)
+    assert bulk.result(0, None) == []
+    assert bulk.exception(0, 1.0) is None
+
+
+def test_a_wait_that_runs_out_is_no_failure() -> None:
+    bulk = filled(3, AppendedRows(batch(), 0, range(3)))
+    with pytest.raises(KafkaTimeoutError, match=r"of 3 records not all .* 1500 ms"):
+        bulk.result(0, 1.5)
+    with pytest.raises(UsageError, match="give seconds, from 0"):
+        bulk.exception(0, -1)
+
+
+def test_a_thread_waits_until_all_batches_are_done() -> None:
+    thread = SenderThread("sender", on_fork=lambda: None)
+    first, second = batch(), batch()
+    bulk = BulkOutcome(2, thread)
+    bulk.add(AppendedRows(first, 0, range(1)))
+    bulk.add(AppendedRows(second, 0, range(1, 2)))
+    bulk.seal()
+    results: list[object] = []
+    waiter = threading.Thread(target=lambda: results.append(bulk.result(0, 30)))
+    waiter.start()
+    end(first, 0)
+    end(second, 1)
+    waiter.join(30)
+    assert results == [[RecordMetadataRange("t", 0, 0, 2)]]
+
+
+def test_wakers_that_left_are_not_called() -> None:
+    outcome = batch()
+    bulk = filled(1, AppendedRows(outcome, 0, range(1)))
+    called: list[str] = []
+
+    def leave() -> None:
+        called.append("left")
+
+    bulk.add_waker(0, leave)
+    bulk.remove_waker(0, leave)
+    bulk.add_waker(0, lambda: called.append("stayed"))
+    end(outcome)
+    bulk.add_waker(0, lambda: called.append("late"))
+    assert called == ["stayed", "late"]
+
+
+def test_a_done_callback_that_fails_is_logged_and_the_next_is_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outcome = batch()
+    bulk = filled(1, AppendedRows(outcome, 0, range(1)))
+    called: list[int] = []
+    bulk.add_done_callback(0, lambda: called.append(1 // 0))
+    bulk.add_done_callback(0, lambda: called.append(2))
+    with caplog.at_level(logging.ERROR, "pykclient.producer"):
+        end(outcome)
+    assert called == [2]
+    assert "a done callback for 1 records failed" in caplog.text
+
+
+def test_a_part_that_is_told_keeps_no_batch_and_no_row_numbers() -> None:
+    outcome = batch()
+    bulk = filled(3, AppendedRows(outcome, 0, array("q", [0, 1, 2])))
+    end(outcome)
+    (part,) = bulk._parts
+    assert part.outcome is None
+    assert part.rows == ()

@@ -1,0 +1,151 @@
+"""RowTables: what sequences are taken, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
+from pykclient.producer.record_serializer import RecordSerializer
+from pykclient.producer.row_table import RowTables
+from tests.accel.appended_rows import records_of
+from tests.producer.new_appender import new_appender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.producer.row_table import BulkHeaders, RowTable, Timestamps
+
+NOW_MS = 1_700_000_000_000
+
+
+def tables(max_request_size: int = 10**6) -> RowTables:
+    serializer = RecordSerializer(
+        None,
+        None,
+        max_request_size=max_request_size,
+        buffer_memory=10**9,
+        clock_ms=lambda: NOW_MS,
+    )
+    return RowTables(serializer, lambda: NOW_MS)
+
+
+def table(
+    values: Iterable[object],
+    keys: Iterable[object] | None = None,
+    *,
+    topic: object = "t",
+    partition: int | None = None,
+    timestamps_ms: Timestamps | None = None,
+    headers: BulkHeaders | None = None,
+) -> RowTable:
+    return tables().table(
+        topic, values, keys, partition=partition, timestamps_ms=timestamps_ms, headers=headers
+    )
+
+
+def written(made: RowTable) -> RecordColumns:
+    appender = new_appender()
+    made.blocks[0].rows.all_rows().fill(appender)
+    return records_of(appender)
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter, lambda items: (item for item in items)])
+def test_any_iterable_of_bytes_is_taken(make: type) -> None:
+    columns = written(table(make([b"a", None]), make([None, b"k"])))
+    assert list(columns.values) == [b"a", None]
+    assert list(columns.keys) == [None, b"k"]
+
+
+def test_a_table_knows_its_topic_and_partition() -> None:
+    made = table([b"a"], partition=4)
+    assert (made.topics, made.row_count) == (("t",), 1)
+    assert made.blocks[0].partitions == 4
+    assert made.largest_partitions() == [("t", 4)]
+    assert table([b"a"]).largest_partitions() == [("t", None)]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, [NOW_MS, NOW_MS]),
+        (0, [0, 0]),
+        ([1, None], [1, NOW_MS]),
+        (array("q", [3, 4]), [3, 4]),
+        (range(2), [0, 1]),
+    ],
+)
+def test_timestamps_are_one_for_all_or_one_for_each(
+    given: Timestamps | None, expected: list[int]
+) -> None:
+    assert list(written(table([b"", b""], timestamps_ms=given)).timestamps_ms) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], [(), ()]),
+        ([("a", b"1")], [(("a", b"1"),)] * 2),
+        ((("a", b"1"), ("b", None)), [(("a", b"1"), ("b", None))] * 2),
+        ([["a", b"1"]], [(("a", b"1"),)] * 2),
+        ([None, [("a", b"1")]], [(), (("a", b"1"),)]),
+        ([[("a", b"1")], ()], [(("a", b"1"),), ()]),
+    ],
+)
+def test_headers_are_for_all_or_one_list_for_each(
+    given: BulkHeaders, expected: list[tuple[object, ...]]
+) -> None:
+    assert list(written(table([b"", b""], headers=given)).headers) == expected
+    made = tables().records(
+        "t", [b"", b""], None, partition=None, timestamps_ms=None, headers=given
+    )
+    if given != [["a", b"1"]]:
+        assert [record.headers for record in made] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"values": b"abc"}, "values has one entry for each record.*of type bytes"),
+        ({"values": "abc"}, "values has one entry for each record.*of type str"),
+        ({"values": 7}, "values has one entry for each record.*of type int"),
+        ({"values": [b""], "keys": []}, "keys has 0 entries for 1 values"),
+        ({"values": [b""], "timestamps_ms": [1, 2]}, "timestamps_ms has 2 entries for 1 values"),
+        ({"values": [b""], "headers": [None, None]}, "headers has 2 entries for 1 values"),
+        ({"values": [b""], "timestamps_ms": -1}, "timestamps_ms is a whole number.*not -1"),
+        ({"values": [b""] * 2, "timestamps_ms": [1, -1]}, r"timestamps_ms\[1\] is a whole.*not -1"),
+        ({"values": [b""], "timestamps_ms": [1.5]}, r"timestamps_ms\[0\] is a whole.*not 1\.5"),
+        ({"values": [b""], "timestamps_ms": [2**63]}, r"timestamps_ms\[0\] is a whole"),
+        ({"values": [b""], "partition": -1}, "partition is a whole number.*not -1"),
+        ({"values": [b""], "partition": True}, "partition is a whole number.*not True"),
+        ({"values": [b""], "topic": ""}, "a topic's name is a string"),
+        ({"values": [b""], "topic": None}, "a topic's name is a string"),
+    ],
+)
+def test_what_no_records_can_have_is_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        table(**arguments)  # type: ignore[arg-type]
+
+
+def test_wrong_entries_are_named() -> None:
+    with pytest.raises(SerializationError, match=r"keys\[1\] is of type str.*key_serializer"):
+        table([b"", b""], [b"", "k"])
+    with pytest.raises(SerializationError, match=r"headers\[1\]: "):
+        table([b"", b""], headers=[None, [("a", "text")]])  # type: ignore[arg-type]
+    with pytest.raises(SerializationError, match="header 0 of"):
+        table([b"", b""], headers=[("a", 7)])  # type: ignore[arg-type]
+
+
+def test_a_record_too_large_is_named_with_the_setting() -> None:
+    with pytest.raises(RecordTooLargeError, match=r"record at index 2 .* max_request_size is 1000"):
+        tables(1_000).table(
+            "t",
+            [b"", b"x" * 890, b"x" * 950],
+            None,
+            partition=None,
+            timestamps_ms=None,
+            headers=None,
+        )
