@@ -49,7 +49,8 @@ _POSIX = {
     "xdigit": frozenset(string.hexdigits),
 }
 _ESCAPES = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_BRACES = re.compile(r"\{(\d+)(,(\d*))?\}")
+_BRACES = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
+_DIGIT_COUNT_MAX = 9
 _GROUP_NAME = re.compile(r"P?<(\w+)>", re.ASCII)
 _GROUP_FLAGS = re.compile(r"([imsU]*)(-[imsU]+)?([:)])")
 _CODE = re.compile(r"(0[0-7]{0,2}|[1-7][0-7]{1,2})|x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]+)\}")
@@ -180,6 +181,8 @@ class _Parser:
         if found is None:
             return None
         self._place = found.end()
+        if max(len(found[1]), len(found[3] or "")) > _DIGIT_COUNT_MAX:
+            raise self._error("invalid repeat count", found.start())
         least = int(found[1])
         most = least if found[2] is None else int(found[3]) if found[3] else None
         if max(least, most or 0) > REPEAT_MAX or (most is not None and most < least):

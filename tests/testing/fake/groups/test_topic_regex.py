@@ -48,6 +48,7 @@ LONGEST_NAME = "a" * 249
         ("a{0}", [""], ["a"]),
         ("a{2,}", ["aa", "aaaa"], ["a"]),
         ("a{,2}", ["a{,2}"], ["aa"]),
+        ("a{\u0663}", [], ["aaa"]),
         ("", [""], ["a"]),
     ],
 )
@@ -61,7 +62,15 @@ def test_whole_names_match(pattern: str, matching: list[str], other: list[str]) 
     [
         *("(", "a)", "[", "[a", "[]", "*a", "a**", "a{1}{2}", "(?=a)", "(?!a)", "(?<=a)", "(?>a)"),
         *(r"(a)\1", "(?P<n>a)(?P<n>b)", "[b-a]", "[[:foo:]]", r"\Z", r"\p{L}", "\\", "(?x)", "(?"),
-        *(f"a{{{REPEAT_MAX + 1}}}", "a{3,2}", r"\x{110000}", "[\\", "a|*"),
+        *(
+            f"a{{{REPEAT_MAX + 1}}}",
+            f"a{{{'9' * 5_000}}}",
+            f"a{{1,{'9' * 5_000}}}",
+            "a{3,2}",
+            r"\x{110000}",
+            "[\\",
+            "a|*",
+        ),
         f"(a{{{REPEAT_MAX}}}){{{REPEAT_MAX}}}",
         "a" * (PROGRAM_LENGTH_MAX + 1),
         "(" * (NESTING_MAX + 1) + ")" * (NESTING_MAX + 1),
