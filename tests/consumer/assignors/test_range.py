@@ -1,3 +1,5 @@
+"""RangeAssignor: ranges of each topic, aligned over topics, within racks where that can be."""
+
 from __future__ import annotations
 
 from pykclient.consumer.assignors import GroupMember, RangeAssignor

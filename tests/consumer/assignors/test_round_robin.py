@@ -1,3 +1,5 @@
+"""RoundRobinAssignor: partitions dealt out in turn."""
+
 from __future__ import annotations
 
 from pykclient.consumer.assignors import GroupMember, RoundRobinAssignor

@@ -1,3 +1,5 @@
+"""StickyAssignor and CooperativeStickyAssignor: what stays, what moves, and whose claim counts."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
