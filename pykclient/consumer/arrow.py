@@ -15,11 +15,11 @@ from pykclient import accel
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow
 
-    from pykclient.accel.arrow_buffers import BinaryBuffers, Buffer
+    from pykclient.accel.arrow_buffers import BinaryBuffers, Buffer, HeaderBuffers
     from pykclient.consumer.record import RecordRun
 
 __all__ = ["arrow_batch"]
@@ -39,63 +39,72 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
     except ImportError as error:
         raise UsageError("poll_arrow needs pyarrow: pip install 'pykclient[arrow]'") from error
 
-    def wrapped(buffer: Buffer | None) -> pa.Buffer | None:
-        return None if buffer is None else pa.py_buffer(buffer)
-
-    def binary(buffers: BinaryBuffers, count: int, kind: pa.DataType) -> pa.Array:
-        parts = [wrapped(buffers.validity), wrapped(buffers.offsets), wrapped(buffers.data)]
-        return pa.Array.from_buffers(kind, count, parts, buffers.null_count)
-
-    def repeated(values: Iterable[bytes], kind: pa.DataType, *, has_sizes: bool) -> pa.Array:
-        # A run has one topic, one partition; Arrow repeats it without an object per record. Made of
-        # buffers, since `pa.scalar` and `pa.array` import pandas, which takes half a second.
-        counts: list[tuple[bytes, int]] = [(b"", 0)]
-        for value, run in zip(values, runs, strict=True):
-            last_value, last_count = counts[-1]
-            if last_value == value:
-                counts[-1] = value, last_count + run.record_count
-            else:
-                counts.append((value, run.record_count))
-        parts = []
-        for value, repeat_count in counts[1:]:
-            sizes = [pa.py_buffer(_OFFSETS.pack(0, len(value)))] if has_sizes else []
-            once = pa.Array.from_buffers(kind, 1, [None, *sizes, pa.py_buffer(value)])
-            parts.append(pa.repeat(once[0], repeat_count))
-        if len(parts) == 1:
-            return parts[0]
-        return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
-
     filled = accel.arrow_buffers([run.columns for run in runs], include_headers=include_headers)
     count = filled.record_count
+    times = [filled.timestamp_validity, filled.timestamps_us]
+    time_type = pa.timestamp("us", tz="UTC")
+    partitions = [_NUMBER.pack(run.partition.partition) for run in runs]
+    timestamp_types = [_NUMBER.pack(run.timestamp_type) for run in runs]
     columns = {
-        "key": binary(filled.keys, count, pa.binary()),
-        "value": binary(filled.values, count, pa.binary()),
-        "topic": repeated(
-            (run.partition.topic.encode() for run in runs), pa.string(), has_sizes=True
-        ),
-        "partition": repeated(
-            (_NUMBER.pack(run.partition.partition) for run in runs), pa.int32(), has_sizes=False
-        ),
-        "offset": pa.Array.from_buffers(pa.int64(), count, [None, wrapped(filled.offsets)], 0),
-        "timestamp": pa.Array.from_buffers(
-            pa.timestamp("us", tz="UTC"),
-            count,
-            [wrapped(filled.timestamp_validity), wrapped(filled.timestamps_us)],
-            filled.timestamp_null_count,
-        ),
-        "timestamp_type": repeated(
-            (_NUMBER.pack(run.timestamp_type) for run in runs), pa.int32(), has_sizes=False
-        ),
+        "key": _binary(pa.binary(), count, filled.keys),
+        "value": _binary(pa.binary(), count, filled.values),
+        "topic": _repeated(pa.string(), runs, [run.partition.topic.encode() for run in runs]),
+        "partition": _repeated(pa.int32(), runs, partitions),
+        "offset": _array(pa.int64(), count, [None, filled.offsets], 0),
+        "timestamp": _array(time_type, count, times, filled.timestamp_null_count),
+        "timestamp_type": _repeated(pa.int32(), runs, timestamp_types),
     }
     if filled.headers is not None:
-        header_count = filled.headers.header_count
-        names = binary(filled.headers.names, header_count, pa.string())
-        values = binary(filled.headers.values, header_count, pa.binary())
-        columns["headers"] = pa.Array.from_buffers(
-            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-            count,
-            [None, wrapped(filled.headers.offsets)],
-            0,
-            children=[pa.StructArray.from_arrays([names, values], ["key", "value"])],
-        )
+        columns["headers"] = _headers(count, filled.headers)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+# Arrays are made of buffers only: `pyarrow.array` and `pyarrow.scalar` import pandas where it is
+# installed, which takes half a second.
+
+
+def _array(
+    kind: pyarrow.DataType, count: int, buffers: Sequence[Buffer | None], null_count: int
+) -> pyarrow.Array:
+    import pyarrow as pa
+
+    parts = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+    return pa.Array.from_buffers(kind, count, parts, null_count)
+
+
+def _binary(kind: pyarrow.DataType, count: int, filled: BinaryBuffers) -> pyarrow.Array:
+    parts = [filled.validity, filled.offsets, filled.data]
+    return _array(kind, count, parts, filled.null_count)
+
+
+def _headers(count: int, filled: HeaderBuffers) -> pyarrow.Array:
+    import pyarrow as pa
+
+    fields = [("key", pa.string()), ("value", pa.binary())]
+    names = _binary(pa.string(), filled.header_count, filled.names)
+    values = _binary(pa.binary(), filled.header_count, filled.values)
+    pairs = pa.StructArray.from_arrays([names, values], [name for name, _ in fields])
+    parts = [None, pa.py_buffer(filled.offsets)]
+    return pa.Array.from_buffers(pa.list_(pa.struct(fields)), count, parts, 0, children=[pairs])
+
+
+def _repeated(
+    kind: pyarrow.DataType, runs: Sequence[RecordRun], values: Sequence[bytes]
+) -> pyarrow.Array:
+    """Repeat the value of each run for each of its records, without an object per record."""
+    import pyarrow as pa
+
+    counts: list[tuple[bytes, int]] = []
+    for run, value in zip(runs, values, strict=True):
+        if counts and counts[-1][0] == value:
+            counts[-1] = value, counts[-1][1] + run.record_count
+        else:
+            counts.append((value, run.record_count))
+    parts = []
+    for value, count in counts:
+        sizes = [_OFFSETS.pack(0, len(value))] if kind == pa.string() else []
+        once = _array(kind, 1, [None, *sizes, value], 0)
+        parts.append(pa.repeat(once[0], count))
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
