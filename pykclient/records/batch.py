@@ -55,6 +55,9 @@ OFFSET_MAX: Final = 2**63 - 1
 DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Records of one batch that decompress to more are refused, unless the caller allows more."""
 
+RECORD_COUNT_MAX: Final = 2**31 - 1
+"""As many as a batch can have: its count is 32 bits wide."""
+
 CHUNK_RECORD_COUNT: Final = 10_000
 """How many records are decoded at once, so that a batch of millions of tiny ones stays bounded."""
 
@@ -177,7 +180,7 @@ class RecordBatch:
         chunks = list(
             self.chunks(
                 start_offset,
-                record_count_max=max(1, self.record_count),
+                record_count_max=RECORD_COUNT_MAX,
                 decompressed_size_bytes_max=decompressed_size_bytes_max,
             )
         )

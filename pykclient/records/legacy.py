@@ -45,6 +45,8 @@ LENGTH: Final = struct.Struct(">i")
 NO_TIMESTAMP_MS: Final = -1
 UNKNOWN: Final = -1
 
+UNORDERED: Final = "the offsets of the messages inside it do not ascend to its own"
+
 _CODECS: Final = {codec.value: codec for codec in Codec if codec is not Codec.ZSTD}
 
 
@@ -113,58 +115,83 @@ class LegacyBatch(RecordBatch):
         record_count_max: int = CHUNK_RECORD_COUNT,
         decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
     ) -> Iterator[RecordColumns]:
-        """Yield the records from `start_offset` on in one piece, if there are any.
+        """Yield the records from `start_offset` on, `record_count_max` at a time.
 
         Raises:
             CorruptRecordError: the messages inside are malformed, or larger than
-                `decompressed_size_bytes_max` once decompressed.
+                `decompressed_size_bytes_max` once decompressed. It comes behind the good pieces,
+                but for what the sizes and offsets of all messages tell at once.
             ConfigError: the codec's library is not installed.
         """
+        piece: list[_Message] = []
         try:
-            messages = self._messages(decompressed_size_bytes_max)
+            for message in self._messages(decompressed_size_bytes_max):
+                if message.offset < start_offset:
+                    continue
+                piece.append(message)
+                if len(piece) == record_count_max:
+                    yield self._columns(piece)
+                    piece = []
         except DecodeError as error:
             raise self.corrupt(str(error)) from error
-        kept = [message for message in messages if message.offset >= start_offset]
-        if not kept:
-            return
+        if piece:
+            yield self._columns(piece)
+
+    def _columns(self, messages: list[_Message]) -> RecordColumns:
         if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            timestamps_ms = [self.max_timestamp_ms] * len(kept)
+            timestamps_ms = [self.max_timestamp_ms] * len(messages)
         else:
-            timestamps_ms = [message.timestamp_ms for message in kept]
-        yield accel.ListColumns(
-            [message.offset for message in kept],
+            timestamps_ms = [message.timestamp_ms for message in messages]
+        return accel.ListColumns(
+            [message.offset for message in messages],
             timestamps_ms,
-            [message.key for message in kept],
-            [message.value for message in kept],
-            [()] * len(kept),
-            size_bytes=sum(len(m.key or b"") + len(m.value or b"") for m in kept),
+            [message.key for message in messages],
+            [message.value for message in messages],
+            [()] * len(messages),
+            size_bytes=sum(len(m.key or b"") + len(m.value or b"") for m in messages),
         )
 
-    def _messages(self, size_bytes_max: int) -> list[_Message]:
+    def _messages(self, size_bytes_max: int) -> Iterator[_Message]:
         if self.codec is Codec.NONE:
-            return [self._message]
+            yield self._message
+            return
         if self.magic == 0 and self.codec is Codec.LZ4:
             raise DecodeError("lz4 in messages of magic 0 is not in the LZ4 frame format")
         data = memoryview(decompress(self.codec, self._message.value or b"", size_bytes_max))
-        messages: list[_Message] = []
+        shift = self._shift(data)
         position = 0
         while position < len(data):
             message, position = _read_message(data, position, check_crcs=self._check_crcs)
             if message.magic != self.magic or message.attributes & ATTRIBUTE_CODEC:
                 raise DecodeError("a message inside it has another magic, or is compressed again")
-            messages.append(message)
-        if not messages:
-            raise DecodeError("there is no message inside it")
-        # Since magic 1 the offsets inside count from anywhere, and the last one is the wrapper's.
-        shift = self.last_offset - messages[-1].offset if self.magic else 0
-        last_offset = -1
-        for at, message in enumerate(messages):
-            offset = message.offset + shift
-            if not last_offset < offset <= self.last_offset:
-                raise DecodeError("the offsets of the messages inside it do not ascend to its own")
-            messages[at] = message._replace(offset=offset)
+            yield message._replace(offset=message.offset + shift)
+
+    def _shift(self, data: memoryview) -> int:
+        """Return what is to be added to the offsets of the messages in `data`, and check these.
+
+        Since magic 1 they count from anywhere, and the last one is the wrapper's: so all of them
+        are looked at before the first one is read, and none is kept.
+        """
+        first_offset = last_offset = None
+        position = 0
+        while position < len(data):
+            try:
+                offset, size_bytes, *_ = START.unpack_from(data, position)
+            except struct.error as error:
+                raise DecodeError(f"its message is cut off: {error}") from error
+            if size_bytes < START.size - LENGTH_END:
+                raise DecodeError(f"a message inside it claims {size_bytes} bytes")
+            if last_offset is not None and offset <= last_offset:
+                raise DecodeError(UNORDERED)
+            first_offset = offset if first_offset is None else first_offset
             last_offset = offset
-        return messages
+            position += LENGTH_END + size_bytes
+        if first_offset is None or last_offset is None:
+            raise DecodeError("there is no message inside it")
+        shift: int = self.last_offset - last_offset if self.magic else 0
+        if first_offset + shift < 0 or last_offset + shift > self.last_offset:
+            raise DecodeError(UNORDERED)
+        return shift
 
 
 def _read_message(data: memoryview, position: int, *, check_crcs: bool) -> tuple[_Message, int]:

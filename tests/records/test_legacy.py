@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import zlib
 from contextlib import suppress
 
@@ -101,6 +102,40 @@ def test_messages_before_the_start_offset_are_dropped() -> None:
     inner = b"".join(message(n, None, b"%d" % n) for n in range(4))
     data = message(6, None, b"first") + wrapped(10, inner, Codec.GZIP)
     assert [row[0] for row in rows(data, start_offset=9)] == [9, 10]
+
+
+def test_what_one_message_wraps_is_decoded_piece_by_piece() -> None:
+    inner = b"".join(message(n, None, b"%d" % n) for n in range(10))
+    (batch,) = read(wrapped(29, inner, Codec.GZIP))
+    pieces = [list(columns.offsets) for columns in batch.chunks(23, record_count_max=3)]
+    assert pieces == [[23, 24, 25], [26, 27, 28], [29]]
+
+
+def test_memory_is_that_of_a_piece_however_many_messages_there_are() -> None:
+    """Small messages take ten times as much as objects as they do packed."""
+    inner = b"".join(message(n, None, b"%d" % n) for n in range(30_000))
+    (batch,) = read(wrapped(29_999, inner, Codec.GZIP))
+    chunks = batch.chunks(record_count_max=100)
+    first = next(chunks)  # by now it is decompressed
+    tracemalloc.start()
+    try:
+        rest_count = sum(len(columns) for columns in chunks)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(first) + rest_count == 30_000
+    assert peak_bytes < len(inner) / 2
+
+
+def test_damage_behind_good_messages_is_told_when_it_is_reached() -> None:
+    bad = bytearray(message(3, None, b"v"))
+    bad[-1] ^= 1
+    inner = b"".join(message(n, None, b"v") for n in range(3)) + bytes(bad)
+    (batch,) = read(wrapped(3, inner, Codec.GZIP))
+    chunks = batch.chunks(record_count_max=2)
+    assert list(next(chunks).offsets) == [0, 1]
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        next(chunks)
 
 
 def test_old_and_new_formats_may_follow_one_another() -> None:
