@@ -201,6 +201,14 @@ def test_a_timestamp_out_of_range_is_an_error_and_changes_nothing(
     assert appender.count == 2
 
 
+@pytest.mark.parametrize("timestamp_ms", [-1, -2])
+def test_the_first_timestamp_is_checked_too(core: ModuleType, timestamp_ms: int) -> None:
+    appender = new(core)
+    with pytest.raises(EncodeError, match=f"timestamp_ms is {timestamp_ms}"):
+        appender.append(timestamp_ms, None, b"")
+    assert (appender.count, appender.size_bytes) == (0, 0)
+
+
 def test_the_largest_timestamp_after_the_smallest_is_kept(core: ModuleType) -> None:
     appender = new(core)
     appender.append(0, None, b"")

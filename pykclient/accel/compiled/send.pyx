@@ -18,7 +18,7 @@ from cpython.bytes cimport (
 from cpython.long cimport PyLong_CheckExact
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from pykclient.accel.compiled.fate cimport BatchFate, Callbacks
@@ -178,6 +178,7 @@ cdef class RecordAppender:
             framed += self.view()
             return memoryview(framed)
         self.is_framed = True
+        memset(self.buffer - head_bytes, 0, head_bytes)
         return memoryview(Frame.__new__(Frame, self, head_bytes))
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
@@ -457,7 +458,6 @@ cdef bytes header_part_of(object headers):
             part = PyBytes_FromStringAndSize(NULL, size)
             put_headers(<unsigned char*>PyBytes_AS_STRING(part), pairs)
             return part
-        headers = pairs
     return encode_headers(headers)
 
 

@@ -63,7 +63,7 @@ class RecordAppender(Generic[T]):
         self._batch = batch
         self._buffer = bytearray()
         self._is_sealed = False
-        self._last_timestamp_ms = -1
+        self._last_timestamp_ms: int | None = None
         self._timestamp_part = b""
         self._lock = lock
 
