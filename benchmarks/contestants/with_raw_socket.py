@@ -3,7 +3,8 @@
 The requests are made ready before anything is timed. To consume, Fetch requests are planned by
 reading the topic once; then the same requests are sent again, two at a time so that the broker is
 never idle, and what comes is thrown away, with or without a checksum over it. To produce, whole
-Produce requests are sent as they are and their acknowledgements read, five in flight at most.
+Produce requests are sent as they are and their acknowledgements read, five in flight at most. Their
+batches have no sequence numbers, so that the same bytes can be sent again.
 
 Owner: the one thread of the process that does the job.
 Source: Kafka protocol guide, APIs Fetch and Produce.

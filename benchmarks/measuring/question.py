@@ -13,7 +13,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,32 +99,31 @@ def ask(question: Question, description: str | None, arguments: Sequence[str] | 
 
 
 def run_questions(questions: Sequence[Question], options: argparse.Namespace) -> Run:
-    """Ask one question after the other at one broker, print what comes, and write the JSON."""
+    """Ask one question after the other at one broker, print what comes, and write the JSON.
+
+    Raises:
+        ContestantFailedError: a client failed; the questions before are in the JSON.
+    """
     settings = Settings(options.records, options.runs, frozenset(options.clients))
-    console = Console()
-    machine = _machine()
-    console.print(", ".join(f"{name} {value}" for name, value in machine.items()))
-    started = datetime.now(UTC)
     measurements: list[Measurement] = []
-    with ExitStack() as stack:
-        kafka = stack.enter_context(KafkaCluster(version=KAFKA_VERSION))
+    run = Run(_command(), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", _machine(), measurements)
+    console = Console()
+    console.print(", ".join(f"{name} {value}" for name, value in run.machine.items()))
+    with KafkaCluster(version=KAFKA_VERSION) as kafka:
+        arena = Arena(kafka.bootstrap_servers)
         for question in questions:
             console.rule(question.text)
             start_s = time.perf_counter()
-            for measurement in question.measure(Arena(kafka.bootstrap_servers), settings):
+            for measurement in question.measure(arena, settings):
                 measurements.append(measurement)
-                console.print(
-                    f"{measurement.case}: {measurement.client}: "
-                    f"{figures_text(measurement.figures)}",
-                    highlight=False,
-                )
+                text = figures_text(measurement.figures)
+                console.print(f"{measurement.case}: {measurement.client}: {text}", highlight=False)
             console.print(f"[{question.name}: {time.perf_counter() - start_s:.0f} s]", markup=False)
-    run = Run(_command(), f"{started:%Y-%m-%d %H:%M} UTC", machine, measurements)
+            if options.json:  # after each question, so that a failure later loses only its own
+                write_run(options.json, run)
     for question in questions:
         console.print(figures_table(question, measurements))
     console.print(targets_table([run]))
-    if options.json:
-        write_run(options.json, run)
     return run
 
 

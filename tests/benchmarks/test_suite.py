@@ -11,13 +11,16 @@ import suite
 from contestants.job import Job
 from measuring.arena import Arena, ContestantFailedError
 from measuring.client import CLIENTS, CONFLUENT, PYKCLIENT, RAW_SOCKET
-from measuring.measurement import grouped, read_run
+from measuring.measurement import Measurement, grouped, read_run
+from measuring.question import Question, parser_of, run_questions
 from measuring.targets import TARGETS, OpenTarget
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from measuring.client import Client
+    from measuring.question import Settings
     from pykclient.testing import KafkaCluster
 
 
@@ -67,3 +70,19 @@ def test_a_client_that_fails_ends_the_benchmark_with_its_own_words(
     job = Job("localhost:1", "t", 1, 10, value_bytes=-1)
     with pytest.raises(ContestantFailedError, match=rf"{client.name}, produce:(.|\n)*ValueError"):
         arena.run(client, "produce", job)
+
+
+@pytest.mark.kafka
+def test_what_was_measured_before_a_failure_is_kept(tmp_path: Path) -> None:
+    def measure(_: Arena, __: Settings) -> Iterator[Measurement]:
+        yield Measurement("first", "case", "client", {"import_ms": 1.0})
+
+    def fail(_: Arena, __: Settings) -> Iterator[Measurement]:
+        yield Measurement("second", "case", "client", {"import_ms": 2.0})
+        raise ContestantFailedError("on purpose")
+
+    path = tmp_path / "run.json"
+    questions = [Question("first", "First", measure), Question("second", "Second", fail)]
+    with pytest.raises(ContestantFailedError, match="on purpose"):
+        run_questions(questions, parser_of(None).parse_args(["--json", str(path)]))
+    assert [measurement.question for measurement in read_run(path).measurements] == ["first"]
