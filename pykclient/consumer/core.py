@@ -9,7 +9,6 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.deserialization import RecordDeserializer
@@ -26,6 +25,7 @@ from pykclient.consumer.topic_listing import TopicListing
 from pykclient.errors import NotSubscribedError, UsageError, WakeupError
 from pykclient.network.backoff import Backoff
 from pykclient.network.client import NetworkClient
+from pykclient.network.client_log import ClientLog
 from pykclient.network.engine import Engine
 from pykclient.network.metadata import Metadata
 from pykclient.setting import INT_MAX, LONG_MAX
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_LIMITS", "ConsumerCore", "check_partition"]
 
-log = logging.getLogger("pykclient.consumer")
-
 NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
 
 
@@ -54,6 +52,7 @@ class ConsumerCore:
         deserializer = RecordDeserializer.from_config(config)
         self._interceptors = ConsumerInterceptors.from_setting(config.interceptors)
         self._config = config
+        self._log = ClientLog("pykclient.consumer", config.client_id)
         self._port = port
         self._guard = ThreadGuard("consumer")
         self._is_woken = False
@@ -79,6 +78,7 @@ class ConsumerCore:
             self._lookups,
             auto_offset_reset=auto_offset_reset,
             retry_backoff=retry_backoff,
+            client_id=config.client_id,
         )
         self._listing = TopicListing(retry_backoff)
         fetcher = Fetcher(
@@ -294,7 +294,7 @@ class ConsumerCore:
                 self._subscription.fail(assigned, error)
         unavailable = self._subscription.topics & cluster.topic_errors.keys()
         for topic in unavailable - self._unavailable_topics:
-            log.warning("%s; it is waited for", cluster.topic_errors[topic])
+            self._log.warning("%s; it is waited for", cluster.topic_errors[topic])
         self._unavailable_topics = unavailable
 
 
@@ -331,4 +331,5 @@ def _fetch_settings(config: ConsumerConfig, auto_offset_reset: OffsetReset) -> F
         read_replica_ms=config.metadata_max_age_ms,
         auto_offset_reset=auto_offset_reset,
         decode=DecodeSettings(config.check_crcs, config.decompressed_max_bytes),
+        client_id=config.client_id,
     )

@@ -11,7 +11,6 @@ Source: Java class ``AbstractFetch``; KIP-320 (leader epochs), KIP-392 (read fro
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -27,6 +26,7 @@ from pykclient.errors import (
     UnknownServerError,
     error_for_code,
 )
+from pykclient.network.client_log import ClientLog
 from pykclient.network.leader_hints import LeaderHints
 from pykclient.network.manager import NEVER_MS, PollResult
 from pykclient.protocol.messages.fetch import FetchResponse
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.fetch import PartitionData
 
 __all__ = ["FetchSettings", "Fetcher", "Reachability"]
-
-log = logging.getLogger("pykclient.consumer")
 
 UNUSED_RESPONSES_MAX: Final = 1
 """With more answers of a node than this still to be read, it is not asked for another."""
@@ -88,6 +86,7 @@ class FetchSettings(NamedTuple):
     read_replica_ms: int
     auto_offset_reset: OffsetReset
     decode: DecodeSettings
+    client_id: str = ""
 
 
 class Fetcher:
@@ -103,6 +102,7 @@ class Fetcher:
         settings: FetchSettings,
         retry_backoff: Backoff,
     ) -> None:
+        self._log = ClientLog("pykclient.consumer", settings.client_id)
         self._subscription = subscription
         self._buffer = buffer
         self._metadata = metadata
@@ -257,7 +257,7 @@ class Fetcher:
         if self._metadata.learn_leaders(hints):
             self._ask_new_leaders(call, now_ms)
         for target in rest.values():
-            log.debug("broker %d: nothing about %s", node_id, target.assigned.partition)
+            self._log.debug("broker %d: nothing about %s", node_id, target.assigned.partition)
             self._back_off(target.assigned, now_ms)
         self._let_others_first(node_id, response)
 
@@ -275,7 +275,9 @@ class Fetcher:
         if not answer.records:
             return
         if target.offset != self._buffer.fetch_offset(assigned):
-            log.debug("%s: what was fetched at %d is not wanted", assigned.partition, target.offset)
+            self._log.debug(
+                "%s: what was fetched at %d is not wanted", assigned.partition, target.offset
+            )
             return
         aborted = None
         if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
@@ -311,7 +313,7 @@ class Fetcher:
 
     def _read_from(self, assigned: AssignedPartition, replica_id: int, now_ms: int) -> None:
         if assigned.read_replica_id != replica_id:
-            log.info("%s: reading from replica %d", assigned.partition, replica_id)
+            self._log.info("%s: reading from replica %d", assigned.partition, replica_id)
         assigned.read_replica_id = replica_id
         assigned.read_replica_expires_ms = now_ms + self._settings.read_replica_ms
         self._grouped_at = UNGROUPED
@@ -349,7 +351,7 @@ class Fetcher:
 
     def _on_failure(self, call: FetchCall, error: KafkaError, now_ms: int) -> None:
         self._in_flight.pop(call.node_id, None)
-        log.debug("fetch from broker %d failed: %s", call.node_id, error)
+        self._log.debug("fetch from broker %d failed: %s", call.node_id, error)
         self._fail_all(call.targets, error, now_ms)
         current = [target.assigned for target in call.targets.values() if target.is_current]
         if not current or not isinstance(error.__cause__, DecodeError):
@@ -395,7 +397,9 @@ class Fetcher:
         if error.retriable:
             self._metadata.request_update()
         elif isinstance(error, UnknownServerError):
-            log.warning("%s; trying again", error)  # a broker's passing trouble, as Java takes it
+            self._log.warning(
+                "%s; trying again", error
+            )  # a broker's passing trouble, as Java takes it
         else:
             self._subscription.fail(assigned, error)
 

@@ -10,13 +10,13 @@ Source: Java class ``OffsetFetcher`` (``resetPositionsIfNeeded``).
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.offset_lookups import EARLIEST, LATEST
 from pykclient.consumer.subscription import OffsetReset, PositionState
 from pykclient.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from pykclient.network.client_log import ClientLog
 from pykclient.network.manager import IDLE
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pykclient.types import OffsetAndTimestamp
 
 __all__ = ["PositionManager"]
-
-log = logging.getLogger("pykclient.consumer")
 
 TIMESTAMPS: Final = {
     OffsetReset.EARLIEST: (EARLIEST,),
@@ -59,7 +57,9 @@ class PositionManager:
         *,
         auto_offset_reset: OffsetReset,
         retry_backoff: Backoff,
+        client_id: str = "",
     ) -> None:
+        self._log = ClientLog("pykclient.consumer", client_id)
         self._subscription = subscription
         self._lookups = lookups
         self._auto_offset_reset = auto_offset_reset
@@ -145,9 +145,11 @@ class PositionManager:
         offset = found[0].offset
         self._subscription.complete_reset(assigned, offset, found[0].leader_epoch)
         if lost_offset is None:
-            log.info("%s: starting at offset %d (%s)", assigned.partition, offset, reset_to.value)
+            self._log.info(
+                "%s: starting at offset %d (%s)", assigned.partition, offset, reset_to.value
+            )
         elif offset > lost_offset:
-            log.warning(
+            self._log.warning(
                 "%s: offset %d is not in the log any more; auto_offset_reset=%s goes on at %d, "
                 "%d offsets were skipped",
                 assigned.partition,
@@ -157,7 +159,7 @@ class PositionManager:
                 offset - lost_offset,
             )
         else:
-            log.warning(
+            self._log.warning(
                 "%s: offset %d is beyond the end of the log, which was cut or made anew; "
                 "auto_offset_reset=%s goes back to %d",
                 assigned.partition,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
 from pykclient.network import failures
+from pykclient.network.client_log import ClientLog
 from pykclient.network.connection import Connection, ConnectionState
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.node_states import NodeState, NodeStates
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 __all__ = ["NetworkClient"]
-
-log = logging.getLogger("pykclient.network")
 
 STAGGER_MS = 250
 """How long one address may keep us waiting before the next one is tried beside it, while a request
@@ -56,6 +55,7 @@ class NetworkClient:
     """Connections to all brokers of a cluster over one port."""
 
     def __init__(self, port: Port, metadata: Metadata, settings: NetworkSettings) -> None:
+        self._log = ClientLog("pykclient.network", settings.client_id)
         self._port = port
         self._metadata = metadata
         self._settings = settings
@@ -328,7 +328,7 @@ class NetworkClient:
         return nodes
 
     def _open(self, node: Node, now_ms: int) -> None:
-        log.debug("connecting to %s", node)
+        self._log.debug("connecting to %s", node)
         connection = Connection(
             node,
             self._port,
@@ -349,7 +349,7 @@ class NetworkClient:
             node = self._metadata.node(node_id)
             if node is None or node.address == connection.node.address:
                 continue
-            log.info("%s has moved to %s", connection.node, node)
+            self._log.info("%s has moved to %s", connection.node, node)
             if connection.state is ConnectionState.READY:
                 connection.drain()
             elif connection.state is not ConnectionState.DRAINING:
@@ -364,7 +364,7 @@ class NetworkClient:
             )
             is_idle = 0 <= idle_max_ms <= now_ms - connection.active_ms
             if is_drained or (is_idle and self._is_unused(node_id, connection)):
-                log.debug("closing the connection to %s, which is not used", connection.node)
+                self._log.debug("closing the connection to %s, which is not used", connection.node)
                 self._close(node_id)
 
     def _is_unused(self, node_id: int, connection: Connection) -> bool:
@@ -386,7 +386,7 @@ class NetworkClient:
             for request, response in connection.take_answered(now_ms):
                 self._completed.append(_Callback(request.on_response, response))
             if not was_ready and connection.versions is not None:
-                log.debug("connected to %s", connection.node)
+                self._log.debug("connected to %s", connection.node)
                 self._states.on_ready(node_id)
         if connection.failure is not None:
             self._lose(node_id, connection.failure, now_ms)
@@ -401,7 +401,7 @@ class NetworkClient:
         node = connection.node
         was_ready = self._states.state(node_id) is NodeState.READY
         level = logging.INFO if was_ready else logging.WARNING
-        log.log(level, "lost the connection to %s: %s", node, error)
+        self._log.log(level, "lost the connection to %s: %s", node, error)
         self._states.on_lost(node_id, error, now_ms)
         connection.close()
         told = failures.given_up(node, error)

@@ -22,6 +22,7 @@ from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, 
 from pykclient.network.backoff import Backoff
 from pykclient.network.bootstrap import bootstrap_nodes
 from pykclient.network.broker_answer import broker_node
+from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster import Cluster, TopicInfo
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.network.topic_answer import topic_info
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 __all__ = ["Metadata", "MetadataState"]
-
-log = logging.getLogger("pykclient.network")
 
 
 class MetadataState(Enum):
@@ -84,12 +83,14 @@ class Metadata:
         allow_auto_topic_creation: bool,
         topic_idle_ms: int | None = None,
         rebootstrap_trigger_ms: int | None = None,
+        client_id: str = "",
     ) -> None:
         self.bootstrap = tuple(bootstrap)
         self.cluster = Cluster()
         self.fatal_error: KafkaError | None = None
         self.last_error: KafkaError | None = None
         """Why the last update failed; None after one that did not."""
+        self._log = ClientLog("pykclient.network", client_id)
         self._refresh_backoff = refresh_backoff
         self._max_age_ms = max_age_ms
         self._allow_auto_topic_creation = allow_auto_topic_creation
@@ -126,6 +127,7 @@ class Metadata:
             allow_auto_topic_creation=allow_auto_topic_creation,
             topic_idle_ms=topic_idle_ms,
             rebootstrap_trigger_ms=trigger_ms if rebootstraps else None,
+            client_id=config.client_id,
         )
 
     # What the other managers ask for.
@@ -236,7 +238,7 @@ class Metadata:
             and now_ms - self._failing_since_ms >= self._rebootstrap_trigger_ms
             and self.cluster.nodes
         ):
-            log.warning(
+            self._log.warning(
                 "no metadata for %d ms; starting over from the bootstrap addresses",
                 now_ms - self._failing_since_ms,
             )
@@ -251,7 +253,9 @@ class Metadata:
     def _on_response(self, response: Message | None, now_ms: int) -> None:
         assert isinstance(response, MetadataResponse)
         if response.error_code == RebootstrapRequiredError.code:
-            log.warning("the cluster asks its clients to start over from the bootstrap addresses")
+            self._log.warning(
+                "the cluster asks its clients to start over from the bootstrap addresses"
+            )
             self._retry_later(now_ms)
             self._rebootstrap(now_ms)
             return
@@ -288,7 +292,7 @@ class Metadata:
     def _note_failure(self, error: KafkaError, now_ms: int) -> None:
         # One warning tells it; that it goes on is told by the connections that fail.
         level = logging.WARNING if self.last_error is None else logging.DEBUG
-        log.log(level, "metadata update failed: %s", error)
+        self._log.log(level, "metadata update failed: %s", error)
         self.last_error = error
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms

@@ -110,6 +110,7 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
                 backoff=backoff,
                 on_assigned=self._accumulator.look_at_all,
                 on_failed=lambda error, now_ms: self._sender.fail(error, now_ms),
+                client_id=config.client_id,
             )
             managers.append(idempotence)
         user_calls: deque[UserCall] = deque()
@@ -302,4 +303,5 @@ def _sender_settings(config: ProducerConfig) -> SenderSettings:
         max_request_size=config.max_request_size,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         partitioner_availability_timeout_ms=config.partitioner_availability_timeout_ms,
+        client_id=config.client_id,
     )

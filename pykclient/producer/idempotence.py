@@ -22,12 +22,12 @@ Source: Java class ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-360 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from pykclient.errors import BrokerError, error_for_code
+from pykclient.network.client_log import ClientLog
 from pykclient.network.manager import IDLE, PollResult, Request
 from pykclient.producer.batch import NO_IDENTITY, ProducerIdentity, sequence_after
 from pykclient.protocol.messages.init_producer_id import (
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 __all__ = ["Idempotence", "IdentityState", "RunState", "SequenceRun"]
-
-log = logging.getLogger("pykclient.producer")
 
 EPOCH_MAX = 32_767
 """After that the producer needs another id."""
@@ -229,7 +227,9 @@ class Idempotence:
         backoff: Backoff,
         on_assigned: Callable[[int], None],
         on_failed: Callable[[KafkaError, int], None],
+        client_id: str = "",
     ) -> None:
+        self._log = ClientLog("pykclient.producer", client_id)
         self.state = IdentityState.NONE
         self.identity = NO_IDENTITY
         self._undecided_max = min(in_flight_max, UNDECIDED_MAX)
@@ -268,7 +268,7 @@ class Idempotence:
         self._to(IdentityState.ASSIGNED)
         self._attempt_count = 0
         self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
-        log.info("producer id %d, epoch %d", *self.identity)
+        self._log.info("producer id %d, epoch %d", *self.identity)
         for run in self._runs.values():
             if run.identity is NO_IDENTITY:
                 run.begin(self.identity)
@@ -280,7 +280,7 @@ class Idempotence:
             self._to(IdentityState.NONE)
             self._retry_ms = now_ms + self._backoff.delay_ms(self._attempt_count)
             self._attempt_count += 1
-            log.debug("no producer id yet, asking again: %s", error)
+            self._log.debug("no producer id yet, asking again: %s", error)
             return
         self._to(IdentityState.FAILED)
         self._on_failed(error, now_ms)
@@ -342,7 +342,7 @@ class Idempotence:
             return
         if run.identity == self.identity:
             self._bump_epoch()
-        log.info(
+        self._log.info(
             "%s: a gap in the sequence of producer %d, epoch %d; %d batches go on under epoch %d",
             batch.partition,
             *run.identity,

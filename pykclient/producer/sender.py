@@ -11,7 +11,6 @@ KIP-951 (new leaders).
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pykclient.errors import (
@@ -27,6 +26,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.network.client_log import ClientLog
 from pykclient.network.leader_hints import LeaderHints
 from pykclient.network.manager import NEVER_MS, PollResult, UserCall
 from pykclient.producer.batch import BatchState
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MetadataSource", "Nodes", "Sender", "SenderSettings"]
 
-log = logging.getLogger("pykclient.producer")
-
 
 class SenderSettings(NamedTuple):
     """What the sender takes from the producer's configuration."""
@@ -62,6 +60,7 @@ class SenderSettings(NamedTuple):
     max_request_size: int
     max_in_flight_requests_per_connection: int
     partitioner_availability_timeout_ms: int
+    client_id: str = ""
 
 
 class Nodes(Protocol):
@@ -121,6 +120,7 @@ class Sender:
         user_calls: deque[UserCall],
         on_failed: Callable[[], None],
     ) -> None:
+        self._log = ClientLog("pykclient.producer", settings.client_id)
         self._settings = settings
         self._accumulator = accumulator
         self._nodes = nodes
@@ -180,7 +180,7 @@ class Sender:
     def fail(self, error: KafkaError, now_ms: int) -> None:
         """Give up everything: the producer can do no more. The first such error counts."""
         if self._failure is None:
-            log.error("the producer has failed and can send no more: %s", error)
+            self._log.error("the producer has failed and can send no more: %s", error)
             self._failure = error
         self.abort(self._failure, now_ms)
         self._on_failed()
@@ -319,7 +319,7 @@ class Sender:
         if error.refresh_metadata:
             self._metadata.request_update()
         if self._may_retry(batch, error):
-            log.debug("%s is sent again: %s", batch, error)
+            self._log.debug("%s is sent again: %s", batch, error)
             delay_ms = self._backoff.delay_ms(batch.attempt_count)
             batch.on_retry(error, now_ms + delay_ms)
             self._accumulator.requeue(batch)
@@ -357,7 +357,7 @@ class Sender:
     def _split(self, batch: ProducerBatch) -> bool:
         if batch.record_count < 2 or batch.state is not BatchState.IN_FLIGHT:
             return False
-        log.info("%s is too large for the broker and is split", batch)
+        self._log.info("%s is too large for the broker and is split", batch)
         parts = self._accumulator.split(batch)
         if self._idempotence is not None:
             self._idempotence.on_split(batch, parts)
@@ -369,7 +369,7 @@ class Sender:
         error: KafkaError,
         record_errors: Mapping[int, KafkaError] | None = None,
     ) -> None:
-        log.debug("%s has failed: %s", batch, error)
+        self._log.debug("%s has failed: %s", batch, error)
         batch.fail(error, record_errors)
         if self._idempotence is not None and not batch.is_in_request:
             self._idempotence.on_given_up(batch)

@@ -32,6 +32,18 @@ def test_a_send_ends_when_its_time_is_up_and_names_what_failed(producer: Produce
         producer.partitions_for("t")
 
 
+def test_the_log_tells_which_client_it_is_of(caplog: pytest.LogCaptureFixture) -> None:
+    address = unused_address()
+    with (
+        Producer(bootstrap_servers=address, max_block_ms=300, client_id="till-7") as producer,
+        pytest.raises(KafkaTimeoutError),
+    ):
+        producer.send("t", b"v")
+    messages = [record.getMessage() for record in caplog.records]
+    assert any(message.startswith("[till-7] lost the connection") for message in messages)
+    assert all(message.startswith("[till-7] ") for message in messages)
+
+
 def test_what_is_wrong_with_the_record_is_told_before_any_waiting(producer: Producer) -> None:
     with pytest.raises(SerializationError):
         producer.send("t", "text")
@@ -58,7 +70,7 @@ def test_times_below_zero_are_refused_and_nothing_else_happens(producer: Produce
     for call in (producer.flush, producer.close):
         with pytest.raises(UsageError, match="timeout=-1: give seconds, from 0"):
             call(timeout=-1)
-    producer.flush(timeout=0)
+    producer.flush(timeout=TIMEOUT_S)
 
 
 def test_a_send_that_waits_is_ended_by_closing() -> None:
