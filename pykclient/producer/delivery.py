@@ -319,7 +319,7 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         for index, on_delivery in callbacks:
             try:
                 on_delivery(self.metadata(index), self.error(index))
-            except Exception:
+            except Exception:  # noqa: BLE001  # user code; `_log_failed` logs what it raised
                 self._log_failed(on_delivery)
 
     def _log_failed(self, on_delivery: OnDelivery[RecordMetadata]) -> None:

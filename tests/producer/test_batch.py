@@ -43,8 +43,8 @@ def new_batch(
     return batch
 
 
-def decoded(data: bytearray) -> RecordBatch:
-    (batch,) = iterate_batches(memoryview(data), topic="t", partition=0)
+def decoded(data: memoryview) -> RecordBatch:
+    (batch,) = iterate_batches(data, topic="t", partition=0)
     return batch
 
 

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors.base import KafkaTimeoutError, UsageError
-from pykclient.testing.broker_process import (
-    LOG_TAIL_LINES,
-    BrokerFailedError,
-    BrokerProcess,
-    BrokerState,
-)
+from pykclient.testing.broker_process import LOG_TAIL_LINES, BrokerFailedError, BrokerProcess
+from pykclient.testing.broker_state import BrokerState
 from pykclient.testing.process_group import ProcessGroup
 
 if TYPE_CHECKING:
