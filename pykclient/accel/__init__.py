@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ByteColumn,
         ConsumerRecord,
         Delivery,
+        FrameMemory,
         ListColumns,
         RecordAppender,
         RowBlock,
@@ -45,6 +46,7 @@ __all__ = [
     "ByteColumn",
     "ConsumerRecord",
     "Delivery",
+    "FrameMemory",
     "ListColumns",
     "RecordAppender",
     "RowBlock",
@@ -119,6 +121,7 @@ if not TYPE_CHECKING:
     ByteColumn = chosen.ByteColumn
     ConsumerRecord = chosen.ConsumerRecord
     Delivery = chosen.Delivery
+    FrameMemory = chosen.FrameMemory
     ListColumns = chosen.ListColumns
     RecordAppender = chosen.RecordAppender
     RowBlock = chosen.RowBlock

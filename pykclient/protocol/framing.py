@@ -7,10 +7,8 @@ tells `buffer_updated` how much came, which is the shape of ``asyncio.BufferedPr
 ``socket.recv_into``.
 
 A frame that was handed out owns its bytes; no later read changes them. A size is checked before
-anything is allocated for it, and memory grows with what arrived: a peer that only announces a frame
-of 100 MB gets `ALLOCATION_BYTES` for it, and never more than that beyond what it has sent (and the
-eighth that a bytearray keeps as room to grow). Allocating the announced size at once would commit
-all of it, since a bytearray is filled when it is made.
+anything is allocated for it, and the memory that is used grows with what arrived: a peer that only
+announces a frame of 100 MB gets hardly any (`accel.FrameMemory`).
 
 Owner: the connection that it belongs to.
 Source: the Kafka protocol guide, section "Network"; Java class ``NetworkReceive``.
@@ -20,10 +18,10 @@ from __future__ import annotations
 
 from struct import Struct
 
+from pykclient.accel import FrameMemory
 from pykclient.errors.base import FrameTooLargeError
 
 __all__ = [
-    "ALLOCATION_BYTES",
     "RECEIVE_BYTES_MAX",
     "SCRATCH_BYTES",
     "FrameBuffer",
@@ -35,11 +33,7 @@ RECEIVE_BYTES_MAX = 100_000_000
 SCRATCH_BYTES = 64 * 1024
 """The size of the buffer through which small frames come."""
 
-ALLOCATION_BYTES = 1024 * 1024
-"""What a large frame gets ahead of what arrived."""
-
 _SIZE = Struct(">i")
-_ZEROS = memoryview(bytes(ALLOCATION_BYTES))  # adding this is faster than making new zeros
 _TLS_RECORDS = {0x15: "alert", 0x16: "handshake"}
 
 
@@ -50,15 +44,14 @@ class FrameBuffer:
     has no frames any more: the connection must be closed.
     """
 
-    __slots__ = ("_filled", "_large", "_large_size", "_max", "_scratch", "_view")
+    __slots__ = ("_filled", "_large", "_large_size", "_max", "_scratch")
 
     def __init__(self, receive_max_bytes: int = RECEIVE_BYTES_MAX) -> None:
         self._max = receive_max_bytes
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._filled = 0  # bytes in the scratch buffer, or in the large one while there is one
-        self._large: bytearray | None = None
+        self._large: FrameMemory | None = None
         self._large_size = 0
-        self._view: memoryview | None = None  # into the large buffer, as handed out last
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where the next bytes shall be put; never empty, valid until `buffer_updated`.
@@ -67,13 +60,7 @@ class FrameBuffer:
         """
         if self._large is None:
             return self._scratch[self._filled :]
-        if self._view is not None:
-            self._view.release()
-        if self._filled == len(self._large):
-            self._large += _ZEROS[: self._large_size - self._filled]
-        with memoryview(self._large) as whole:
-            self._view = whole[self._filled :]
-        return self._view
+        return self._large.space(self._filled)
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Say that `count` bytes were put where `get_buffer` said; the frames that are complete.
@@ -87,8 +74,8 @@ class FrameBuffer:
             return self._take_small()
         if self._filled < self._large_size:
             return []
-        frame = memoryview(self._large).toreadonly()
-        self._large = self._view = None
+        frame = self._large.frame()
+        self._large = None
         self._filled = 0
         return [frame]
 
@@ -114,8 +101,8 @@ class FrameBuffer:
     def _start_large(self, size: int, start: int) -> None:
         """Go on with a frame of `size` bytes, of which those from `start` have arrived."""
         arrived = self._scratch[start : self._filled]
-        self._large = bytearray(min(size, ALLOCATION_BYTES))
-        self._large[: len(arrived)] = arrived
+        self._large = FrameMemory(size)
+        self._large.space(0)[: len(arrived)] = arrived
         self._large_size = size
         self._filled = len(arrived)
 

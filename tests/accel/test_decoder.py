@@ -128,6 +128,10 @@ def test_timestamps_may_go_back_before_the_base(core: ModuleType) -> None:
         (simple(5) + simple(5), 2, "do not ascend"),
         (simple(0) + simple(0), 2, "do not ascend"),
         (b"\xff" * 30, 1, "longer than 64 bits"),
+        (b"\xff" * 9 + b"\x02" + bytes(20), 1, "longer than 64 bits"),
+        (b"\x80" * 10 + bytes(20), 1, "longer than 64 bits"),
+        (record(2**63 - 1, 0, 0, body=b"\x01\x01\x00"), 1, "does not have the size that it claims"),
+        (record(-(2**63), 0, 0, body=b"\x01\x01\x00"), 1, "does not have the size that it claims"),
         (simple(0, timestamp=2**63 - 1), 1, "a timestamp is beyond 64 bits"),
     ],
 )

@@ -39,6 +39,10 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 ODD_NUMBERS = st.sampled_from(
     [0, 1, -1, -2, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63)]
 )
+# Of one byte too many, beyond 64 bits, longer than any number, without end.
+ODD_VARINTS = st.sampled_from(
+    [b"\x80\x00", b"\xff" * 9 + b"\x01", b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\0", b"\xff" * 30]
+)
 TEXT = st.text(max_size=5).map(lambda text: text.encode("utf-8", "surrogatepass"))
 FIELD = st.none() | st.binary(max_size=20) | st.sampled_from([b"x" * 64, b"y" * 9000])
 
@@ -48,7 +52,10 @@ def records(draw: st.DrawFn) -> bytes:
     """One record: mostly right, its numbers sometimes anything."""
 
     def number(right: int) -> bytes:
-        return encode_varint(draw(ODD_NUMBERS) if draw(st.integers(0, 40)) == 0 else right)
+        chance = draw(st.integers(0, 60))
+        if chance == 1:
+            return draw(ODD_VARINTS)
+        return encode_varint(draw(ODD_NUMBERS) if chance == 0 else right)
 
     def field(data: bytes | None) -> bytes:
         return number(-1) if data is None else number(len(data)) + data

@@ -5,7 +5,16 @@ The same names as `accel.pure`, with the same results and errors.
 Owner: see each module.
 """
 
-from pykclient.accel.compiled import arrow, byte_column, decoder, fate, record, rows, send
+from pykclient.accel.compiled import (
+    arrow,
+    byte_column,
+    decoder,
+    fate,
+    frame_memory,
+    record,
+    rows,
+    send,
+)
 from pykclient.accel.pure import ListColumns, RowGroup, crc32c
 
 __all__ = [
@@ -13,6 +22,7 @@ __all__ = [
     "ByteColumn",
     "ConsumerRecord",
     "Delivery",
+    "FrameMemory",
     "ListColumns",
     "RecordAppender",
     "RowBlock",
@@ -34,6 +44,7 @@ ByteColumn = byte_column.ByteColumn
 decode_records = decoder.decode_records
 record_bytes = decoder.record_bytes
 BatchFate = fate.BatchFate
+FrameMemory = frame_memory.FrameMemory
 ConsumerRecord = record.ConsumerRecord
 iterate_records = record.iterate_records
 RowBlock = rows.RowBlock

@@ -13,6 +13,7 @@ from pykclient.accel.pure.columns import ListColumns
 from pykclient.accel.pure.decoder import decode_records, record_bytes
 from pykclient.accel.pure.delivery import Delivery
 from pykclient.accel.pure.fate import BatchFate
+from pykclient.accel.pure.frame_memory import FrameMemory
 from pykclient.accel.pure.hashes import crc32c, murmur2
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
 from pykclient.accel.pure.rows import RowBlock, RowGroup, RowRun, largest_partitions
@@ -23,6 +24,7 @@ __all__ = [
     "ByteColumn",
     "ConsumerRecord",
     "Delivery",
+    "FrameMemory",
     "ListColumns",
     "RecordAppender",
     "RowBlock",

@@ -1,0 +1,77 @@
+"""Memory for one large frame: it holds what was received, and costs what was received."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.accel.pure.frame_memory import ALLOCATION_BYTES
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+ANNOUNCED_BYTES = 100_000_000
+OTHERS_BYTES = 8 * 1024 * 1024
+"""What the rest of the process may take meanwhile."""
+
+
+def resident_bytes() -> int:
+    """How much memory this process really has."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+
+
+@pytest.mark.parametrize("size_bytes", [1, 70_000, ALLOCATION_BYTES, 3 * ALLOCATION_BYTES + 1])
+@pytest.mark.parametrize("piece_bytes", [65_536, 10**9])
+def test_a_frame_is_what_was_received(core: ModuleType, size_bytes: int, piece_bytes: int) -> None:
+    content = os.urandom(size_bytes)
+    memory = core.FrameMemory(size_bytes)
+    filled_bytes = 0
+    while filled_bytes < size_bytes:
+        space = memory.space(filled_bytes)
+        count = min(len(space), piece_bytes)
+        assert 0 < count <= size_bytes - filled_bytes
+        space[:count] = content[filled_bytes : filled_bytes + count]
+        filled_bytes += count
+    frame = memory.frame()
+    assert frame == content
+    assert frame.readonly
+
+
+def test_a_frame_that_is_kept_is_not_overwritten_by_the_next(core: ModuleType) -> None:
+    kept = []
+    for number in range(5):
+        memory = core.FrameMemory(2 * ALLOCATION_BYTES)
+        for start in (0, ALLOCATION_BYTES):
+            memory.space(start)[:ALLOCATION_BYTES] = bytes([number]) * ALLOCATION_BYTES
+        frame = memory.frame()
+        if number % 2 == 0:
+            kept.append(frame[5 : 5 + ALLOCATION_BYTES])
+        del memory, frame
+    assert [(piece[0], piece[-1]) for piece in kept] == [(0, 0), (2, 2), (4, 4)]
+
+
+def test_announcing_a_frame_takes_little_memory(core: ModuleType) -> None:
+    """Goal: a peer that only announces costs no more than `ALLOCATION_BYTES`."""
+    before_bytes = resident_bytes()
+    memories = [core.FrameMemory(ANNOUNCED_BYTES) for _ in range(3)]
+    for memory in memories:
+        memory.space(0)[:1] = b"x"
+    assert resident_bytes() - before_bytes < 3 * ALLOCATION_BYTES + OTHERS_BYTES
+
+
+def test_memory_grows_with_what_arrived(core: ModuleType) -> None:
+    memory = core.FrameMemory(ANNOUNCED_BYTES)
+    before_bytes = resident_bytes()
+    filled_bytes = 0
+    while filled_bytes < 20 * ALLOCATION_BYTES:
+        space = memory.space(filled_bytes)
+        count = min(len(space), 65_536)
+        space[:count] = bytes(count)
+        filled_bytes += count
+    grown_bytes = resident_bytes() - before_bytes
+    # A bytearray keeps an eighth as room to grow.
+    assert grown_bytes < 1.2 * filled_bytes + ALLOCATION_BYTES + OTHERS_BYTES
