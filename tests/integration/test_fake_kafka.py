@@ -8,6 +8,7 @@ move meanwhile. Here partitions are assigned; groups are in `test_fake_groups`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -15,10 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pykclient import Consumer, Producer, TopicPartition
+from pykclient.errors import ClosedError, KafkaError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest
+from pykclient.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykclient.testing import FakeKafka, faults
+from pykclient.testing.fake.connection import OUTPUT_BYTES_MAX
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration import java_tools
 from tests.integration.java_tools import Record
@@ -246,3 +250,68 @@ def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, server
         stranger.sendall(data)
         assert stranger.recv(1) == b""
     write_pykclient(servers)
+
+
+def test_who_asks_and_never_reads_holds_little_and_others_are_served(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    """Method: 60 fetches of a megabyte each on one connection whose answers nobody takes."""
+    megabyte = 1_000_000
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", bytes(megabyte), partition=0).result(timeout=TIMEOUT_S)
+    with fake_kafka.control() as cluster:
+        leader = cluster.brokers[cluster.partition(TopicPartition("t", 0)).leader_id]
+    partition = FetchPartition(partition_max_bytes=megabyte)
+    request = FetchRequest(
+        max_wait_ms=0, max_bytes=megabyte, topics=[FetchTopic(topic="t", partitions=[partition])]
+    )
+    with socket.create_connection((leader.host, leader.port), TIMEOUT_S) as greedy:
+        greedy.sendall(bytes(encode_request(request, 9, 1, "greedy")) * 60)
+        with Consumer(bootstrap_servers=servers) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek(TopicPartition("t", 0), 0)
+            assert [each.serialized_value_size for each in consumer.poll(TIMEOUT_S)] == [megabyte]
+        with fake_kafka.control() as cluster:
+            (answered,) = (
+                sum(map(len, each.take_output())) for each in leader.connections if each.has_output
+            )
+        assert answered < 2 * OUTPUT_BYTES_MAX
+
+
+def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
+    def fail(_: int) -> None:
+        raise ZeroDivisionError("a timer of a test")
+
+    fake = FakeKafka()
+    with fake.control() as cluster:
+        cluster.timers.add(cluster.now_ms, fail)
+    host, port = fake.bootstrap_servers.split(":")
+    with (
+        contextlib.suppress(ConnectionError),
+        socket.create_connection((host, int(port)), TIMEOUT_S) as connected,
+    ):
+        assert connected.recv(1) == b""
+    with pytest.raises(KafkaError, match="ZeroDivisionError"):
+        fake.close()
+
+
+def test_nobody_controls_what_is_closed() -> None:
+    fake = FakeKafka()
+    fake.close()
+    fake.close()
+    with pytest.raises(ClosedError), fake.control():
+        pass
+
+
+def test_control_may_be_taken_within_control_and_is_given_back_after_an_error(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    def fail_within_it() -> None:
+        with fake_kafka.control(), fake_kafka.control() as cluster:
+            cluster.delete_topic("t")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_within_it()
+    with fake_kafka.control() as cluster:
+        assert "t" not in cluster.topics

@@ -11,6 +11,7 @@ Source: Java classes ``KafkaApis``, ``ReplicaManager``; the shape of control fun
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -32,7 +33,7 @@ from pykclient.testing.fake.timing_wheel import TimingWheel
 from pykclient.testing.fake.topics import NO_LEADER, Partition, Topic, is_valid_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pykclient.protocol.message import Request
     from pykclient.testing.fake.connection import FakeConnection
@@ -93,6 +94,8 @@ class FakeCluster:
     ) -> None:
         if brokers < 1:
             raise UsageError(f"a cluster has at least one broker, not {brokers}")
+        if racks and len(racks) != brokers:
+            raise UsageError(f"{brokers} brokers need as many racks, or none, not {len(racks)}")
         self.brokers = {
             number: Broker(
                 number, "localhost", FIRST_PORT + number, racks[number] if racks else None
@@ -126,6 +129,8 @@ class FakeCluster:
         self._next_producer_id = 0
         self._topic_count = 0
         self._moved_coordinators: dict[tuple[int, str], int] = {}
+        self._turns: deque[Callable[[int], None]] = deque()
+        self._is_taking_turns = False
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)
 
     # Time.
@@ -178,6 +183,18 @@ class FakeCluster:
         self._dispatch(call, request)
         return call
 
+    def serve_in_turn(self, serve: Callable[[int], None], now_ms: int) -> None:
+        """Have a connection serve what waited, after those that are at it by now."""
+        self._turns.append(serve)
+        if self._is_taking_turns:
+            return
+        self._is_taking_turns = True
+        try:
+            while self._turns:
+                self._turns.popleft()(now_ms)
+        finally:
+            self._is_taking_turns = False
+
     def ask(
         self,
         broker_id: int,
@@ -209,7 +226,11 @@ class FakeCluster:
     def limit_versions(
         self, limits: Mapping[ApiKey, VersionRange | None], *, broker_id: int | None = None
     ) -> None:
-        """Have a broker, or all, pretend to be older; None for an API that it shall not know."""
+        """Have a broker, or all, pretend to be older; None for an API that it shall not know.
+
+        Raises:
+            UsageError: there is no such broker.
+        """
         for broker in self._chosen(broker_id):
             broker.versions.update(limits)
 
@@ -272,16 +293,21 @@ class FakeCluster:
         """Make a topic; its partitions and replicas go round the brokers.
 
         Raises:
-            UsageError: the name is not valid or taken, or there are too few brokers.
+            UsageError: the name is not valid or taken, there are too few brokers, or a setting
+                that must be a number is none.
         """
         if name in self.topics or not is_valid_name(name):
             raise UsageError(f"the topic {name!r} exists, or its name is not valid")
         if assignments is None:
             count = self.default_partition_count if partitions is None else partitions
             assignments = self.spread(count, replication_factor)
+        topic_id = UUID(int=(0xFA4E << 64) + self._topic_count + 1)
+        try:
+            topic = Topic(name, topic_id, assignments, config or {})
+        except ValueError as error:
+            raise UsageError(f"the topic {name!r} cannot have these settings: {error}") from error
         self._topic_count += 1
-        topic_id = UUID(int=(0xFA4E << 64) + self._topic_count)
-        topic = self.topics[name] = Topic(name, topic_id, assignments, config or {})
+        self.topics[name] = topic
         self._lead(topic.partitions)
         return topic
 
@@ -362,7 +388,8 @@ class FakeCluster:
         self.replication.shrink_isr(self.partition(name), broker_id, self._now_ms)
 
     def stall_replicas(self, broker_id: int) -> None:
-        """Have this broker's followers copy nothing until `resume_replicas`."""
+        """Have its followers copy nothing until `resume_replicas`. Raises `UsageError`."""
+        self._broker(broker_id)
         self.replication.stall(broker_id)
 
     def resume_replicas(self, broker_id: int) -> None:
@@ -373,7 +400,7 @@ class FakeCluster:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a broker: its connections close, others lead; its log stays. Raises `UsageError`."""
-        broker = self.brokers[broker_id]
+        broker = self._broker(broker_id)
         if not broker.is_alive:
             raise UsageError(f"broker {broker_id} does not run")
         broker.is_alive = False
@@ -386,8 +413,8 @@ class FakeCluster:
                 self.replication.on_stopped(partition, broker_id, self._now_ms)
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped. Raises `UsageError`."""
-        broker = self.brokers[broker_id]
+        """Start a broker that was stopped. Raises `UsageError` when it runs, or there is none."""
+        broker = self._broker(broker_id)
         if broker.is_alive:
             raise UsageError(f"broker {broker_id} runs")
         broker.is_alive = True
@@ -424,6 +451,8 @@ class FakeCluster:
         if key_type == GROUP_KEY:
             self.move_leader(self.groups.partition(key).name, broker_id)
             return
+        if broker_id not in self.alive:
+            raise UsageError(f"broker {broker_id} cannot coordinate {key!r}: it does not run")
         self._moved_coordinators[key_type, key] = broker_id
 
     def new_producer_id(self) -> int:
@@ -454,7 +483,13 @@ class FakeCluster:
         return topic
 
     def _chosen(self, broker_id: int | None) -> Iterable[Broker]:
-        return self.brokers.values() if broker_id is None else [self.brokers[broker_id]]
+        return self.brokers.values() if broker_id is None else [self._broker(broker_id)]
+
+    def _broker(self, broker_id: int) -> Broker:
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            raise UsageError(f"there is no broker {broker_id}: there are {len(self.brokers)}")
+        return broker
 
     def _partitions(self) -> list[Partition]:
         return [partition for topic in self.topics.values() for partition in topic.partitions]

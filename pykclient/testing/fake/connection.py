@@ -29,6 +29,9 @@ WAITING_FRAMES_MAX = 100
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 """So many requests, or bytes of them, wait behind the first; then nothing more is read."""
 
+OUTPUT_BYTES_MAX = 16 * 1024 * 1024
+"""While so many bytes of answers were not taken, nothing more is served."""
+
 RECEIVE_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's ``socket.request.max.bytes``."""
 
@@ -54,7 +57,14 @@ class FakeConnection:
         self._call: Call | None = None
         self._is_silent = False
         self._output: list[bytes | bytearray] = []
+        self._output_bytes = 0
+        self._is_held_back = False
         cluster.brokers[broker_id].connections[self] = None
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to be sent."""
+        return bool(self._output)
 
     @property
     def wants_input(self) -> bool:
@@ -79,8 +89,12 @@ class FakeConnection:
             self._serve(now_ms)
 
     def take_output(self) -> list[bytes | bytearray]:
-        """What is to be sent, in order."""
+        """What is to be sent, in order; what waited for its room is served then."""
         output, self._output = self._output, []
+        self._output_bytes = 0
+        if self._is_held_back:
+            self._is_held_back = False
+            self._serve(self._cluster.now_ms)
         return output
 
     def close(self) -> None:
@@ -97,6 +111,9 @@ class FakeConnection:
 
     def _serve(self, now_ms: int) -> None:
         while self._waiting and self._call is None and not self.is_closed:
+            if self._output_bytes >= OUTPUT_BYTES_MAX:
+                self._is_held_back = True
+                return
             frame = self._waiting.popleft()
             call = self._cluster.handle(
                 self._broker_id, frame, now_ms, client_host=self._client_host
@@ -113,13 +130,16 @@ class FakeConnection:
         call, self._call = self._call, None
         if call is not None:
             self._finish(call)
-            self._serve(now_ms)
+            # Served here, a request could end another connection's call, and that one's next
+            # request another's, as deep as there are connections.
+            self._cluster.serve_in_turn(self._serve, now_ms)
 
     def _finish(self, call: Call) -> None:
         if call.state is CallState.CLOSED:
             self.close()
         elif call.state is CallState.ANSWERED:
             self._output.append(call.frame)
+            self._output_bytes += len(call.frame)
             self._on_change()
         elif call.ending is CallState.SILENT:
             self._go_silent()

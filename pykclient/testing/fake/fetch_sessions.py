@@ -45,6 +45,8 @@ class FetchSession:
 
     def is_news(self, name: TopicPartition, data: PartitionData) -> bool:
         """Whether the client must be told, which is then taken for done."""
+        if name not in self.wanted:
+            return True  # a later fetch has forgotten it while this one waited
         told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
         has_changed = self._told.get(name) != told
         self._told[name] = told

@@ -224,8 +224,8 @@ class PartitionLog:
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> FoundTimestamp | None:
         """The first record that is not earlier, before `end_offset`."""
         for segment in self._segments:
-            found = segment.find_timestamp(timestamp_ms)
-            if found is not None and found.offset >= self.log_start_offset:
+            found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+            if found is not None:
                 return found if found.offset < end_offset else None
         return None
 

@@ -95,18 +95,18 @@ class Segment:
             end += self._size_at(end)
         return bytes(self._data[start : min(end, start + max_bytes)])
 
-    def find_timestamp(self, timestamp_ms: int) -> FoundTimestamp | None:
-        """The first record that is not earlier; None when all are earlier."""
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> FoundTimestamp | None:
+        """The first record from `start_offset` on that is not earlier; None when all are."""
         if self.max_timestamp_ms < timestamp_ms:
             return None
         entry = bisect_left(self._times_ms, timestamp_ms) - 1
         position = self._time_positions[entry] if entry >= 0 else 0
-        for batch, _ in self.batches(self._base_offset_at(position)):
+        for batch, _ in self.batches(max(start_offset, self._base_offset_at(position))):
             if batch.max_timestamp_ms < timestamp_ms:
                 continue
             columns = batch.records()
             for offset, time_ms in zip(columns.offsets, columns.timestamps_ms, strict=True):
-                if time_ms >= timestamp_ms:
+                if time_ms >= timestamp_ms and offset >= start_offset:
                     return FoundTimestamp(offset, time_ms, batch.partition_leader_epoch)
         return None
 

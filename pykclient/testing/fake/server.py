@@ -2,7 +2,8 @@
 
 One thread serves all brokers. A broker that is stopped refuses connections and keeps its port. The
 cluster is changed inside `control()` alone. Per connection only so much is read ahead and held back
-as `connection` and `UNSENT_BYTES_MAX` allow.
+as `connection` and `UNSENT_BYTES_MAX` allow. If the thread fails, all connections are closed, and
+`control` and `close` say why.
 
 Owner: its own thread; the cluster belongs to whoever holds the lock, which `control` takes.
 """
@@ -18,6 +19,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
+from pykclient.errors.base import ClosedError, KafkaError, KafkaTimeoutError
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.connection import FakeConnection
 
@@ -46,7 +48,7 @@ def _now_ms() -> int:
 class FakeKafka:
     """Serves a cluster until `close`; a context manager.
 
-    `brokers` and `settings` are those of `FakeCluster`.
+    The arguments are those of `FakeCluster`, whose time is the real one here.
     """
 
     def __init__(
@@ -72,10 +74,11 @@ class FakeKafka:
             epoch_ms=time.time_ns() // 1_000_000 - now_ms,
             now_ms=now_ms,
         )
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
-        self._woken.setblocking(False)
+        for end in (self._waker, self._woken):
+            end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ, self)
         self._listeners = {
             broker.id: _Listener(broker) for broker in self._cluster.brokers.values()
@@ -83,6 +86,7 @@ class FakeKafka:
         self._changed: set[_Link] = set()
         self._links: set[_Link] = set()
         self._is_closing = False
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="fake-kafka", daemon=True)
         self._thread.start()
 
@@ -104,24 +108,52 @@ class FakeKafka:
 
     @contextlib.contextmanager
     def control(self) -> Iterator[FakeCluster]:
-        """Look at the cluster and change it, while nothing else happens in it."""
+        """Look at the cluster and change it, while nothing else happens in it.
+
+        Raises:
+            ClosedError: it was closed.
+            KafkaError: its thread has failed, which is the cause.
+        """
+        if self._is_closing:
+            raise ClosedError("the fake brokers were closed; make others")
+        self._check_failure()
         with self._lock:
-            self._cluster.advance(_now_ms())
-            yield self._cluster
-        self._wake()
+            try:
+                self._cluster.advance(_now_ms())
+                yield self._cluster
+            finally:
+                self._wake()
 
     def close(self) -> None:
-        """Close all connections and listeners, and end the thread. May be called again."""
+        """Close all connections and listeners, and end the thread. May be called again.
+
+        Raises:
+            KafkaTimeoutError: the thread is still in a function that a test gave to a fault.
+            KafkaError: the thread has failed, which is the cause.
+        """
         if self._is_closing:
             return
         self._is_closing = True
         self._wake()
         self._thread.join(CLOSE_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise KafkaTimeoutError(
+                f"the fake brokers did not end within {CLOSE_TIMEOUT_S * 1000:.0f} ms: close them "
+                "outside of control(), and let no function of a fault wait"
+            )
         self._waker.close()
         self._woken.close()
+        self._check_failure()
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise KafkaError(f"the fake brokers' thread has failed: {self._failure!r}") from (
+                self._failure
+            )
 
     def _wake(self) -> None:
-        self._waker.send(b"\0")
+        with contextlib.suppress(BlockingIOError):  # then enough is there to wake it
+            self._waker.send(b"\0")
 
     # The thread.
 
@@ -134,13 +166,19 @@ class FakeKafka:
                 with self._lock:
                     for key, mask in events:
                         self._on_event(key.data, mask)
+        except Exception as error:  # noqa: BLE001 (told by `control` and `close`)
+            self._failure = error
         finally:
-            for link in list(self._links):
-                link.connection.close()
-                self._drop(link)
-            for listener in self._listeners.values():
-                listener.close(self._selector)
-            self._selector.close()
+            with self._lock:
+                self._close_all()
+
+    def _close_all(self) -> None:
+        for link in list(self._links):
+            link.connection.close()
+            self._drop(link)
+        for listener in self._listeners.values():
+            listener.close(self._selector)
+        self._selector.close()
 
     def _prepare(self) -> float | None:
         """Do what is due, send what there is; how long to wait then, None without limit."""
@@ -200,13 +238,16 @@ class FakeKafka:
     def _flush(self, link: _Link) -> None:
         if link not in self._links:
             return
-        link.queue(link.connection.take_output())
         try:
             link.send()
+            if link.unsent_bytes < UNSENT_BYTES_MAX:
+                link.queue(link.connection.take_output())
+                link.send()
         except OSError:
             link.connection.close()
-            link.unsent.clear()
-        if link.connection.is_closed and not link.unsent:
+            link.connection.take_output()
+            link.give_up()
+        if link.connection.is_closed and not link.unsent and not link.connection.has_output:
             self._drop(link)
             return
         events = selectors.EVENT_WRITE if link.unsent else 0
@@ -284,6 +325,11 @@ class _Link:
             rest = self.unsent.popleft()[count:]
             if rest:
                 self.unsent.appendleft(rest)
+
+    def give_up(self) -> None:
+        """Forget what was to be sent."""
+        self.unsent.clear()
+        self.unsent_bytes = 0
 
     def watch(self, selector: selectors.BaseSelector, events: int) -> None:
         """Wait for these events from now on; 0 for none."""

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-__all__ = ["NO_LEADER", "Partition", "Topic", "is_valid_name", "log_settings"]
+__all__ = [
+    "NO_LEADER",
+    "Partition",
+    "Topic",
+    "is_valid_name",
+    "log_settings",
+    "min_insync_replicas",
+]
 
 NO_LEADER = -1
 NAME_LENGTH_MAX = 249
@@ -58,6 +65,8 @@ class Topic:
         self.name = name
         self.topic_id = topic_id.bytes
         self.config = dict(config)
+        self.min_insync_replicas = min_insync_replicas(config)
+        """None where the cluster's default holds."""
         self.partitions: list[Partition] = []
         self.grow(assignments)
 
@@ -99,3 +108,9 @@ def log_settings(config: Mapping[str, str]) -> LogSettings:
         retention_bytes=int(config.get("retention.bytes", defaults.retention_bytes)),
         is_log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
     )
+
+
+def min_insync_replicas(config: Mapping[str, str]) -> int | None:
+    """How many replicas acks=all needs; None unless set. Raises ValueError if it is no number."""
+    value = config.get("min.insync.replicas")
+    return None if value is None else int(value)

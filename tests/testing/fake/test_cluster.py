@@ -8,6 +8,7 @@ from pykclient.errors import UsageError
 from pykclient.errors.broker import (
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
+    InvalidConfigError,
     InvalidFetchSessionEpochError,
     KafkaStorageError,
     NotEnoughReplicasAfterAppendError,
@@ -18,7 +19,18 @@ from pykclient.errors.broker import (
     UnknownLeaderEpochError,
 )
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.protocol.messages.fetch import FetchResponse, PartitionData
+from pykclient.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pykclient.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    ForgottenTopic,
+    PartitionData,
+)
 from pykclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -31,6 +43,7 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponse,
 )
 from pykclient.testing import FakeCluster, faults
+from pykclient.testing.fake import handlers
 from pykclient.testing.fake.call import Call, CallState
 from pykclient.testing.fake.replication import LAG_MS_MAX
 from pykclient.types import TopicPartition
@@ -161,6 +174,12 @@ def test_what_cannot_be_is_a_usage_error(cluster: FakeCluster) -> None:
         lambda: cluster.create_topic("two", 1, replication_factor=4),
         lambda: cluster.delete_topic("none"),
         lambda: cluster.partition(TopicPartition("t", 1)),
+        lambda: cluster.stop_broker(3),
+        lambda: cluster.start_broker(-1),
+        lambda: cluster.stall_replicas(3),
+        lambda: cluster.limit_versions({}, broker_id=3),
+        lambda: cluster.move_coordinator(1, "a transactional id", 2),
+        lambda: FakeCluster(2, racks=["only one"]),
     ):
         with pytest.raises(UsageError):
             mistake()
@@ -218,6 +237,33 @@ def test_a_session_tells_only_what_is_new(cluster: FakeCluster) -> None:
     assert later(3).error_code == FetchSessionIdNotFoundError.code
 
 
+def test_what_a_session_forgets_while_a_fetch_of_it_waits_may_have_records(
+    cluster: FakeCluster,
+) -> None:
+    first = fetch(cluster, 0, 0, max_wait_ms=0, session_epoch=0).answered()
+    assert isinstance(first, FetchResponse)
+    session = first.session_id
+    waiting = fetch(cluster, 0, 0, session_id=session, session_epoch=1, is_named=False)
+    forget = FetchRequest(
+        session_id=session,
+        session_epoch=2,
+        forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[0])],
+    )
+    cluster.ask(0, forget, 0, version=12)
+    assert produced(produce(cluster, 0, batch_of(b"v"))).error_code == 0
+    assert fetched_bytes(waiting) > 0
+
+
+def test_an_answer_is_no_larger_than_brokers_answer(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size_bytes = len(batch_of(b"v"))
+    monkeypatch.setattr(handlers.fetch, "ANSWER_BYTES_MAX", 2 * size_bytes)
+    for _ in range(3):
+        produce(cluster, 0, batch_of(b"v"))
+    assert fetched_bytes(fetch(cluster, 0, 0)) == 2 * size_bytes
+
+
 def test_a_reader_in_another_rack_is_sent_to_a_follower_that_serves_it() -> None:
     cluster = FakeCluster(3, racks=("a", "b", "c"))
     cluster.create_topic("t")
@@ -246,6 +292,21 @@ def test_a_missing_topic_is_made_for_those_who_may() -> None:
     assert not cluster.topics
     assert ask(may_create=True).topics[0].error_code
     assert len(ask(may_create=True).topics[0].partitions) == 4
+
+
+@pytest.mark.parametrize(
+    "name", ["min.insync.replicas", "segment.bytes", "max.message.bytes", "retention.ms"]
+)
+def test_a_setting_that_must_be_a_number_and_is_none_is_refused(name: str) -> None:
+    cluster = FakeCluster(1)
+    config = CreatableTopicConfig(name=name, value="many")
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])
+    response = cluster.ask(0, CreateTopicsRequest(topics=[topic]), 0).answered()
+    assert isinstance(response, CreateTopicsResponse)
+    assert response.topics[0].error_code == InvalidConfigError.code
+    with pytest.raises(UsageError, match="cannot have these settings"):
+        cluster.create_topic("t", config={name: "many"})
+    assert not cluster.topics
 
 
 # Faults.

@@ -5,6 +5,7 @@ No input may raise: an exception here would end somebody's test process.
 
 from __future__ import annotations
 
+import sys
 from random import Random
 
 import pytest
@@ -13,12 +14,21 @@ from pykclient.errors.broker import BrokerUnsupportedVersionError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response, encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykclient.protocol.messages.metadata import MetadataRequest
+from pykclient.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from pykclient.testing import FakeCluster, faults
+from pykclient.testing.fake import connection
 from pykclient.testing.fake.connection import WAITING_FRAMES_MAX, FakeConnection
 from pykclient.testing.fake.handlers import HANDLERS
+from pykclient.types import TopicPartition
 from tests.protocol.instances import SeededChoices
 from tests.protocol.schemas import generated, jar_or_skip
+from tests.testing.fake.batches import batch_of
 
 VERSIONS = bytes(encode_request(ApiVersionsRequest(), 0, 1, "test"))
 
@@ -119,6 +129,39 @@ def test_a_client_that_sends_on_and_on_is_not_read_on_and_on(cluster: FakeCluste
     assert not wants_input()
     cluster.advance(50)
     assert wants_input()
+
+
+def test_a_client_that_takes_no_answer_is_served_no_more(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_bytes = len(Client(cluster).send(VERSIONS))
+    monkeypatch.setattr(connection, "OUTPUT_BYTES_MAX", 2 * answer_bytes)
+    client = Client(cluster)
+    assert len(client.send(VERSIONS * 7)) == 2 * answer_bytes
+    taken = [sum(map(len, client.connection.take_output())) for _ in range(4)]
+    assert taken == [2 * answer_bytes, 2 * answer_bytes, answer_bytes, 0]
+
+
+def test_calls_that_end_each_other_do_not_pile_up(cluster: FakeCluster) -> None:
+    """Each of many clients waits for records, and has a request behind that makes some.
+
+    Whoever writes first lets the next one in, and so on: that must be no recursion.
+    """
+    wait = FetchRequest(
+        max_wait_ms=1_000,
+        min_bytes=1,
+        max_bytes=1_000,
+        topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition_max_bytes=1_000)])],
+    )
+    data = PartitionProduceData(records=batch_of(b"v"))
+    write = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+    frames = [bytes(encode_request(each, 9, 1, "test")) for each in (wait, write)]
+    clients = [Client(cluster) for _ in range(sys.getrecursionlimit() // 4)]
+    for client in clients:
+        assert client.send(b"".join(frames)) == b""
+    assert Client(cluster).send(frames[1])
+    assert all(len(client.connection.take_output()) == 2 for client in clients)
+    assert cluster.partition(TopicPartition("t", 0)).log.log_end_offset == len(clients) + 1
 
 
 def test_after_a_lost_answer_the_connection_stays_silent(cluster: FakeCluster) -> None:

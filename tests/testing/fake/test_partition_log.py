@@ -66,6 +66,20 @@ def test_every_offset_and_every_time_is_found_as_by_looking_at_all(seed: int) ->
     assert (largest.offset, largest.timestamp_ms) == (times_ms.index(max(times_ms)), max(times_ms))
 
 
+@pytest.mark.parametrize("segment_bytes", [1_000, 1_000_000])
+@pytest.mark.parametrize("start_offset", [0, 4, 5, 17, 29])
+def test_times_are_found_behind_deleted_records(segment_bytes: int, start_offset: int) -> None:
+    """Records below the log's start stand in its first segment still, and are not found."""
+    log = PartitionLog(LogSettings(segment_bytes=segment_bytes))
+    for number in range(10):
+        append(log, batch_of(*[bytes(100)] * 3, timestamp_ms=3 * number))
+    log.delete_records(start_offset)
+    for wanted_ms in range(30):
+        found = log.find_timestamp(wanted_ms, log.log_end_offset)
+        assert found is not None
+        assert found.offset == max(wanted_ms, start_offset)
+
+
 def test_a_read_is_bounded_but_has_its_first_batch_whole() -> None:
     log = PartitionLog()
     for _ in range(3):

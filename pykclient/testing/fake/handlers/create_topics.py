@@ -27,7 +27,7 @@ from pykclient.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from pykclient.testing.fake.handlers.handler import TypedHandler
-from pykclient.testing.fake.topics import is_valid_name, log_settings
+from pykclient.testing.fake.topics import is_valid_name, log_settings, min_insync_replicas
 
 if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
@@ -72,6 +72,7 @@ def _created(
     config = {each.name: each.value or "" for each in topic.configs}
     try:
         log_settings(config)
+        min_insync_replicas(config)
     except ValueError as error:
         return _refused(topic, InvalidConfigError, str(error))
     assignments = _assignments(cluster, topic)

@@ -55,6 +55,9 @@ FIRST_WHOLE_FROM_VERSION = 3
 READ_COMMITTED = 1
 UNKNOWN = -1
 
+ANSWER_BYTES_MAX = 55 * 1024 * 1024
+"""Kafka's ``fetch.max.bytes`` of a broker, whatever the client would take."""
+
 _LEADER_ERRORS = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 
 
@@ -106,7 +109,7 @@ class _Reading:
 
     def _read(self) -> dict[TopicPartition, PartitionData]:
         """Read each partition in turn until the whole answer is full."""
-        left_bytes = self._request.max_bytes
+        left_bytes = min(self._request.max_bytes, ANSWER_BYTES_MAX)
         is_first = self._call.version >= FIRST_WHOLE_FROM_VERSION
         answers: dict[TopicPartition, PartitionData] = {}
         for name, asked in self._wanted.items():

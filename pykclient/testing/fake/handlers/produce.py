@@ -152,18 +152,19 @@ class _Production:
         return answer
 
     def _min_isr(self, topic: str) -> int:
-        config = self._cluster.topics[topic].config
-        return int(config.get("min.insync.replicas", self._cluster.min_insync_replicas))
+        """How many in-sync replicas acks=all needs; 0 once the topic is gone."""
+        found = self._cluster.topics.get(topic)
+        if found is None:
+            return 0
+        if found.min_insync_replicas is None:
+            return self._cluster.min_insync_replicas
+        return found.min_insync_replicas
 
     def _try_complete(self, now_ms: int) -> bool:
         self._waiting = [
             each
             for each in self._waiting
-            if not each.is_settled(
-                self._min_isr(each.partition.name.topic)
-                if each.partition.name.topic in self._cluster.topics
-                else 0
-            )
+            if not each.is_settled(self._min_isr(each.partition.name.topic))
         ]
         if self._waiting:
             return False
