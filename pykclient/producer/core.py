@@ -102,17 +102,7 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
             random=backoff.random,
             fast_topics=self.topics if is_plain else None,
         )
-        managers: list[Manager] = [self._metadata]
-        idempotence = None
-        if config.enable_idempotence:
-            idempotence = Idempotence(
-                in_flight_max=config.max_in_flight_requests_per_connection,
-                backoff=backoff,
-                on_assigned=self._accumulator.look_at_all,
-                on_failed=lambda error, now_ms: self._sender.fail(error, now_ms),
-                client_id=config.client_id,
-            )
-            managers.append(idempotence)
+        idempotence = self._new_idempotence(backoff)
         user_calls: deque[UserCall] = deque()
         self._sender = Sender(
             _sender_settings(config),
@@ -124,8 +114,22 @@ class ProducerCore(SendCore[RecordMetadata], ABC):
             user_calls=user_calls,
             on_failed=self._on_failed,
         )
+        managers: list[Manager] = [self._metadata]
+        if idempotence is not None:
+            managers.append(idempotence)
         managers.append(self._sender)
         self._engine = Engine(self._client, managers, user_calls)
+
+    def _new_idempotence(self, backoff: Backoff) -> Idempotence | None:
+        if not self._config.enable_idempotence:
+            return None
+        return Idempotence(
+            in_flight_max=self._config.max_in_flight_requests_per_connection,
+            backoff=backoff,
+            on_assigned=self._accumulator.look_at_all,
+            on_failed=lambda error, now_ms: self._sender.fail(error, now_ms),
+            client_id=self._config.client_id,
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
