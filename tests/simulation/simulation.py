@@ -122,6 +122,8 @@ class PartitionCheck:
 class Simulation:
     """One run."""
 
+    producer_class: type[SimulatedProducer] = SimulatedProducer
+
     def __init__(self, seed: int, **producer_settings: object) -> None:
         self.random = random = Random(seed)
         self.clock = ManualClock(1_000)
@@ -136,7 +138,7 @@ class Simulation:
         self.cluster.create_topic(TOPIC, len(PARTITIONS), config=config)
         self.network = SimulatedNetwork(self.cluster, self.clock, random)
         bootstrap = ",".join(f"{b.host}:{b.port}" for b in self.cluster.brokers.values())
-        self.producer = SimulatedProducer(
+        self.producer = self.producer_class(
             self.network,
             seed,
             bootstrap_servers=bootstrap,

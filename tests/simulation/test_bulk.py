@@ -1,0 +1,133 @@
+"""Bulk sending survives whatever a seed does to the cluster, beside single records.
+
+As in `test_producer_and_consumer`, of which this is the run with another producer.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from pykclient.errors import BatchDeliveryError, BufferExhaustedError, KafkaTimeoutError
+from pykclient.producer.buffer_pool import MemoryWaiter
+from pykclient.producer.bulk_producer import BulkProducer
+from pykclient.producer.record import RecordMetadata, SerializedRecord
+from tests.simulation.simulated_clients import SimulatedProducer
+from tests.simulation.simulation import PARTITIONS, TOPIC, Sent, Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.accel import Delivery
+    from pykclient.producer.bulk_delivery import RecordMetadataRange
+
+SEED_COUNT = 100
+BUFFER_MEMORY = 20_000
+"""So little that calls get stuck midway."""
+
+
+class SimulatedBulkProducer(SimulatedProducer, BulkProducer):
+    """What would wait goes no further."""
+
+    def _append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
+        raise NotImplementedError("nothing here is sent one by one")
+
+    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
+        self._want_topic(topic)
+        raise KafkaTimeoutError(f"{topic} is not known yet")
+
+    @contextmanager
+    def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
+        waiter = MemoryWaiter(size_bytes, lambda: None)
+        try:
+            self._pool.wait_for(waiter)
+            self._accumulator.want_memory()
+            if not waiter.is_granted:
+                raise BufferExhaustedError("no memory")
+            yield waiter
+        finally:
+            self._pool.give_up(waiter)
+
+    def _block_deadline_ms(self) -> int:
+        return 0
+
+
+class RowDelivery:
+    """One row's part in a bulk delivery, whose rows all go to one partition."""
+
+    def __init__(self, delivery: Delivery[list[RecordMetadataRange]], row: int) -> None:
+        self._delivery = delivery
+        self._row = row
+
+    def done(self) -> bool:
+        return self._delivery.done()
+
+    def exception(self) -> Exception | None:
+        # A bulk delivery that failed in part does not tell offsets of the others.
+        return self._delivery.exception()
+
+    def result(self) -> RecordMetadata:
+        row = self._row
+        for topic, partition, first_offset, count in self._delivery.result():
+            if row < count:
+                assert first_offset is not None
+                return RecordMetadata(topic, partition, first_offset + row, None)
+            row -= count
+        raise AssertionError("the ranges do not reach as far as the rows")
+
+
+class BulkSimulation(Simulation):
+    """A run in which most records come in bulk."""
+
+    producer_class = SimulatedBulkProducer
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, buffer_memory=BUFFER_MEMORY)
+        self.stuck_count = 0
+
+    def _send_some(self) -> None:
+        if self.random.random() < 0.3:
+            super()._send_some()
+            return
+        producer = cast("SimulatedBulkProducer", self.producer)
+        partition = self.random.choice(PARTITIONS)
+        count = self.random.choice((1, 5, 40, 200))
+        values = [
+            b"%d-%d" % (partition.partition, len(self.sent) + row)
+            + bytes(self.random.choice((0, 10, 100)))
+            for row in range(count)
+        ]
+        try:
+            delivery = producer.send_batch(TOPIC, values, partition=partition.partition)
+        except (KafkaTimeoutError, BufferExhaustedError):
+            return
+        for row, value in enumerate(values):
+            own = cast("Delivery[RecordMetadata]", RowDelivery(delivery, row))
+            self.sent.append(Sent(partition, value, own))
+
+    def check_end(self) -> None:
+        super().check_end()
+        for sent in self.sent:
+            error = sent.delivery.exception()
+            if isinstance(error, BatchDeliveryError):
+                self.stuck_count += isinstance(error.errors[-1], BufferExhaustedError)
+        assert self.producer._pool.free_bytes == BUFFER_MEMORY
+
+
+@pytest.mark.parametrize("seed", range(SEED_COUNT))
+def test_simulated_rows_are_not_lost_doubled_or_reordered(seed: int) -> None:
+    BulkSimulation(seed).run()
+
+
+def test_the_simulation_meets_calls_that_get_stuck_and_most_rows_arrive() -> None:
+    stuck = delivered = sent_count = 0
+    for seed in range(10):
+        simulation = BulkSimulation(seed)
+        simulation.run()
+        stuck += simulation.stuck_count
+        sent_count += len(simulation.sent)
+        delivered += sum(sent.delivery.exception() is None for sent in simulation.sent)
+    assert stuck > 0
+    assert delivered > 0.1 * sent_count, (delivered, sent_count)
