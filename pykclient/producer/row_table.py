@@ -52,7 +52,7 @@ class TableBlock(NamedTuple):
 
 
 class RowTable(NamedTuple):
-    """Records that are checked, in blocks, and the names of their topics."""
+    """Checked records in blocks, none of which is empty, and the names of their topics."""
 
     topics: tuple[str, ...]
     blocks: tuple[TableBlock, ...]
@@ -117,7 +117,7 @@ class RowTables:
         )
         self._serializer.check_sizes(block)
         chosen = None if partition is None else checked_number("partition", partition)
-        return RowTable((topic,), (TableBlock(block, None, chosen),))
+        return RowTable((topic,), (TableBlock(block, None, chosen),) if count else ())
 
     def records(
         self,

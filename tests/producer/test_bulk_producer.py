@@ -160,10 +160,19 @@ def test_nothing_is_sent_when_a_record_is_wrong(producer: ScriptedBulkProducer) 
     assert producer.logs == {}
 
 
-def test_no_records_are_a_delivery_that_is_done(producer: ScriptedBulkProducer) -> None:
-    delivery = producer.send_batch("t", [])
+@pytest.mark.parametrize("keys", [None, []])
+@pytest.mark.parametrize("partition", [None, 1])
+def test_no_records_are_a_delivery_that_is_done_and_send_nothing(
+    producer: ScriptedBulkProducer, keys: list[bytes] | None, partition: int | None
+) -> None:
+    delivery = producer.send_batch("t", [], keys, partition=partition)
     assert delivery.done()
     assert delivery.result() == []
+    settle(producer)
+    assert producer.written == []
+    after = producer.send("t", b"after", partition=1)
+    settle(producer)
+    assert after.result().offset == 0
 
 
 def test_a_partition_that_fails_leaves_the_others_sent(producer: ScriptedBulkProducer) -> None:
