@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.testing import FakeCluster
 from pykclient.testing.fake.groups.settings import GroupSettings
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration.group_exchange import (
     Answer,
+    Exchange,
     FakeExchange,
     GroupUser,
     RealExchange,
@@ -272,3 +274,27 @@ def test_a_fake_group_answers_as_kafkas_does(
         user.create_topics(TOPICS)
         outcomes.append(list(script(user)))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_feature_of_such_groups_is_named_as_kafka_names_it(
+    version: int, kafka: RealExchange, fake: FakeExchange
+) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+    def named(exchange: Exchange) -> list[tuple[int, ...]]:
+        told = exchange.ask(request, ApiVersionsResponse, version)
+        supported = [
+            (each.min_version, each.max_version)
+            for each in told.supported_features
+            if each.name == "group.version"
+        ]
+        finalized = [
+            (each.min_version_level, each.max_version_level)
+            for each in told.finalized_features
+            if each.name == "group.version"
+        ]
+        assert finalized
+        return [*supported, *finalized]
+
+    assert named(fake) == named(kafka)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,7 @@ from pykclient.protocol.message import encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest
 from pykclient.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykclient.testing import FakeKafka, faults
+from pykclient.testing.fake import server
 from pykclient.testing.fake.connection import OUTPUT_BYTES_MAX
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration import java_tools
@@ -170,16 +172,18 @@ def test_what_one_client_writes_every_client_reads(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", KAFKA_VERSIONS)
-def test_javas_producer_writes_and_its_console_consumer_reads(
+def test_javas_producers_write_and_its_console_consumer_reads(
     version: str, fake_kafka: FakeKafka
 ) -> None:
     with fake_kafka.control() as cluster:
         cluster.create_topic("java", 1)
     address = SimpleNamespace(version=version, bootstrap_servers=fake_kafka.bootstrap_servers)
-    records = [Record(value) for value in VALUES]
+    by_api, by_console = VALUES[: COUNT // 2], VALUES[COUNT // 2 :]
+    records = [Record(value) for value in by_api]
     written = java_tools.java_produce(cast("KafkaCluster", address), "java", records, "lz4")
-    assert [record.offset for record in written] == list(range(COUNT))
-    output = java_tools._run(
+    assert [record.offset for record in written] == list(range(len(by_api)))
+    java_tools.java_write_lines(version, address.bootstrap_servers, "java", by_console)
+    output = java_tools.run_tool(
         version,
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", address.bootstrap_servers, "--topic", "java"),
@@ -278,6 +282,31 @@ def test_who_asks_and_never_reads_holds_little_and_others_are_served(
         assert answered < 2 * OUTPUT_BYTES_MAX
 
 
+def test_more_connections_than_there_may_be_are_closed_until_others_have_gone(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LINK_COUNT_MAX", 1)
+    host, port = servers.split(",")[0].split(":")
+    request = encode_request(ApiVersionsRequest(), 0, 1, "test")
+
+    def is_served() -> bool:
+        with (
+            contextlib.suppress(ConnectionError),
+            socket.create_connection((host, int(port)), TIMEOUT_S) as stranger,
+        ):
+            stranger.sendall(request)
+            return bool(stranger.recv(1))
+        return False
+
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as first:
+        first.sendall(request)
+        assert first.recv(1)
+        assert not is_served()
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_served():
+        assert time.monotonic() < deadline_s, "the place of the first one is not free"
+
+
 def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
     def fail(_: int) -> None:
         raise ZeroDivisionError("a timer of a test")
@@ -291,6 +320,8 @@ def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
         socket.create_connection((host, int(port)), TIMEOUT_S) as connected,
     ):
         assert connected.recv(1) == b""
+    with pytest.raises(KafkaError, match="ZeroDivisionError"), fake.control():
+        pass
     with pytest.raises(KafkaError, match="ZeroDivisionError"):
         fake.close()
 

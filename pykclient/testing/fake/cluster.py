@@ -11,7 +11,6 @@ Source: Java classes ``KafkaApis``, ``ReplicaManager``; the shape of control fun
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -31,9 +30,10 @@ from pykclient.testing.fake.handlers.api_versions import answer_unsupported
 from pykclient.testing.fake.replication import Replication
 from pykclient.testing.fake.timing_wheel import TimingWheel
 from pykclient.testing.fake.topics import NO_LEADER, Partition, Topic, is_valid_name
+from pykclient.testing.fake.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pykclient.protocol.message import Request
     from pykclient.testing.fake.connection import FakeConnection
@@ -77,6 +77,10 @@ class FakeCluster:
     `min_insync_replicas` and `default_partition_count` are for topics that do not say. With `racks`
     (one for each broker) consumers are sent to followers in their own (KIP-392). `group_settings`
     None means the defaults. `epoch_ms` is the wall clock at time 0.
+
+    There are no quotas, no security, no compaction and no coordinator of transactions. Groups and
+    offsets never expire, and a group changes between the classic protocol and that of KIP-848 only
+    while it has no members.
     """
 
     def __init__(
@@ -111,6 +115,7 @@ class FakeCluster:
         self.faults = Faults()
         self.timers = TimingWheel(now_ms)
         self.purgatory = Purgatory(self.timers)
+        self.turns = Turns()
         self.alive = set(self.brokers)
         self.groups = GroupRegistry(
             group_settings or GroupSettings(), self.timers, self._offsets_topic
@@ -129,8 +134,6 @@ class FakeCluster:
         self._next_producer_id = 0
         self._topic_count = 0
         self._moved_coordinators: dict[tuple[int, str], int] = {}
-        self._turns: deque[Callable[[int], None]] = deque()
-        self._is_taking_turns = False
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)
 
     # Time.
@@ -182,18 +185,6 @@ class FakeCluster:
             return call
         self._dispatch(call, request)
         return call
-
-    def serve_in_turn(self, serve: Callable[[int], None], now_ms: int) -> None:
-        """Have a connection serve what waited, after those that are at it by now."""
-        self._turns.append(serve)
-        if self._is_taking_turns:
-            return
-        self._is_taking_turns = True
-        try:
-            while self._turns:
-                self._turns.popleft()(now_ms)
-        finally:
-            self._is_taking_turns = False
 
     def ask(
         self,

@@ -130,9 +130,7 @@ class FakeConnection:
         call, self._call = self._call, None
         if call is not None:
             self._finish(call)
-            # Served here, a request could end another connection's call, and that one's next
-            # request another's, as deep as there are connections.
-            self._cluster.serve_in_turn(self._serve, now_ms)
+            self._cluster.turns.take(self._serve, now_ms)
 
     def _finish(self, call: Call) -> None:
         if call.state is CallState.CLOSED:

@@ -1,9 +1,9 @@
 """FakeKafka: a fake cluster behind loopback sockets, so that any client of any process can use it.
 
 One thread serves all brokers. A broker that is stopped refuses connections and keeps its port. The
-cluster is changed inside `control()` alone. Per connection only so much is read ahead and held back
-as `connection` and `UNSENT_BYTES_MAX` allow. If the thread fails, all connections are closed, and
-`control` and `close` say why.
+cluster is changed inside `control()` alone. There are at most `LINK_COUNT_MAX` connections, and per
+connection only so much is read ahead and held back as `connection` and `UNSENT_BYTES_MAX` allow. If
+the thread fails, all connections are closed, and `control` and `close` say why.
 
 Owner: its own thread; the cluster belongs to whoever holds the lock, which `control` takes.
 """
@@ -34,6 +34,8 @@ __all__ = ["FakeKafka"]
 
 HOST = "127.0.0.1"
 BACKLOG = 128
+LINK_COUNT_MAX = 500
+"""Further connections are closed at once: descriptors are those of the test's whole process."""
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 """While so much waits for a client that does not read, nothing more is read from it."""
 CLOSE_TIMEOUT_S = 10.0
@@ -114,10 +116,9 @@ class FakeKafka:
             ClosedError: it was closed.
             KafkaError: its thread has failed, which is the cause.
         """
-        if self._is_closing:
-            raise ClosedError("the fake brokers were closed; make others")
-        self._check_failure()
+        self._check_open()
         with self._lock:
+            self._check_open()  # it may have ended while the lock was waited for
             try:
                 self._cluster.advance(_now_ms())
                 yield self._cluster
@@ -143,6 +144,11 @@ class FakeKafka:
             )
         self._waker.close()
         self._woken.close()
+        self._check_failure()
+
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise ClosedError("the fake brokers were closed; make others")
         self._check_failure()
 
     def _check_failure(self) -> None:
@@ -204,8 +210,9 @@ class FakeKafka:
         accepted = listener.accept()
         if accepted is None:
             return
-        if not self._cluster.brokers[listener.broker_id].is_alive:
-            accepted.close()  # it was stopped after this connection had come
+        is_stopped = not self._cluster.brokers[listener.broker_id].is_alive
+        if is_stopped or len(self._links) >= LINK_COUNT_MAX:
+            accepted.close()  # it was stopped after this connection had come, or is full
             return
         link = _Link(accepted)
         link.connection = FakeConnection(

@@ -1,10 +1,12 @@
 """ApiVersions: which versions of which APIs a broker speaks.
 
 A version of ApiVersions itself that is not spoken is answered in version 0 with the versions that
-are, so that any client gets on (KIP-511).
+are, so that any client gets on (KIP-511). Of Kafka's features only ``group.version`` is named, by
+which a client may tell whether there are groups of KIP-848: no other one is here to be switched.
 
 Owner: none; it holds no state.
-Source: KIP-511, KIP-584; Java class ``ApiVersionsRequest``.
+Source: KIP-511, KIP-584 (features), KAFKA-17011 (features from 0 on); Java classes
+``ApiVersionsRequest``, ``BrokerFeatures``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from pykclient.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
@@ -27,7 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDLER", "answer_unsupported", "handle", "refuse"]
 
+GROUP_FEATURE = "group.version"
+CLASSIC_ONLY, CLASSIC_AND_CONSUMER = 0, 1
+"""The levels of that feature: the second has groups of KIP-848."""
+
 _NAME_FROM_VERSION = 3
+_FEATURES_FROM_ZERO_FROM_VERSION = 4
+_FEATURES_EPOCH = 0
+"""The features never change."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -36,17 +47,30 @@ def handle(cluster: FakeCluster, call: Call, request: ApiVersionsRequest) -> Api
     names = (request.client_software_name, request.client_software_version)
     if call.version >= _NAME_FROM_VERSION and not all(map(_SOFTWARE.fullmatch, names)):
         return refuse(cluster, request, InvalidRequestError.code)
-    return ApiVersionsResponse(
+    spoken = cluster.versions(call.broker_id)
+    response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in cluster.versions(call.broker_id).items()
+            for key, (low, high) in spoken.items()
         ]
     )
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT in spoken:
+        _name_features(response, call.version)
+    return response
 
 
 def refuse(_: FakeCluster, __: ApiVersionsRequest, error_code: int) -> ApiVersionsResponse:
     """Refuse the request."""
     return ApiVersionsResponse(error_code=error_code)
+
+
+def _name_features(response: ApiVersionsResponse, version: int) -> None:
+    """Say that there are groups of KIP-848; versions before 3 have no place for it."""
+    level = CLASSIC_AND_CONSUMER
+    if version >= _FEATURES_FROM_ZERO_FROM_VERSION:  # older clients take no range from 0 on
+        response.supported_features = [SupportedFeatureKey(GROUP_FEATURE, CLASSIC_ONLY, level)]
+    response.finalized_features = [FinalizedFeatureKey(GROUP_FEATURE, level, level)]
+    response.finalized_features_epoch = _FEATURES_EPOCH
 
 
 def answer_unsupported(cluster: FakeCluster, call: Call) -> None:
