@@ -40,6 +40,8 @@ __all__ = [
     "java_consume",
     "java_partitions",
     "java_produce",
+    "java_write_lines",
+    "run_tool",
 ]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -80,7 +82,7 @@ def java_consume(
         formatter_file.write_text(dump_properties(formatter.properties()))
         consumer_file.write_text(dump_properties({"enable.auto.commit": False, **(settings or {})}))
         config = "--consumer.config" if cluster.version < "4" else "--command-config"
-        output = _run(
+        output = run_tool(
             cluster.version,
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
@@ -122,6 +124,14 @@ def java_produce(
         return [_placed(record, future.get()) for record, future in sent]
 
 
+def java_write_lines(version: str, servers: str, topic: str, lines: Iterable[bytes]) -> None:
+    """Write each line as a record's value with the console producer of a Kafka version."""
+    package = "kafka.tools" if version < "4" else "org.apache.kafka.tools"
+    options = ("--bootstrap-server", servers, "--topic", topic)
+    given = b"".join(line + b"\n" for line in lines)
+    run_tool(version, f"{package}.ConsoleProducer", *options, given=given)
+
+
 def java_partitions(version: str, keys: Sequence[bytes], partition_count: int) -> list[int]:
     """Where Java's producer of a Kafka version puts records with these keys."""
     with _java(version) as java:
@@ -140,7 +150,7 @@ def dump_log(
     package = "kafka.tools" if cluster.version < "4" else "org.apache.kafka.tools"
     segments = sorted((cluster.data_folder(broker) / f"{topic}-{partition}").glob("*.log"))
     files = ",".join(map(str, segments))
-    output = _run(cluster.version, f"{package}.DumpLogSegments", "--files", files)
+    output = run_tool(cluster.version, f"{package}.DumpLogSegments", "--files", files)
     lines = output.decode().splitlines()
     return [dict(re.findall(r"(\w+): (\S+)", line)) for line in lines if "baseOffset: " in line]
 
@@ -159,8 +169,23 @@ def format_standalone_controller(version: str, folder: Path) -> Path:
     }
     properties.write_text(dump_properties(settings))
     options = ("--standalone", f"--cluster-id={uuid.UUID(int=1).hex[:22]}")
-    _run(version, "kafka.tools.StorageTool", "format", *options, f"--config={properties}")
+    run_tool(version, "kafka.tools.StorageTool", "format", *options, f"--config={properties}")
     return data
+
+
+def run_tool(version: str, tool: str, *arguments: str, given: bytes = b"") -> bytes:
+    """What a tool of a Kafka version writes to its standard output; `given` is what it reads."""
+    classpath = kafka_jars(version).classpath
+    answer = subprocess.run(
+        [find_java().executable, *_QUIET, "-cp", classpath, tool, *arguments],
+        input=given,
+        capture_output=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
+    if answer.returncode != 0:
+        raise RuntimeError(f"{tool} failed:\n{answer.stderr.decode(errors='replace')[-4000:]}")
+    return answer.stdout
 
 
 class _Formatter:
@@ -223,21 +248,6 @@ def _java_record(java: Any, topic: str, record: Record) -> Any:
     return java.org.apache.kafka.clients.producer.ProducerRecord(
         topic, record.partition, timestamp, record.key, record.value, headers
     )
-
-
-def _run(version: str, tool: str, *arguments: str) -> bytes:
-    """What a tool writes to its standard output."""
-    classpath = kafka_jars(version).classpath
-    answer = subprocess.run(
-        [find_java().executable, *_QUIET, "-cp", classpath, tool, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TOOL_TIMEOUT_S,
-        check=False,
-    )
-    if answer.returncode != 0:
-        raise RuntimeError(f"{tool} failed:\n{answer.stderr.decode(errors='replace')[-4000:]}")
-    return answer.stdout
 
 
 @contextmanager

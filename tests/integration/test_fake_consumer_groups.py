@@ -143,7 +143,7 @@ def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKaf
 def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
     with ConfluentModernMember(fake.bootstrap_servers) as member:
         [told] = wait_for_members(fake, member).members
-        output = java_tools._run(
+        output = java_tools.run_tool(
             KAFKA_VERSIONS[0],
             "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
             *("--bootstrap-server", fake.bootstrap_servers, "--describe", "--group", "g"),
