@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         largest_partitions,
         murmur2,
         record_bytes,
+        repeated,
     )
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "largest_partitions",
     "murmur2",
     "record_bytes",
+    "repeated",
 ]
 
 CHOICES: Final = ("pure", "compiled")
@@ -136,3 +138,4 @@ if not TYPE_CHECKING:
     largest_partitions = chosen.largest_partitions
     murmur2 = chosen.murmur2
     record_bytes = chosen.record_bytes
+    repeated = chosen.repeated

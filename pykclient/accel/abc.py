@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from pykclient.accel.arrow_buffers import ArrowBuffers
+    from pykclient.accel.arrow_buffers import ArrowBuffers, BinaryBuffers
     from pykclient.accel.pure import ConsumerRecord, Delivery
     from pykclient.types import Headers, TimestampType
 
@@ -297,5 +297,13 @@ class Accelerator(Protocol):
 
         Raises:
             OverflowError: keys, values or headers take more than 32-bit offsets can say.
+        """
+        ...
+
+    def repeated(self, items: Sequence[tuple[bytes, int]]) -> BinaryBuffers:
+        """Return each item as often as the number beside it says, in the layout of Arrow.
+
+        Raises:
+            OverflowError: together they take more than 32-bit offsets can say.
         """
         ...

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["arrow_batch"]
 
 _NUMBER: Final = Struct("=i")
-_OFFSETS: Final = Struct("=ii")
 
 
 def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.RecordBatch:
@@ -43,16 +42,15 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
     count = filled.record_count
     times = [filled.timestamp_validity, filled.timestamps_us]
     time_type = pa.timestamp("us", tz="UTC")
-    partitions = [_NUMBER.pack(run.partition.partition) for run in runs]
-    timestamp_types = [_NUMBER.pack(run.timestamp_type) for run in runs]
+    topics = accel.repeated([(run.partition.topic.encode(), run.record_count) for run in runs])
     columns = {
         "key": _binary(pa.binary(), count, filled.keys),
         "value": _binary(pa.binary(), count, filled.values),
-        "topic": _repeated(pa.string(), runs, [run.partition.topic.encode() for run in runs]),
-        "partition": _repeated(pa.int32(), runs, partitions),
+        "topic": _binary(pa.string(), count, topics),
+        "partition": _numbers(runs, [run.partition.partition for run in runs], count),
         "offset": _array(pa.int64(), count, [None, filled.offsets], 0),
         "timestamp": _array(time_type, count, times, filled.timestamp_null_count),
-        "timestamp_type": _repeated(pa.int32(), runs, timestamp_types),
+        "timestamp_type": _numbers(runs, [run.timestamp_type for run in runs], count),
     }
     if filled.headers is not None:
         columns["headers"] = _headers(count, filled.headers)
@@ -88,23 +86,11 @@ def _headers(count: int, filled: HeaderBuffers) -> pyarrow.Array:
     return pa.Array.from_buffers(pa.list_(pa.struct(fields)), count, parts, 0, children=[pairs])
 
 
-def _repeated(
-    kind: pyarrow.DataType, runs: Sequence[RecordRun], values: Sequence[bytes]
-) -> pyarrow.Array:
-    """Repeat the value of each run for each of its records, without an object per record."""
+def _numbers(runs: Sequence[RecordRun], numbers: Sequence[int], count: int) -> pyarrow.Array:
+    """Repeat the number of each run for each of its records, without an object per record."""
     import pyarrow as pa
 
-    counts: list[tuple[bytes, int]] = []
-    for run, value in zip(runs, values, strict=True):
-        if counts and counts[-1][0] == value:
-            counts[-1] = value, counts[-1][1] + run.record_count
-        else:
-            counts.append((value, run.record_count))
-    parts = []
-    for value, count in counts:
-        sizes = [_OFFSETS.pack(0, len(value))] if kind == pa.string() else []
-        once = _array(kind, 1, [None, *sizes, value], 0)
-        parts.append(pa.repeat(once[0], count))
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
+    parts = [
+        _NUMBER.pack(number) * run.record_count for run, number in zip(runs, numbers, strict=True)
+    ]
+    return _array(pa.int32(), count, [None, b"".join(parts)], 0)

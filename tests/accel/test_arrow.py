@@ -115,3 +115,14 @@ def test_a_column_beyond_two_gibibytes_is_refused_before_it_is_made(core: Module
     columns = core.decode_records(data, 0, 0, 1, 0, 0)[0]
     with pytest.raises(OverflowError, match="2147483648 bytes do not fit"):
         core.arrow_buffers([columns] * 2048, include_headers=False)
+
+
+def test_items_are_repeated(core: ModuleType) -> None:
+    filled = core.repeated([(b"ab", 2), (b"", 1), (b"none", 0), (b"c", 3)])
+    assert binary(filled, 6) == [b"ab", b"ab", b"", b"c", b"c", b"c"]
+    assert binary(core.repeated([]), 0) == []
+
+
+def test_repeated_items_beyond_two_gibibytes_are_refused(core: ModuleType) -> None:
+    with pytest.raises(OverflowError, match="2147483648 bytes do not fit"):
+        core.repeated([(bytes(2**20), 2048)])

@@ -37,9 +37,11 @@ __all__ = [
     "largest_partitions",
     "murmur2",
     "record_bytes",
+    "repeated",
 ]
 
 arrow_buffers = arrow.arrow_buffers
+repeated = arrow.repeated
 ByteColumn = byte_column.ByteColumn
 decode_records = decoder.decode_records
 record_bytes = decoder.record_bytes

@@ -17,7 +17,7 @@ from pykclient.accel.compiled.decoder cimport FrameColumns, Place, pass_header
 from pykclient.accel.arrow_buffers import ArrowBuffers, BinaryBuffers, HeaderBuffers
 from pykclient.accel.pure import arrow as pure
 
-__all__ = ["arrow_buffers"]
+__all__ = ["arrow_buffers", "repeated"]
 
 cdef int64_t TIMESTAMP_MS_MAX = INT64_MAX // 1000
 
@@ -140,6 +140,36 @@ def arrow_buffers(columns, *, include_headers):
         validity,
         headers,
     )
+
+
+def repeated(items):
+    """Return each item as often as the number beside it says, in the layout of Arrow.
+
+    Raises:
+        OverflowError: together they take more than 32-bit offsets can say.
+    """
+    cdef bytes item, offsets
+    cdef int64_t number, count = 0
+    cdef int32_t size, end = 0
+    cdef int32_t* at
+    cdef int64_t size_bytes = 0
+    for item, number in items:
+        count += number
+        size_bytes += len(item) * number
+    if size_bytes > INT32_MAX:
+        raise OverflowError(f"{size_bytes} bytes do not fit a column with 32-bit offsets")
+    data = b"".join([each * times for each, times in items])
+    offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * sizeof(int32_t))
+    at = <int32_t*>PyBytes_AS_STRING(offsets)
+    at[0] = 0
+    for item, number in items:
+        size = <int32_t>len(item)
+        while number > 0:
+            number -= 1
+            end += size
+            at += 1
+            at[0] = end
+    return BinaryBuffers(0, None, offsets, data)
 
 
 cdef bytes made_validity(int64_t count):

@@ -7,7 +7,7 @@ Owner: see each module.
 """
 
 from pykclient.accel.pure.appender import RecordAppender
-from pykclient.accel.pure.arrow import arrow_buffers
+from pykclient.accel.pure.arrow import arrow_buffers, repeated
 from pykclient.accel.pure.byte_column import ByteColumn
 from pykclient.accel.pure.columns import ListColumns
 from pykclient.accel.pure.decoder import decode_records, record_bytes
@@ -39,4 +39,5 @@ __all__ = [
     "largest_partitions",
     "murmur2",
     "record_bytes",
+    "repeated",
 ]

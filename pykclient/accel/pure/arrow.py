@@ -7,7 +7,7 @@ Source: the Arrow columnar format, "Variable-size Binary Layout" and "Validity b
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from pykclient.accel.arrow_buffers import ArrowBuffers, BinaryBuffers, HeaderBuffers
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pykclient.accel.abc import RecordColumns
     from pykclient.types import Headers
 
-__all__ = ["arrow_buffers"]
+__all__ = ["arrow_buffers", "repeated"]
 
 OFFSET_MAX: Final = 2**31 - 1
 """The largest 32-bit offset, and so the most bytes of a binary array."""
@@ -53,6 +53,17 @@ def arrow_buffers(columns: Sequence[RecordColumns], *, include_headers: bool) ->
         if include_headers
         else None,
     )
+
+
+def repeated(items: Sequence[tuple[bytes, int]]) -> BinaryBuffers:
+    """Return each item as often as the number beside it says, in the layout of Arrow.
+
+    Raises:
+        OverflowError: together they take more than 32-bit offsets can say.
+    """
+    sizes = list(chain.from_iterable(repeat(len(item), count) for item, count in items))
+    offsets = _offsets(sizes)
+    return BinaryBuffers(0, None, offsets, b"".join([item * count for item, count in items]))
 
 
 def _binary(items: Sequence[bytes | None]) -> BinaryBuffers:
