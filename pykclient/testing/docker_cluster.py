@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,10 @@ from pykclient.testing.server_properties import (
 from pykclient.testing.storage import new_kafka_uuid
 
 try:
+    from docker.constants import DEFAULT_UNIX_SOCKET
     from testcontainers.core.config import ConnectionMode
     from testcontainers.core.container import DockerContainer
-    from testcontainers.core.docker_client import DockerClient
+    from testcontainers.core.docker_client import DockerClient, get_docker_host
     from testcontainers.core.network import Network
 
     from pykclient.testing.docker_broker import ENGINE_ERRORS, DockerBroker
@@ -69,6 +71,8 @@ CLIENT_PORT = 9092
 INTER_BROKER_PORT = 9093
 CONTROLLER_PORT = 9094
 DATA_FOLDER = "/tmp/kafka-data"  # noqa: S108 - in the container
+
+REACH_TIMEOUT_S = 10.0
 
 SETTINGS_VARIABLE = "PYKCLIENT_SERVER_PROPERTIES"
 CLUSTER_VARIABLE = "PYKCLIENT_CLUSTER_ID"
@@ -270,9 +274,10 @@ def server_name(node_id: int) -> str:
 def _engine_host() -> str:
     """Where the ports of the engine's containers are reached from here."""
     try:
+        _reach_socket()
         client = DockerClient()
         client.client.ping()
-    except ENGINE_ERRORS as error:
+    except (OSError, *ENGINE_ERRORS) as error:
         place = os.environ.get("DOCKER_HOST") or "its usual socket"
         raise MissingPrerequisiteError(
             f"PYKCLIENT_KAFKA_PROVIDER=docker needs a Docker engine, and none answers at {place}: "
@@ -289,6 +294,17 @@ def _engine_host() -> str:
         return client.host()
     finally:
         client.client.close()
+
+
+def _reach_socket() -> None:
+    """Connect to the engine, where its address is a file: docker-py never closes a socket for which
+    nobody listened, and a test would be blamed for it. Raises OSError.
+    """
+    _, is_file, path = (get_docker_host() or DEFAULT_UNIX_SOCKET).partition("unix://")
+    if is_file:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(REACH_TIMEOUT_S)
+            probe.connect(f"/{path.lstrip('/')}")
 
 
 @contextlib.contextmanager

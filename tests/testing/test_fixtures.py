@@ -78,13 +78,15 @@ def test_what_cannot_be_had_is_a_skip_with_its_reason(
     assert "apt-get install maven" in output
 
 
-def test_without_a_docker_engine_it_is_a_skip_with_its_reason(project: Path) -> None:
-    nowhere = {"PYKCLIENT_KAFKA_PROVIDER": "docker", "DOCKER_HOST": "tcp://127.0.0.1:1"}
-    status, output = run_pytest(project, **nowhere)
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "unix:///nowhere/docker.sock"])
+def test_without_a_docker_engine_it_is_a_skip_with_its_reason(project: Path, address: str) -> None:
+    """Also where every warning is an error: nothing may be left open that a test is blamed for."""
+    nowhere = {"PYKCLIENT_KAFKA_PROVIDER": "docker", "DOCKER_HOST": address}
+    status, output = run_pytest(project, "-Werror", **nowhere)
     assert status == pytest.ExitCode.OK, output
     assert "1 passed, 1 skipped" in output
-    assert "needs a Docker engine, and none answers at tcp://127.0.0.1:1" in output
-    status, output = run_pytest(project, **nowhere, CI="true")
+    assert f"needs a Docker engine, and none answers at {address}" in output
+    status, output = run_pytest(project, "-Werror", **nowhere, CI="true")
     assert status == pytest.ExitCode.TESTS_FAILED, output
     assert "1 passed, 1 error" in output
 
