@@ -51,7 +51,7 @@ class FrameBuffer:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._filled = 0  # bytes in the scratch buffer, or in the large one while there is one
         self._large: FrameMemory | None = None
-        self._large_size = 0
+        self._large_size = 0  # 0 while frames are small; without `_large`, its memory ran out
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where the next bytes shall be put; never empty, valid until `buffer_updated`.
@@ -60,23 +60,31 @@ class FrameBuffer:
         """
         if self._large is None:
             return self._scratch[self._filled :]
-        return self._large.space(self._filled)
+        try:
+            return self._large.space(self._filled)
+        except MemoryError:
+            # Ports have nowhere to tell of it: the next `buffer_updated` does.
+            self._large = None
+            self._filled = 0
+            return self._scratch
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Say that `count` bytes were put where `get_buffer` said; the frames that are complete.
 
         Raises:
-            FrameTooLargeError: a size is negative or above the limit. Frames that were completed by
-                the same bytes are lost with the connection.
+            FrameTooLargeError: a size is negative or above the limit, or there is no memory for so
+                much. Frames that were completed by the same bytes are lost with the connection.
         """
         self._filled += count
         if self._large is None:
+            if self._large_size:
+                raise self._no_memory()
             return self._take_small()
         if self._filled < self._large_size:
             return []
         frame = self._large.frame()
         self._large = None
-        self._filled = 0
+        self._large_size = self._filled = 0
         return [frame]
 
     def _take_small(self) -> list[memoryview]:
@@ -101,10 +109,19 @@ class FrameBuffer:
     def _start_large(self, size: int, start: int) -> None:
         """Go on with a frame of `size` bytes, of which those from `start` have arrived."""
         arrived = self._scratch[start : self._filled]
-        self._large = FrameMemory(size)
-        self._large.space(0)[: len(arrived)] = arrived
         self._large_size = size
+        try:
+            self._large = FrameMemory(size)
+        except MemoryError as error:
+            raise self._no_memory() from error
+        self._large.space(0)[: len(arrived)] = arrived
         self._filled = len(arrived)
+
+    def _no_memory(self) -> FrameTooLargeError:
+        return FrameTooLargeError(
+            f"there is no memory for a frame of {self._large_size} bytes; give the process more, or"
+            f" set receive_max_bytes (for a consumer, fetch_max_bytes) lower"
+        )
 
     def _checked_size(self, start: int) -> int:
         size: int = _SIZE.unpack_from(self._scratch, start)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,40 @@ def test_a_frame_that_is_kept_is_not_overwritten_by_the_next(core: ModuleType) -
             kept.append(frame[5 : 5 + ALLOCATION_BYTES])
         del memory, frame
     assert [(piece[0], piece[-1]) for piece in kept] == [(0, 0), (2, 2), (4, 4)]
+
+
+def test_memory_that_somebody_looks_at_does_not_move(core: ModuleType) -> None:
+    memory = core.FrameMemory(ANNOUNCED_BYTES)
+    space = memory.space(0)
+    held = space[:10]
+    held[:] = b"0123456789"
+    with pytest.raises(BufferError):
+        memory.space(len(space))
+    assert bytes(held) == b"0123456789"
+
+
+def test_the_space_of_before_is_not_used_any_more(core: ModuleType) -> None:
+    memory = core.FrameMemory(ANNOUNCED_BYTES)
+    before = memory.space(0)
+    memory.space(len(before))
+    with pytest.raises(ValueError, match="released"):
+        before[0] = 1
+
+
+def test_small_batches_do_not_keep_the_memory_of_large_frames(core: ModuleType) -> None:
+    """Goal: what a batch takes is near what it reserves, whatever was received before."""
+    before_bytes = resident_bytes()
+    kept = []
+    for _ in range(20):
+        memory = core.FrameMemory(8 * ALLOCATION_BYTES)
+        for start in range(0, 8 * ALLOCATION_BYTES, ALLOCATION_BYTES):
+            space = memory.space(start)
+            space[:ALLOCATION_BYTES] = bytes(ALLOCATION_BYTES)
+        del memory, space
+        kept.append(core.RecordAppender(100_000, None, nullcontext()))
+        assert kept[-1].append(1, None, bytes(70_000)) is not None
+    # The spare pieces, and all batches together.
+    assert resident_bytes() - before_bytes < 16 * 1024 * 1024 + 20 * 150_000 + OTHERS_BYTES
 
 
 def test_announcing_a_frame_takes_little_memory(core: ModuleType) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -170,3 +173,48 @@ def test_peers_that_are_no_brokers_are_refused_with_the_default_limit() -> None:
 def test_a_bad_size_behind_a_good_frame_is_refused() -> None:
     with pytest.raises(FrameTooLargeError):
         received(framed([b"good"]) + b"\xff\xff\xff\xff")
+
+
+OUT_OF_MEMORY = """
+import resource
+from pykclient import accel
+from pykclient.protocol.framing import FrameBuffer
+from pykclient.errors import FrameTooLargeError
+
+with open("/proc/self/statm", encoding="ascii") as sizes:
+    taken_bytes = int(sizes.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken_bytes + 32 * 1024 * 1024,) * 2)
+buffers = [FrameBuffer() for _ in range(5)]
+for buffer in buffers:
+    buffer.get_buffer()[:4] = (100_000_000).to_bytes(4, "big")
+    assert buffer.buffer_updated(4) == []
+received_bytes = 0
+try:
+    while received_bytes < 100_000_000:
+        count = min(65_536, len(buffer.get_buffer()))
+        received_bytes += count
+        buffer.buffer_updated(count)
+except FrameTooLargeError as error:
+    assert received_bytes > 8 * 1024 * 1024, received_bytes
+    print(accel.implementation, error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the size of the address space")
+@pytest.mark.parametrize("core", ["pure", "compiled"])
+def test_a_frame_ends_with_an_error_when_its_memory_runs_out(core: str) -> None:
+    """Goal: what is announced takes no address space, and what there is none for is an error.
+
+    Method: a process that may grow by 32 MiB gets five announcements of 100 MB, then the bytes.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", OUT_OF_MEMORY],
+        env={**os.environ, "PYKCLIENT_ACCEL": core},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "ConfigError: PYKCLIENT_ACCEL=compiled" in done.stderr:
+        pytest.skip("not built")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{core} there is no memory for a frame of 100000000 bytes")

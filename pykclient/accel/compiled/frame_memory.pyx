@@ -1,7 +1,7 @@
 """Memory that one large frame is received into, kept for the next one when nobody has views of it.
 
-It is not cleared, and the operating system commits a page when it is first written to; so all that
-a frame needs can be asked for at once.
+It is not cleared, and doubles as bytes arrive; a spare piece that is large enough it takes at once,
+since that costs nothing more.
 
 Owner: as the pure twin.
 Source: that of the pure twin.
@@ -10,34 +10,77 @@ Source: that of the pure twin.
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 
-from pykclient.accel.compiled.memory cimport Memory, give_memory, grow_memory
+from pykclient.accel.compiled.memory cimport Memory, give_memory, grow_memory, take_spare
+
+from pykclient.accel.pure.frame_memory import ALLOCATION_BYTES
 
 __all__ = ["FrameMemory"]
 
+cdef Py_ssize_t FIRST_BYTES = ALLOCATION_BYTES
+
 
 @cython.final
-cdef class FrameMemory:
-    """Room for `size_bytes`; no page of it is taken before something is received into it."""
+cdef class Room:
+    """`size_bytes` of memory that are lent as views, and never move while there are any."""
 
     cdef Memory memory
     cdef Py_ssize_t size_bytes
-
-    def __cinit__(self, Py_ssize_t size_bytes):
-        if size_bytes <= 0:
-            raise ValueError("a frame that needs memory has bytes")
-        grow_memory(&self.memory, 0, size_bytes)
-        self.size_bytes = size_bytes
+    cdef Py_ssize_t view_count
 
     def __dealloc__(self):
         give_memory(&self.memory)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.memory.start, self.size_bytes, 0, flags)
+        self.view_count += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.view_count -= 1
+
+    cdef int grow(self, Py_ssize_t size_bytes) except -1:
+        if self.view_count:
+            raise BufferError("there is a view of the frame that is being received")
+        grow_memory(&self.memory, self.size_bytes, size_bytes)
+        self.size_bytes = size_bytes
+        return 0
+
+
+@cython.final
+cdef class FrameMemory:
+    """Room for `size_bytes`, of which only the part that is received into is taken.
+
+    A peer that announces a large frame gets `ALLOCATION_BYTES` for it, or a spare piece, and never
+    more than twice what it has sent.
+    """
+
+    cdef Room room
+    cdef object view
+    cdef Py_ssize_t size_bytes
+
+    def __cinit__(self, Py_ssize_t size_bytes):
+        cdef Room room = Room.__new__(Room)
+        if size_bytes <= 0:
+            raise ValueError("a frame that needs memory has bytes")
+        if take_spare(&room.memory, size_bytes):
+            room.size_bytes = size_bytes
+        else:
+            room.grow(min(size_bytes, FIRST_BYTES))
+        self.room = room
+        self.size_bytes = size_bytes
 
     def space(self, Py_ssize_t filled_bytes):
-        """Return where the bytes after the first `filled_bytes` go; there must be more to come."""
-        return memoryview(self)[filled_bytes:]
+        """Return where the bytes after the first `filled_bytes` go; there must be more to come.
+
+        The view of the last call must not be used any more.
+        """
+        if self.view is not None:
+            self.view.release()
+        if filled_bytes == self.room.size_bytes:
+            self.room.grow(min(self.size_bytes, 2 * filled_bytes))
+        with memoryview(self.room) as whole:
+            self.view = whole[filled_bytes:]
+        return self.view
 
     def frame(self):
         """Return all that was received. There is no more to come."""
-        return memoryview(self).toreadonly()
+        return memoryview(self.room).toreadonly()

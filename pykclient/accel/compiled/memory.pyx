@@ -2,7 +2,8 @@
 
 The operating system clears each page that a process gets, and takes large pieces back as soon as
 they are freed: to a producer of large batches that is a quarter of its work. So pieces that batches
-give back are kept, up to `SPARE_BYTES_MAX` in all.
+and frames give back are kept, up to `SPARE_BYTES_MAX` in all. Nobody gets one that is far larger
+than what he asked for, since he may keep it: small batches would hold the memory of large frames.
 
 Owner: the GIL, or a lock of its own where there is none.
 Source: Java class ``BufferPool``, which keeps its buffers for the same reason.
@@ -17,6 +18,7 @@ cdef enum:
     LARGE_BYTES = 64 * 1024
     SPARE_COUNT_MAX = 64
     SPARE_BYTES_MAX = 16 * 1024 * 1024
+    SPARE_EXCESS_MAX = 2  # how many times as large as asked for a spare piece may be
 
 cdef Memory[SPARE_COUNT_MAX] spare
 cdef Py_ssize_t spare_count = 0
@@ -28,7 +30,8 @@ cdef int grow_memory(Memory* memory, Py_ssize_t used, Py_ssize_t size) except -1
     """Make `memory` at least `size` bytes large; its first `used` bytes stay as they are."""
     cdef Memory larger
     if size >= LARGE_BYTES and take_spare(&larger, size):
-        memcpy(larger.start, memory.start, used)
+        if used:  # memcpy may not be given the NULL of no memory, even for no bytes
+            memcpy(larger.start, memory.start, used)
         give_memory(memory)
     else:
         larger.start = <unsigned char*>PyMem_RawRealloc(memory.start, size)
@@ -40,12 +43,17 @@ cdef int grow_memory(Memory* memory, Py_ssize_t used, Py_ssize_t size) except -1
 
 
 cdef bint take_spare(Memory* memory, Py_ssize_t size) noexcept:
-    """Find the smallest spare piece of at least `size` bytes."""
+    """Find the smallest spare piece of at least `size` bytes; False if there is none that fits."""
     global spare_count, spare_bytes
     cdef Py_ssize_t place, best = -1
+    if size < LARGE_BYTES:
+        return False
     take_core_lock(&lock)
     for place in range(spare_count):
-        if spare[place].size >= size and (best < 0 or spare[place].size < spare[best].size):
+        if (
+            size <= spare[place].size <= SPARE_EXCESS_MAX * size
+            and (best < 0 or spare[place].size < spare[best].size)
+        ):
             best = place
     if best >= 0:
         memory[0] = spare[best]
