@@ -28,6 +28,7 @@ __all__ = ["ArrowFields", "batches_of", "topic_codes"]
 
 BYTE_KINDS: Final = "binary or string (large, view, fixed-size and dictionary ones as well)"
 TOPIC: Final = "topic"
+NUMBER_BYTES_MAX: Final = 8
 
 
 class ArrowFields:
@@ -56,14 +57,18 @@ class ArrowFields:
         """Return a column as Python objects; raw ones are bytes or None.
 
         Raises:
-            SerializationError: they are to be raw, and the column holds something else.
+            SerializationError: they are to be raw, and the column holds something else; or it holds
+                text that is none.
         """
         if not self.has(name):
             return [None] * self._batch.num_rows
         column = self._batch.column(name)
         if is_raw:
             column = _binary(column, name, f"or set {name}_serializer")
-        found: list[object] = column.to_pylist()
+        try:
+            found: list[object] = column.to_pylist()
+        except UnicodeDecodeError as error:
+            raise SerializationError(_not_utf8(name, error)) from error
         return found
 
     def headers(self) -> ByteColumn | None:
@@ -77,7 +82,7 @@ class ArrowFields:
         counts, names, values = self._header_columns()
         return ByteColumn.from_header_columns(
             _numbers(counts, "q"),
-            _byte_column(names, "headers", "as the name of a header"),
+            _byte_column(names, "headers", ""),
             _byte_column(values, "headers", "as the value of a header"),
         )
 
@@ -90,8 +95,11 @@ class ArrowFields:
         if not self.has("headers") or self._batch.column("headers").null_count == len(self):
             return [()] * len(self)
         counts, names, values = self._header_columns()
-        texts = [name.decode() for name in _binary(names, "headers", "as a name").to_pylist()]
-        pairs = iter(zip(texts, _binary(values, "headers", "as a value").to_pylist(), strict=True))
+        pairs = iter(
+            zip(
+                names.to_pylist(), _binary(values, "headers", "as a value").to_pylist(), strict=True
+            )
+        )
         return [tuple(next(pairs) for _ in range(count)) for count in counts.to_pylist()]
 
     def partitions(self) -> Sequence[int] | None:
@@ -156,7 +164,7 @@ class ArrowFields:
         return column if len(column) == 0 or column.null_count < len(column) else None
 
     def _header_columns(self) -> tuple[pyarrow.Array, pyarrow.Array, pyarrow.Array]:
-        """Return how many headers each record has, and the names and values of all."""
+        """Return how many headers each record has, and the names, as text, and values of all."""
         import pyarrow as pa
 
         column = self._batch.column("headers")
@@ -172,12 +180,20 @@ class ArrowFields:
                 f"list<struct<key: string, value: binary>>"
             )
         headers = column.flatten()
-        names, values = headers.field("key"), headers.field("value")
+        names = _binary(headers.field("key"), "headers", "as the name of a header")
         if headers.null_count or names.null_count:
             raise SerializationError(
                 "the column 'headers' has a header without a name; only its value may be null"
             )
-        return column.value_lengths().fill_null(0).cast(pa.int64()), names, values
+        try:
+            is_large = pa.types.is_large_binary(names.type)
+            texts = names.cast(pa.large_string() if is_large else pa.string())
+        except pa.ArrowInvalid as error:
+            raise SerializationError(
+                f"the column 'headers' has a name that is not UTF-8: {error}"
+            ) from error
+        counts = column.value_lengths().fill_null(0).cast(pa.int64())
+        return counts, texts, headers.field("value")
 
     def _refuse_negative(self, name: str, column: pyarrow.Array) -> None:
         import pyarrow.compute as pc
@@ -215,11 +231,16 @@ def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     ):
         raise _wrong_type(TOPIC, column.type, "string")
-    column = column.cast(pa.string())
+    text = pa.large_string()
+    column = pa.chunked_array([_decoded(chunk).cast(text) for chunk in column.chunks], text)
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise UsageError(f"the column 'topic' is null at row {row}; each row needs its topic")
     found = column.unique()
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise UsageError(_not_utf8(TOPIC, error)) from error
     names = tuple(checked_topic(name) for name in found.to_pylist())
     place = table.column_names.index(TOPIC)
     if len(names) < 2:
@@ -234,7 +255,7 @@ def _byte_column(column: pyarrow.Array, name: str, cure: str) -> ByteColumn:
         len(column),
         column.offset,
         validity=validity if column.null_count else None,
-        offsets=offsets,
+        offsets=None if offsets is None else _aligned(offsets),
         data=data,
         offset_size=8 if column.type == "large_binary" else 4,
     )
@@ -246,8 +267,7 @@ def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
 
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = _decoded(column)
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return column
@@ -267,12 +287,40 @@ def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
     )
 
 
+def _decoded(column: pyarrow.Array) -> pyarrow.Array:
+    """Return the items of a dictionary in place of their numbers; any other array as it is."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return column
+    items = column.dictionary
+    # Arrow can pick no views; and what is small as a dictionary may be large as an array.
+    if pa.types.is_string_view(items.type) or pa.types.is_string(items.type):
+        items = items.cast(pa.large_string())
+    elif pa.types.is_binary_view(items.type) or pa.types.is_binary(items.type):
+        items = items.cast(pa.large_binary())
+    return items.take(column.indices)
+
+
 def _numbers(column: pyarrow.Array, form: Literal["i", "q"]) -> Sequence[int]:
     """Return an array of 32 or 64-bit numbers without nulls, where it is."""
     if not len(column):
         return array(form)
-    numbers = memoryview(column.buffers()[1]).cast("B").cast(form)
+    numbers = memoryview(_aligned(column.buffers()[1])).cast("B").cast(form)
     return numbers[column.offset : column.offset + len(column)]
+
+
+def _aligned(numbers: pyarrow.Buffer) -> pyarrow.Buffer:
+    """Return numbers where the core may read them; in a message they may stand at any address."""
+    import pyarrow as pa
+
+    if numbers.address % NUMBER_BYTES_MAX == 0:
+        return numbers
+    return pa.py_buffer(numbers.to_pybytes())
+
+
+def _not_utf8(name: str, error: Exception) -> str:
+    return f"the column {name!r} has text that is not UTF-8: {error}"
 
 
 def _wrong_type(name: str, kind: pyarrow.DataType, taken: str) -> UsageError:

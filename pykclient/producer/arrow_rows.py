@@ -125,7 +125,12 @@ def _arrow_table(data: object) -> pyarrow.Table:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return pa.table(data)
+        try:
+            return pa.table(data)
+        except (pa.ArrowInvalid, TypeError) as error:
+            raise UsageError(
+                f"send_arrow takes rows with columns, not {type(data).__name__}: {error}"
+            ) from error
     raise UsageError(
         f"send_arrow takes a table or a record batch of Arrow, or what has __arrow_c_stream__, "
         f"not {type(data).__name__}"

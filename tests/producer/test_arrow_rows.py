@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NOW_MS = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NOT_UTF8 = pa.array([b"t\xff"]).view(pa.string())
+"""Arrow itself does not look."""
 
 
 class Stream:
@@ -53,6 +55,13 @@ def written(
     return records_of(appender)
 
 
+def encoded(column: pa.Array, kind: pa.DataType) -> pa.DictionaryArray:
+    """Return text as a dictionary; Arrow cannot cast to one of views."""
+    found = column.dictionary_encode()
+    values = found.dictionary.cast(kind.value_type)
+    return pa.DictionaryArray.from_arrays(found.indices.cast(kind.index_type), values)
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -63,6 +72,7 @@ def written(
         pa.large_string(),
         pa.string_view(),
         pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.uint32(), pa.string_view()),
         pa.binary(2),
     ],
     ids=str,
@@ -71,7 +81,7 @@ def test_keys_and_values_may_be_binary_or_text_of_any_kind(kind: pa.DataType) ->
     column = pa.array(["ab", None, "cd", "ef"]).cast(
         pa.binary() if kind == pa.binary(2) else pa.string()
     )
-    column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
+    column = encoded(column, kind) if pa.types.is_dictionary(kind) else column.cast(kind)
     columns = written(pa.table({"value": column, "key": column}).slice(1, 2))
     assert list(columns.values) == list(columns.keys) == [None, b"cd"]
 
@@ -148,6 +158,21 @@ def test_anything_with_an_arrow_stream_is_taken() -> None:
         assert list(written(data).values) == [b"a"]
 
 
+@pytest.mark.parametrize("data", [pa.array([b"a"]), pa.chunked_array([[1], [2]])], ids=type)
+def test_a_stream_of_something_else_than_rows_is_refused(data: object) -> None:
+    with pytest.raises(UsageError, match=r"send_arrow takes rows with columns, not .*Array"):
+        tables().table("t", data)
+
+
+def test_a_topic_may_be_text_of_any_kind() -> None:
+    kinds = [pa.large_string(), pa.string_view(), pa.dictionary(pa.uint32(), pa.string_view())]
+    for kind in kinds:
+        topic = pa.array(["a", "b", "a"])
+        topic = encoded(topic, kind) if pa.types.is_dictionary(kind) else topic.cast(kind)
+        made = tables().table(None, pa.table({"value": [b""] * 3, "topic": topic}))
+        assert made.topics == ("a", "b")
+
+
 def test_no_rows_make_no_blocks_but_their_types_count() -> None:
     assert tables().table("t", pa.table({"value": pa.array([], pa.binary())})).blocks == ()
     assert tables().table(None, pa.table({"value": [], "topic": pa.array([], pa.string())})) == (
@@ -199,11 +224,58 @@ def test_a_wrong_column_is_named_with_what_is_taken(table: dict[str, object], me
         (pa.array([[None]], HEADERS), "header without a name"),
         (pa.array([[{"key": None, "value": b""}]], HEADERS), "header without a name"),
         (pa.array([[{"key": 7, "value": b""}]]), "'headers' is of type int64; it takes binary"),
+        (pa.array([[{"key": b"\xff", "value": b""}]]), "'headers' has a name that is not UTF-8"),
+        (
+            pa.ListArray.from_arrays(
+                [0, 1], pa.StructArray.from_arrays([NOT_UTF8, NOT_UTF8], ["key", "value"])
+            ),
+            "'headers' has a name that is not UTF-8",
+        ),
     ],
 )
 def test_wrong_headers_are_refused(headers: pa.Array, message: str) -> None:
+    table = pa.table({"value": [b""], "headers": headers})
     with pytest.raises(SerializationError, match=message):
-        tables().table("t", pa.table({"value": [b""], "headers": headers}))
+        tables().table("t", table)
+    with pytest.raises(SerializationError, match=message):
+        tables().records("t", table)
+
+
+def test_text_for_a_serializer_has_to_be_text() -> None:
+    made_by = tables(value=lambda _, value: repr(value).encode())
+    table = pa.table({"value": NOT_UTF8})
+    with pytest.raises(SerializationError, match="the column 'value' has text that is not UTF-8"):
+        made_by.table("t", table)
+    with pytest.raises(SerializationError, match="the column 'value' has text that is not UTF-8"):
+        made_by.records("t", table)
+    assert list(written(table).values) == [b"t\xff"]
+
+
+def test_numbers_and_offsets_may_stand_at_any_address() -> None:
+    """Goal: a column in the midst of a message, as Arrow Flight has them, is read."""
+
+    def moved(column: pa.Array) -> pa.Array:
+        buffers = [
+            None if part is None else pa.py_buffer(b"x" + part.to_pybytes()).slice(1)
+            for part in column.buffers()
+        ]
+        return pa.Array.from_buffers(column.type, len(column), buffers, column.null_count)
+
+    values = [b"%d" % number for number in range(1_000)]
+    times = pa.array(range(1_000), pa.timestamp("ms"))
+    names = {
+        "value": pa.array(values),
+        "key": pa.array(values, pa.large_binary()),
+        "timestamp": times,
+        "partition": pa.array(range(1_000), pa.int32()),
+    }
+    table = pa.table({name: moved(column) for name, column in names.items()})
+    columns = written(table)
+    assert list(columns.values) == list(columns.keys) == values
+    assert list(columns.timestamps_ms) == list(range(1_000))
+    (block,) = tables().table("t", table).blocks
+    assert not isinstance(block.partitions, int)
+    assert list(block.partitions or ()) == list(range(1_000))
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.list_(pa.binary()), pa.bool_()], ids=str)
@@ -219,6 +291,7 @@ def test_what_is_not_bytes_names_the_serializer(kind: pa.DataType) -> None:
         (pa.array(["t", None]), "'topic' is null at row 1"),
         (pa.array([1, 2]), "'topic' is of type int64; it takes string"),
         (pa.array(["t", ""]), "a topic's name is a string of 1 to 249"),
+        (pa.concat_arrays([NOT_UTF8, NOT_UTF8]), "the column 'topic' has text that is not UTF-8"),
     ],
 )
 def test_a_wrong_topic_is_refused(topic: pa.Array, message: str) -> None:
