@@ -14,9 +14,11 @@ from pykclient.accel import ListColumns
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     from pykclient.accel import ConsumerRecord
+    from pykclient.accel.abc import RecordColumns
 
 COLUMNS = ListColumns(
     range(5, 7),
@@ -155,3 +157,40 @@ def test_a_deserialized_value_that_knows_its_record_is_freed(core: ModuleType) -
     del value, made
     gc.collect()
     assert is_gone() is None
+
+
+def test_a_record_that_is_kept_stays_as_it_was_while_the_loop_goes_on(core: ModuleType) -> None:
+    columns = framed_columns(core, count=50)
+    kept = [record for record in iterated(core, columns) if record.offset % 3]
+    assert [(record.offset, record.value) for record in kept] == [
+        (offset, b"%d" % offset) for offset in range(50) if offset % 3
+    ]
+
+
+def test_a_field_of_a_record_outlives_it(core: ModuleType) -> None:
+    columns = framed_columns(core, count=50)
+    values = [(record.value, record.headers) for record in iterated(core, columns)]
+    assert values == [(b"%d" % number, (("n", b"%d" % number),)) for number in range(50)]
+
+
+def framed_columns(core: ModuleType, *, count: int) -> RecordColumns:
+    """Records as they come from a broker, with their numbers as values."""
+    appender = core.RecordAppender(10_000, None, nullcontext())
+    for number in range(count):
+        appender.append(0, None, b"%d" % number, [("n", b"%d" % number)])
+    appender.seal()
+    data = core.record_bytes(bytes(appender.view()))
+    columns: RecordColumns = core.decode_records(data, 0, 0, count, 0, 0)[0]
+    return columns
+
+
+def iterated(core: ModuleType, columns: RecordColumns) -> Iterator[ConsumerRecord]:
+    """The records as the application gets them."""
+    records: Iterator[ConsumerRecord] = core.iterate_records(
+        columns,
+        topic="t",
+        partition=0,
+        timestamp_type=TimestampType.CREATE_TIME,
+        leader_epoch=None,
+    )
+    return records

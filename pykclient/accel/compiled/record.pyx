@@ -16,8 +16,42 @@ __all__ = ["ConsumerRecord", "iterate_records"]
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void* something)
+    Py_ssize_t Py_REFCNT(object data)
     Py_ssize_t PyBytes_GET_SIZE(object data)
     const char* PyBytes_AS_STRING(object data)
+
+cdef extern from *:
+    """
+    #include <structmember.h>
+    #define RECORD struct __pyx_obj_9pykclient_5accel_8compiled_6record_ConsumerRecord
+    #define KEY_AT offsetof(RECORD, key)
+    #define VALUE_AT offsetof(RECORD, value)
+    static PyMemberDef members[] = {
+        {"key", T_OBJECT_EX, 0, READONLY, NULL}, {"value", T_OBJECT_EX, 0, READONLY, NULL}
+    };
+    static int add_member(PyObject* record_type, int index, Py_ssize_t offset) {
+        PyTypeObject* type = (PyTypeObject*)record_type;
+        PyObject* descriptor;
+        int outcome = -1;
+        members[index].offset = offset;
+        descriptor = PyDescr_NewMember(type, &members[index]);
+        if (descriptor != NULL) {
+            outcome = PyDict_SetItemString(type->tp_dict, members[index].name, descriptor);
+            PyType_Modified(type);
+            Py_DECREF(descriptor);
+        }
+        return outcome;
+    }
+    #ifdef Py_GIL_DISABLED
+    #define HAS_GIL 0
+    #else
+    #define HAS_GIL 1
+    #endif
+    """
+    Py_ssize_t KEY_AT
+    Py_ssize_t VALUE_AT
+    int add_member(object record_type, int index, Py_ssize_t offset) except -1
+    bint HAS_GIL
 
 
 @cython.final
@@ -47,8 +81,8 @@ cdef class ConsumerRecord:
     cdef Origin origin
     cdef readonly int64_t offset
     cdef readonly int64_t timestamp_ms
-    cdef readonly object key
-    cdef readonly object value
+    cdef object key
+    cdef object value
     cdef object _headers
     cdef readonly int32_t serialized_key_size
     cdef readonly int32_t serialized_value_size
@@ -144,11 +178,17 @@ cdef class ConsumerRecord:
 
 @cython.final
 cdef class RecordIterator:
-    """Makes each record when the loop asks for it, so that a short-lived one reuses its memory."""
+    """Makes each record when the loop asks for it.
+
+    While a loop asks for the next record its variable still has the last one; the one before that
+    is filled anew if nobody but this iterator has it any more.
+    """
 
     cdef FrameColumns columns
     cdef Origin origin
     cdef Py_ssize_t row
+    cdef ConsumerRecord last
+    cdef ConsumerRecord before_last
 
     def __iter__(self):
         return self
@@ -166,8 +206,16 @@ cdef class RecordIterator:
         self.row = row + 1
         place = self.columns.places + row
         start = self.columns.frame.start
-        record = ConsumerRecord.__new__(ConsumerRecord)
-        record.origin = self.origin
+        record = None
+        if HAS_GIL:  # without one, another thread could be about to take it
+            record = self.before_last
+            self.before_last = self.last
+        if record is None or Py_REFCNT(record) > 1:
+            record = ConsumerRecord.__new__(ConsumerRecord)
+            record.origin = self.origin
+            PyObject_GC_UnTrack(<void*>record)
+        if HAS_GIL:
+            self.last = record
         record.offset = place.offset
         record.timestamp_ms = place.timestamp_ms
         record.key = bytes_at(start, place.key_at, place.key_size)
@@ -180,7 +228,6 @@ cdef class RecordIterator:
             )
         record.serialized_key_size = place.key_size
         record.serialized_value_size = place.value_size
-        PyObject_GC_UnTrack(<void*>record)
         return record
 
 
@@ -222,3 +269,8 @@ cdef Origin origin_of(topic, partition, timestamp_type, leader_epoch):
     origin.timestamp_type = timestamp_type
     origin.leader_epoch = leader_epoch
     return origin
+
+
+# Members of this kind the interpreter reads by itself, a property by a call.
+add_member(ConsumerRecord, 0, KEY_AT)
+add_member(ConsumerRecord, 1, VALUE_AT)
