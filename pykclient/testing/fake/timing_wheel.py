@@ -116,9 +116,9 @@ class _SlotQueue:
         return self._heap[0][0] if self._heap else None
 
     def take(self) -> list[Timer]:
-        """The timers of the first slot, which is empty afterwards."""
+        """The timers of the first slot, which is empty afterwards; in no order."""
         slot = self._pop()
-        timers = sorted(slot.timers.values(), key=attrgetter("deadline_ms", "sequence"))
+        timers = list(slot.timers.values())
         slot.timers.clear()
         return timers
 

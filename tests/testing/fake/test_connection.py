@@ -131,6 +131,23 @@ def test_a_client_that_sends_on_and_on_is_not_read_on_and_on(cluster: FakeCluste
     assert wants_input()
 
 
+def test_large_requests_are_read_ahead_by_their_bytes(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame_bytes = len(VERSIONS) - 4  # without its size
+    monkeypatch.setattr(connection, "WAITING_BYTES_MAX", 2 * frame_bytes)
+    cluster.faults.add(faults.delay_answer(50))
+    client = Client(cluster)
+    told = []
+    for _ in range(4):
+        client.send(VERSIONS)
+        told.append(client.connection.wants_input)
+    assert told == [True, True, False, False], "the first is served, two wait"
+    cluster.advance(50)
+    client.connection.take_output()
+    assert client.connection.wants_input
+
+
 def test_a_client_that_takes_no_answer_is_served_no_more(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
