@@ -1,0 +1,103 @@
+"""Fetch of a fake broker: what of several partitions comes, and up to where."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from pykclient.testing import FakeCluster
+from pykclient.types import TopicPartition
+from tests.testing.fake.batches import batch_of
+
+READ_COMMITTED = 1
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """A broker with a batch in each of two partitions."""
+    cluster = FakeCluster(1)
+    cluster.create_topic("t", 2)
+    for number in range(2):
+        append(cluster, number, batch_of(b"v"))
+    return cluster
+
+
+def append(cluster: FakeCluster, number: int, data: bytes) -> None:
+    partition = cluster.partition(TopicPartition("t", number))
+    partition.log.append(data, leader_epoch=0, now_ms=cluster.wall_ms)
+    cluster.replication.on_append(partition, cluster.now_ms)
+
+
+def ask(cluster: FakeCluster, request: FetchRequest) -> tuple[int, list[PartitionData]]:
+    """The session's id, and the partitions of the one topic."""
+    response = cluster.ask(0, request, 0, version=12).answered()
+    assert isinstance(response, FetchResponse)
+    assert response.error_code == 0
+    topics = [each for topic in response.responses for each in topic.partitions]
+    return response.session_id, topics
+
+
+def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
+    cluster: FakeCluster,
+) -> None:
+    """KIP-74: answers with room for one batch serve the partitions in turns."""
+    both = [FetchPartition(partition=n, partition_max_bytes=10_000) for n in range(2)]
+    topics = [FetchTopic(topic="t", partitions=both)]
+    session_id, told = ask(cluster, FetchRequest(max_bytes=1, session_epoch=0, topics=topics))
+    read = [[each.partition_index for each in told if each.records]]
+    for epoch in range(1, 4):
+        later = FetchRequest(max_bytes=1, session_id=session_id, session_epoch=epoch)
+        read.append([each.partition_index for each in ask(cluster, later)[1] if each.records])
+    assert read == [[0], [1], [0], [1]]
+
+
+def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
+    cluster: FakeCluster,
+) -> None:
+    opened = batch_of(b"w", producer_id=7, producer_epoch=0, is_transactional=True, base_sequence=0)
+    append(cluster, 0, opened)
+    wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=10_000)
+    topics = [FetchTopic(topic="t", partitions=[wanted])]
+
+    def read(isolation_level: int) -> PartitionData:
+        request = FetchRequest(
+            max_bytes=10_000, session_epoch=-1, isolation_level=isolation_level, topics=topics
+        )
+        return ask(cluster, request)[1][0]
+
+    assert read(0).records
+    committed = read(READ_COMMITTED)
+    assert not committed.records
+    assert (committed.high_watermark, committed.last_stable_offset) == (2, 1)
+
+
+@pytest.mark.parametrize(("epoch", "diverging"), [(0, None), (1, None), (2, (1, 2)), (3, (3, 2))])
+def test_a_reader_whose_log_is_another_is_told_where_they_part(
+    epoch: int, diverging: tuple[int, int] | None, cluster: FakeCluster
+) -> None:
+    """KIP-595; the leader wrote in epochs 0 and 1, and none wrote in 2, where it leads by now."""
+    partition = cluster.partition(TopicPartition("t", 0))
+    partition.log.append(batch_of(b"w"), leader_epoch=1, now_ms=cluster.wall_ms)
+    cluster.replication.on_append(partition, 0)
+    partition.leader_epoch = 3
+    end_offset = 1 if epoch == 0 else 2
+    wanted = FetchPartition(
+        partition=0,
+        fetch_offset=end_offset if diverging is None else 3,
+        last_fetched_epoch=epoch,
+        partition_max_bytes=10_000,
+    )
+    request = FetchRequest(
+        max_wait_ms=0,
+        max_bytes=10_000,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[wanted])],
+    )
+    told = ask(cluster, request)[1][0].diverging_epoch
+    assert (told.epoch, told.end_offset) == (diverging or (-1, -1))
