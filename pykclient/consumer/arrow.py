@@ -8,14 +8,15 @@ Source: the Arrow columnar format; the column names and types are those of Spark
 
 from __future__ import annotations
 
+from itertools import groupby
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykclient import accel
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import RecordRun
 
 __all__ = ["arrow_batch"]
+
+T = TypeVar("T")
 
 _NUMBER: Final = Struct("=i")
 
@@ -42,15 +45,20 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
     count = filled.record_count
     times = [filled.timestamp_validity, filled.timestamps_us]
     time_type = pa.timestamp("us", tz="UTC")
-    topics = accel.repeated([(run.partition.topic.encode(), run.record_count) for run in runs])
+    topics = accel.repeated(
+        [
+            (name.encode(), times)
+            for name, times in _stretches(runs, lambda run: run.partition.topic)
+        ]
+    )
     columns = {
         "key": _binary(pa.binary(), count, filled.keys),
         "value": _binary(pa.binary(), count, filled.values),
         "topic": _binary(pa.string(), count, topics),
-        "partition": _numbers(runs, [run.partition.partition for run in runs], count),
+        "partition": _numbers(_stretches(runs, lambda run: run.partition.partition), count),
         "offset": _array(pa.int64(), count, [None, filled.offsets], 0),
         "timestamp": _array(time_type, count, times, filled.timestamp_null_count),
-        "timestamp_type": _numbers(runs, [run.timestamp_type for run in runs], count),
+        "timestamp_type": _numbers(_stretches(runs, lambda run: run.timestamp_type), count),
     }
     if filled.headers is not None:
         columns["headers"] = _headers(count, filled.headers)
@@ -86,11 +94,17 @@ def _headers(count: int, filled: HeaderBuffers) -> pyarrow.Array:
     return pa.Array.from_buffers(pa.list_(pa.struct(fields)), count, parts, 0, children=[pairs])
 
 
-def _numbers(runs: Sequence[RecordRun], numbers: Sequence[int], count: int) -> pyarrow.Array:
-    """Repeat the number of each run for each of its records, without an object per record."""
+def _stretches(
+    runs: Sequence[RecordRun], value: Callable[[RecordRun], T]
+) -> Iterator[tuple[T, int]]:
+    """Yield what runs that follow one another have in common, and how many records they have."""
+    for same, of_runs in groupby(runs, value):
+        yield same, sum(run.record_count for run in of_runs)
+
+
+def _numbers(stretches: Iterable[tuple[int, int]], count: int) -> pyarrow.Array:
+    """Repeat each number as often as the one beside it says, without an object per record."""
     import pyarrow as pa
 
-    parts = [
-        _NUMBER.pack(number) * run.record_count for run, number in zip(runs, numbers, strict=True)
-    ]
-    return _array(pa.int32(), count, [None, b"".join(parts)], 0)
+    data = b"".join([_NUMBER.pack(number) * times for number, times in stretches])
+    return _array(pa.int32(), count, [None, data], 0)
