@@ -224,24 +224,21 @@ class RecordBatch:
                 if columns.first_offset <= last_offset:
                     raise DecodeError("the offsets of its records do not ascend")
                 last_offset = columns.last_offset
-                if index == self.record_count:
-                    self._check_end(data, position, last_offset)
+                if last_offset > self.last_offset:
+                    raise DecodeError(
+                        f"it has a record at offset {last_offset}, "
+                        f"its header says {self.last_offset}"
+                    )
+                if index == self.record_count and position != len(data):
+                    raise DecodeError(
+                        f"its {self.record_count} records end at {position} of {len(data)} bytes"
+                    )
                 if start_offset > columns.first_offset:
                     columns = columns.rows(columns.find(start_offset))
                 if len(columns):
                     yield columns
         except DecodeError as error:
             raise self.corrupt(str(error)) from error
-
-    def _check_end(self, data: bytes | memoryview, position: int, last_offset: int) -> None:
-        if position != len(data):
-            raise DecodeError(
-                f"its {self.record_count} records end at {position} of {len(data)} bytes"
-            )
-        if last_offset > self.last_offset:
-            raise DecodeError(
-                f"its last record has offset {last_offset}, its header says {self.last_offset}"
-            )
 
     def _contradiction(self) -> str | None:
         """Say what in the header cannot be true, or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,63 @@ def test_timestamps_may_go_back_before_the_base(core: ModuleType) -> None:
     data = simple(0) + simple(1, timestamp=-50) + simple(2, timestamp=-100_000)
     columns, _ = core.decode_records(data, 0, 0, 3, 0, 1_000_000)
     assert list(columns.timestamps_ms) == [1_000_000, 999_950, 900_000]
+
+
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+
+
+@pytest.mark.parametrize(
+    ("data", "base_offset", "offset"),
+    [(simple(0), INT64_MAX, INT64_MAX), (simple(5), INT64_MAX - 5, INT64_MAX)],
+)
+def test_the_last_offset_of_all_is_read_and_found(
+    core: ModuleType, data: bytes, base_offset: int, offset: int
+) -> None:
+    columns, _ = core.decode_records(data, 0, 0, 1, base_offset, 0)
+    assert list(columns.offsets) == [columns.first_offset] == [columns.last_offset] == [offset]
+    sought = (INT64_MIN - 1, -1, offset - 1, offset, offset + 1)
+    assert [columns.find(each) for each in sought] == [0, 0, 0, 0, 1]
+    filled = core.arrow_buffers([columns], include_headers=False)
+    assert bytes(filled.offsets) == offset.to_bytes(8, sys.byteorder)
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "base_offset"),
+    [
+        (simple(1), 1, INT64_MAX),
+        (simple(0) + simple(1), 2, INT64_MAX),
+        (simple(0) + simple(2), 2, INT64_MAX - 1),
+        (simple(INT64_MAX), 1, 1),
+    ],
+)
+def test_an_offset_beyond_64_bits_is_a_decode_error(
+    core: ModuleType, data: bytes, count: int, base_offset: int
+) -> None:
+    with pytest.raises(DecodeError, match="an offset is beyond 64 bits"):
+        core.decode_records(data, 0, 0, count, base_offset, 0)
+
+
+@pytest.mark.parametrize(
+    ("base_ms", "delta_ms"),
+    [(INT64_MAX, 0), (INT64_MIN, 0), (0, INT64_MAX), (0, INT64_MIN), (INT64_MAX, INT64_MIN)],
+)
+def test_the_first_and_last_times_of_all_are_read(
+    core: ModuleType, base_ms: int, delta_ms: int
+) -> None:
+    columns, _ = core.decode_records(simple(0, timestamp=delta_ms), 0, 0, 1, 0, base_ms)
+    assert list(columns.timestamps_ms) == [base_ms + delta_ms]
+
+
+@pytest.mark.parametrize(
+    ("base_ms", "delta_ms"),
+    [(INT64_MAX, 1), (INT64_MIN, -1), (INT64_MIN, INT64_MIN), (INT64_MAX, INT64_MAX)],
+)
+def test_a_time_beyond_64_bits_is_a_decode_error(
+    core: ModuleType, base_ms: int, delta_ms: int
+) -> None:
+    with pytest.raises(DecodeError, match="a timestamp is beyond 64 bits"):
+        core.decode_records(simple(0, timestamp=delta_ms), 0, 0, 1, 0, base_ms)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,15 @@ def test_an_offset_that_nobody_told_is_none(fate: BatchFate[Place]) -> None:
     assert fate.where(4) == Place("t", 3, None, 60)
 
 
+def test_offsets_that_a_broker_lets_run_out_of_64_bits_do_not_begin_again(
+    fate: BatchFate[Place],
+) -> None:
+    fate.base_offset = 2**63 - 2
+    assert [fate.where(index).offset for index in range(4)] == [
+        2**63 - 2, 2**63 - 1, 2**63, 2**63 + 1,
+    ]  # fmt: skip
+
+
 def test_callbacks_hear_where_their_records_stand_in_order(
     core: ModuleType, fate: BatchFate[Place]
 ) -> None:

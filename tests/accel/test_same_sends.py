@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.accel import pure
+from tests.accel.fuzzing import fuzz
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -70,6 +71,7 @@ def state_of(appender: Any) -> tuple[object, ...]:
     )
 
 
+@fuzz
 @given(records=RECORDS, capacity_bytes=st.integers(0, 400) | st.just(100_000))
 def test_appending(records: list[tuple[Any, ...]], capacity_bytes: int) -> None:
     appenders = [
@@ -93,6 +95,7 @@ def test_appending(records: list[tuple[Any, ...]], capacity_bytes: int) -> None:
 PARTITIONS = st.none() | st.integers(-1, 4) | st.sampled_from([True, "1", 2**70, 1.0])
 
 
+@fuzz
 @given(
     records=st.lists(
         st.tuples(

@@ -213,7 +213,16 @@ def test_more_records_than_bytes_are_refused_before_anything_is_made_of_them() -
 def test_a_record_beyond_the_last_offset_is_corrupt() -> None:
     compacted = header_changed(build(THREE, base_offset=7), RECORD_COUNT_AT, 1, 4)
     first_record = compacted[:HEADER_SIZE_BYTES] + bytes.fromhex("0e0000080102 6100")
-    assert_corrupt(resealed(first_record), "last record has offset 11, its header says 9", 7)
+    assert_corrupt(resealed(first_record), "a record at offset 11, its header says 9", 7)
+
+
+def test_no_chunk_beyond_the_last_offset_is_handed_out() -> None:
+    header = header_changed(build(THREE, base_offset=7), RECORD_COUNT_AT, 2, 4)[:HEADER_SIZE_BYTES]
+    far_and_farther = bytes.fromhex("0e0000080102 6100 0e00000a0102 6100")
+    (batch,) = read(resealed(header + far_and_farther))
+    chunks = batch.chunks(record_count_max=1)
+    with pytest.raises(CorruptRecordError, match="a record at offset 11, its header says 9"):
+        next(chunks)
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 2])

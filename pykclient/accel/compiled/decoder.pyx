@@ -12,19 +12,14 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 
+from pykclient.accel.compiled.overflow cimport add_overflows
 from pykclient.accel.compiled.varint cimport get_varint
 
 from pykclient.accel.pure import decoder as pure
 
 __all__ = ["FrameColumns", "decode_records", "record_bytes"]
-
-cdef extern from *:
-    """
-    #define add_overflows(left, right, sum) __builtin_add_overflow(left, right, sum)
-    """
-    bint add_overflows(int64_t left, int64_t right, int64_t* sum) noexcept nogil
 
 cdef enum:
     RECORD_SIZE_BYTES_MIN = 7
@@ -67,8 +62,10 @@ cdef class FrameColumns:
     def offsets(self):
         """Offsets, which ascend."""
         cdef Py_ssize_t row
+        cdef object first
         if self.is_dense():
-            return range(self.places[0].offset, self.places[0].offset + self.count)
+            first = self.places[0].offset  # a Python number, as the end may need more than 64 bits
+            return range(first, first + self.count)
         return [self.places[row].offset for row in range(self.count)]
 
     @property
@@ -127,14 +124,18 @@ cdef class FrameColumns:
         assert self.count > 0
         return self.places[self.count - 1].offset
 
-    def find(self, int64_t offset):
+    def find(self, offset):
         """Return the index of the first record at `offset` or after it, the length if none is."""
         cdef Py_ssize_t low = 0
         cdef Py_ssize_t high = self.count
         cdef Py_ssize_t middle
+        cdef int64_t wanted
+        if offset > INT64_MAX:
+            return self.count
+        wanted = max(0, offset)  # no record stands before 0
         while low < high:
             middle = (low + high) // 2
-            if self.places[middle].offset < offset:
+            if self.places[middle].offset < wanted:
                 low = middle + 1
             else:
                 high = middle

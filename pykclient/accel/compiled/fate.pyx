@@ -13,6 +13,8 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t
 
+from pykclient.accel.compiled.overflow cimport add_overflows
+
 from types import GenericAlias
 
 cdef extern from *:
@@ -98,9 +100,13 @@ cdef class BatchFate:
     cdef tuple at(self, Py_ssize_t index, Py_ssize_t run):
         """Where a record stands that belongs to a run of records with the same timestamp."""
         cdef object offset = None, timestamp_ms = self.log_append_time_ms
+        cdef int64_t number
         cdef tuple fields
         if self.base_offset is not None:
-            offset = <int64_t>self.base_offset + index
+            if add_overflows(<int64_t>self.base_offset, index, &number):
+                offset = self.base_offset + <object>index  # as only a broker's mistake can make it
+            else:
+                offset = number
         if timestamp_ms is None:
             if not 0 <= run < len(self.timestamps_ms):
                 raise IndexError("the batch has no such record")

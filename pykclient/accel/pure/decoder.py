@@ -141,6 +141,8 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
         timestamps_ms = [append_timestamp_ms] * count
     dense = range(base_offset + first, base_offset + first + count)
     offsets: Sequence[int] = _with_gaps(dense, gaps, base_offset) if gaps else dense
+    if offsets[-1] > INT64_MAX:
+        raise DecodeError("an offset is beyond 64 bits")
     size_bytes = position - begin
     columns = ListColumns(offsets, timestamps_ms, keys, values, headers, size_bytes=size_bytes)
     return columns, position

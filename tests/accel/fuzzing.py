@@ -1,0 +1,18 @@
+"""How many made-up cases each test tries that compares both cores.
+
+`make test` runs a bounded number; PYKCLIENT_FUZZ_CASES says another (`make fuzz`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+__all__ = ["fuzz"]
+
+fuzz = settings(
+    max_examples=int(os.environ.get("PYKCLIENT_FUZZ_CASES", "500")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
