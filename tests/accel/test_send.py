@@ -98,6 +98,8 @@ def test_everything_given_is_used(sending: Sending) -> None:
     [
         {"topic": "unknown", "value": b"v"},
         {"topic": ("a", "record"), "value": None},
+        {"topic": ["a list has no hash"], "value": b"v"},
+        {"topic": None, "value": b"v"},
         {"topic": "t", "value": "text"},
         {"topic": "t", "value": bytearray(b"v")},
         {"topic": "t", "value": b"v", "key": 5},

@@ -376,7 +376,8 @@ cdef class SendCore:
         on_delivery=None,
     ):
         """Append the record to the open batch of its partition and return its delivery."""
-        cdef object found = self.topics.get(topic)
+        # Anything else than a name may be one that the slow way knows, or have no hash.
+        cdef object found = self.topics.get(topic) if PyUnicode_CheckExact(topic) else None
         cdef RecordAppender appender
         cdef Delivery delivery
         if (

@@ -70,7 +70,8 @@ class SendCore(Generic[T]):
         on_delivery: OnDelivery[T] | None = None,
     ) -> Delivery[T]:
         """Append the record to the open batch of its partition and return its delivery."""
-        found = self.topics.get(topic)
+        # Anything else than a name may be one that the slow way knows, or have no hash.
+        found = self.topics.get(topic) if type(topic) is str else None
         if (
             found is not None
             and (value is None or type(value) is bytes)
