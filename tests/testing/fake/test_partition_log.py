@@ -136,6 +136,7 @@ def test_the_sequence_after_the_largest_is_zero() -> None:
         (b"garbage", CorruptMessageError),
         (batch_of(b"v")[:-1], CorruptMessageError),
         (batch_of(b"v")[:-1] + b"x", CorruptMessageError),
+        (batch_of(b"value").replace(b"value", b"valuE"), CorruptMessageError),
         (batch_of(b"a") + batch_of(b"b"), InvalidRecordError),
         (batch_of(b"v")[:16] + b"\x01" + batch_of(b"v")[17:], InvalidRecordError),
         (batch_of(bytes(3_000)), MessageTooLargeError),

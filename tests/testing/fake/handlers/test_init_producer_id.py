@@ -1,0 +1,77 @@
+"""InitProducerId of a fake broker: who gets which id, and in which epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors.broker import (
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    NotCoordinatorError,
+)
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykclient.testing import FakeCluster
+from pykclient.testing.fake.handlers.init_producer_id import EPOCH_MAX
+
+TRANSACTIONAL_ID = 1
+VERSIONS = range(InitProducerIdRequest.min_version, InitProducerIdRequest.max_version + 1)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster(3)
+
+
+def ask(
+    cluster: FakeCluster,
+    name: str | None,
+    *,
+    broker_id: int | None = None,
+    timeout_ms: int = 60_000,
+    version: int | None = None,
+) -> InitProducerIdResponse:
+    """Ask the coordinator, or the broker that is named."""
+    if broker_id is None:
+        coordinator = cluster.coordinator(TRANSACTIONAL_ID, name or "")
+        assert coordinator is not None
+        broker_id = coordinator.id
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    response = cluster.ask(broker_id, request, 0, version=version).answered()
+    assert isinstance(response, InitProducerIdResponse)
+    return response
+
+
+def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: FakeCluster) -> None:
+    told = [
+        ask(cluster, None, broker_id=broker_id, version=version)
+        for version in VERSIONS
+        for broker_id in range(3)
+    ]
+    assert {(each.error_code, each.producer_epoch) for each in told} == {(0, 0)}
+    assert len({each.producer_id for each in told}) == len(told)
+
+
+def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeCluster) -> None:
+    told = [ask(cluster, "a") for _ in range(EPOCH_MAX + 2)]
+    assert [each.producer_epoch for each in told] == [*range(EPOCH_MAX + 1), 0]
+    *same, other = [each.producer_id for each in told]
+    assert len(set(same)) == 1
+    assert ask(cluster, "b").producer_id not in (same[0], other), "epochs are used up"
+
+
+def test_what_no_coordinator_gives_an_id_for_is_refused(cluster: FakeCluster) -> None:
+    coordinator = cluster.coordinator(TRANSACTIONAL_ID, "a")
+    assert coordinator is not None
+    elsewhere = (coordinator.id + 1) % 3
+    for told, error in (
+        (ask(cluster, ""), InvalidRequestError),
+        (ask(cluster, "a", timeout_ms=0), InvalidTransactionTimeoutError),
+        (ask(cluster, "a", timeout_ms=2**31 - 1), InvalidTransactionTimeoutError),
+        (ask(cluster, "a", broker_id=elsewhere), NotCoordinatorError),
+    ):
+        assert (told.error_code, told.producer_id, told.producer_epoch) == (error.code, -1, -1)
+    cluster.move_coordinator(TRANSACTIONAL_ID, "a", elsewhere)
+    assert ask(cluster, "a", broker_id=elsewhere).error_code == 0
