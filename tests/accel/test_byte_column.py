@@ -148,6 +148,18 @@ def test_header_columns_are_encoded_as_header_lists_are(core: ModuleType) -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    "counts", [[], [2], [2, 2], [4, 0], [2**63 - 1, 3], [2**62, 2**62, 2**62, 2**62, 3]]
+)
+def test_counts_of_other_headers_than_there_are_are_our_mistake(
+    core: ModuleType, counts: list[int]
+) -> None:
+    """Goal: none of them is followed into memory that is somebody else's."""
+    column = core.ByteColumn.from_objects([b"a", b"b", b"c"], "headers")
+    with pytest.raises(AssertionError):
+        core.ByteColumn.from_header_columns(array("q", counts), column, column)
+
+
 @pytest.mark.parametrize("item", [b"same", None])
 def test_one_item_may_stand_for_all(core: ModuleType, item: bytes | None) -> None:
     column = core.ByteColumn.repeated(item, 3)

@@ -121,8 +121,8 @@ cdef class ByteColumn:
         cdef const int64_t* count_of = &counts[0] if record_count else NULL
         cdef unsigned char* out
         cdef bytes octets
-        assert not record_count or min(counts) >= 0
-        assert sum(counts) == names.count == values.count
+        assert names.count == values.count
+        assert counts_fit(count_of, record_count, names.count)
         with nogil:
             for row in range(record_count):
                 offsets[row] = end
@@ -186,6 +186,18 @@ cdef bint offsets_fit(const Items* items, Py_ssize_t count, Py_ssize_t size) noe
         if end < start:
             return False
     return end <= size
+
+
+cdef bint counts_fit(
+    const int64_t* counts, Py_ssize_t record_count, int64_t header_count
+) noexcept nogil:
+    """Whether the counts of headers are those of `header_count` in all."""
+    cdef Py_ssize_t row
+    for row in range(record_count):
+        if not 0 <= counts[row] <= header_count:
+            return False
+        header_count -= counts[row]
+    return not header_count
 
 
 cdef Py_ssize_t headers_size(
