@@ -2,7 +2,9 @@
 
 Each argument is the JSON of a run (`suite.py --json FILE`), without any those in
 `benchmarks/results`. The README gets the table of targets between its markers, with the values of
-all runs beside each other, and the plot of the first one; `RESULTS.md` gets a section per run.
+all runs beside each other, why a row is missed, how far the floor is, and the plot of the first
+run; `RESULTS.md` gets a section per run. A row that is missed without a word about it in
+`measuring/obstacles.py` is an error.
 ``--check`` tells whether the documents say what the runs say.
 
     python benchmarks/report.py [--check] [RUN.json ...]
@@ -17,8 +19,16 @@ from typing import TYPE_CHECKING
 
 import suite
 from measuring.measurement import read_run
+from measuring.obstacles import obstacle
 from measuring.plot import write_plot
-from measuring.tables import TARGET_HEADINGS, figures_rows, markdown, target_rows
+from measuring.tables import (
+    MISSED,
+    TARGET_HEADINGS,
+    figures_rows,
+    floor_rows,
+    markdown,
+    target_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,6 +93,37 @@ def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
     yield f"![Records a second and CPU of each client]({PLOT.as_posix()})"
     yield ""
     yield from markdown(TARGET_HEADINGS, target_rows(runs))
+    yield from missed_lines(runs)
+    yield from floor_lines(runs)
+
+
+def floor_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """How far from the limit each of our ways is."""
+    headings, *rows = floor_rows(runs)
+    if rows:
+        yield ""
+        yield "How far from the limit, which is the same bytes through a bare socket:"
+        yield ""
+        yield from markdown(headings, rows)
+
+
+def missed_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """What was tried for the rows that a run missed, and what is in the way.
+
+    Raises:
+        ValueError: nothing is said about one.
+    """
+    rows_of_text: dict[str, list[str]] = {}
+    for row in target_rows(runs):
+        if MISSED in row.verdict:
+            name = f"{row.what} ({row.wanted})"
+            rows_of_text.setdefault(obstacle(row.what, row.wanted), []).append(name)
+    if rows_of_text:
+        yield ""
+        yield "What is in the way of the rows that were missed, and what was tried:"
+        yield ""
+    for text, names in rows_of_text.items():
+        yield f"- **{'; '.join(names)}**: {text}"
 
 
 def results_lines(runs: Sequence[Run]) -> Iterator[str]:

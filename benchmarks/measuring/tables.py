@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from measuring.targets import Judgement
 
 __all__ = [
+    "MISSED",
     "TargetRow",
     "figures_rows",
     "figures_table",
+    "floor_rows",
     "markdown",
     "target_rows",
     "targets_table",
@@ -31,6 +33,12 @@ __all__ = [
 
 TARGET_HEADINGS = ("what", "pykclient", "rival", "result", "target", "verdict")
 NOT_MEASURED = "not measured"
+MISSED = "missed"
+
+FLOOR = "floor"
+FLOORS = {"out": "raw socket", "in": "raw socket and CRC"}
+"""What each way is compared with that takes the same bytes."""
+FLOOR_FIGURE = "cpu_s_per_million"
 
 
 class TargetRow(NamedTuple):
@@ -68,8 +76,31 @@ def targets_table(runs: Sequence[Run]) -> Table:
     table = Table(*TARGET_HEADINGS, title="Medians, and the targets")
     for row in target_rows(runs):
         if row.verdict != NOT_MEASURED:
-            table.add_row(*row, style="red" if "missed" in row.verdict else None)
+            table.add_row(*row, style="red" if MISSED in row.verdict else None)
     return table
+
+
+def floor_rows(runs: Sequence[Run]) -> list[list[str]]:
+    """Headings, then how many times the floor's CPU each of our ways takes, a value per run."""
+    text = FIGURES[FLOOR_FIGURE].text
+    cells: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+    for run in runs:
+        groups = grouped(run.measurements)
+        for case, floor in FLOORS.items():
+            limit = groups.get((FLOOR, case, floor), {}).get(FLOOR_FIGURE)
+            for (question, of_case, client), figures in groups.items():
+                is_ours = (question, of_case) == (FLOOR, case) and client.startswith("pykclient")
+                if limit is None or not is_ours:
+                    continue
+                cost = figures[FLOOR_FIGURE].median
+                ratio = f"{cost / limit.median:.1f}x"
+                row = (text(cost), text(limit.median), ratio)
+                cells.setdefault((client, floor), []).append(row)
+    rows = [["way", FIGURES[FLOOR_FIGURE].heading, "floor", "the floor's", "times the floor"]]
+    for (client, floor), of_runs in cells.items():
+        ours, limits, ratios = (_joined(column) for column in zip(*of_runs, strict=True))
+        rows.append([client, ours, floor, limits, ratios])
+    return rows
 
 
 def figures_rows(question: str, measurements: Iterable[Measurement]) -> list[list[str]]:
@@ -116,5 +147,5 @@ def _joined(texts: Iterable[str]) -> str:
 def _verdict(judged: Sequence[Judgement]) -> str:
     if not judged:
         return NOT_MEASURED
-    verdicts = ["met" if judgement.is_met else "missed" for judgement in judged]
+    verdicts = ["met" if judgement.is_met else MISSED for judgement in judged]
     return verdicts[0] if len(set(verdicts)) == 1 else "; ".join(verdicts)

@@ -8,6 +8,7 @@ import pytest
 
 import report
 from measuring.measurement import write_run
+from measuring.obstacles import obstacle
 from tests.benchmarks.runs import LARGE, measured, run_of
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,46 @@ def test_the_documents_get_the_tables_between_their_markers(project: Path) -> No
         assert "old" not in text
     assert "    python benchmarks/suite.py\n" in (project / "benchmarks/RESULTS.md").read_text()
     assert (project / report.PLOT).is_file()
+
+
+def test_two_runs_stand_beside_each_other_and_each_has_its_section(project: Path) -> None:
+    slower = run_of(
+        measured(LARGE, "pykclient", "records_per_second", 200),
+        measured(LARGE, "confluent-kafka", "records_per_second", 100),
+    )
+    write_run(project / report.RESULTS_FOLDER / "run-2.json", slower)
+    assert report.main([], project) == 0
+    readme = (project / "README.md").read_text()
+    assert "| 300; 200 | 100; 100 | 3.00x; 2.00x | >= 1.5x confluent-kafka | met |" in readme
+    results = (project / "benchmarks/RESULTS.md").read_text()
+    assert [f"## Run {number}, " in results for number in (1, 2, 3)] == [True, True, False]
+
+
+def test_a_row_that_is_missed_tells_what_is_in_the_way() -> None:
+    place = ("busy neighbour", "a record each 10 ms")
+    lines = "\n".join(report.missed_lines([run_of(measured(place, "pykclient", "ack_p99_ms", 21))]))
+    name = "busy neighbour, a record each 10 ms, acknowledged, p99, ms (<= 20)"
+    assert f"- **{name}**: {obstacle(name, '<= 20')}" in lines
+
+
+def test_a_row_that_is_missed_without_a_word_is_an_error() -> None:
+    slow = run_of(
+        measured(LARGE, "pykclient", "records_per_second", 1),
+        measured(LARGE, "confluent-kafka", "records_per_second", 1),
+    )
+    with pytest.raises(ValueError, match=r"records/s .* is missed, and .* does not say"):
+        list(report.missed_lines([slow]))
+
+
+def test_the_distance_to_the_floor_is_told() -> None:
+    run = run_of(
+        measured(("floor", "in"), "pykclient, poll", "cpu_s_per_million", 0.3),
+        measured(("floor", "in"), "raw socket", "cpu_s_per_million", 0.02),
+        measured(("floor", "in"), "raw socket and CRC", "cpu_s_per_million", 0.03),
+    )
+    row = "| pykclient, poll | 0.300 | raw socket and CRC | 0.030 | 10.0x |"
+    assert row in list(report.floor_lines([run]))
+    assert list(report.floor_lines([RUN])) == []
 
 
 def test_a_stale_document_is_named_and_left_alone(

@@ -1,0 +1,101 @@
+"""What is in the way of a target that a run missed, and what was tried: the words for the README.
+
+Figures in here are those of DESIGN.md, where they are told with all that was measured.
+
+Owner: none; the table is constant.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["OBSTACLES", "Obstacle", "obstacle"]
+
+
+class Obstacle(NamedTuple):
+    """A text for the rows whose names begin with `what`, beside any rival or the one named."""
+
+    what: str
+    text: str
+    rival: str = ""
+
+
+OBSTACLES = (
+    Obstacle(
+        "consume, record objects, client CPU",
+        "with the bytes in the cache a record takes 5 ns for its checksum, 9 to decode, 20 to be "
+        "made, and 25 for the loop that looks at its value; behind a socket they come from farther "
+        "away, and the kernel's copy adds some 20. Tried: records filled anew and fields read "
+        "without a call (72 to 45 ns), the checksum's package loaded beforehand (20 ms a process).",
+    ),
+    Obstacle(
+        "consume, record objects, records/s",
+        "the broker and the client share two cores; this row was missed only where others were "
+        "busy on them or the run was short, and a broker that waits for a core is waited for.",
+    ),
+    Obstacle(
+        "arrow, in, poll_arrow",
+        "bytes are copied twice, by the kernel and into Arrow's contiguous columns, and the places "
+        "of a record's fields stand in a table between decoding and filling, which serves limits "
+        "and seeks as well. Checksum, decoding and filling take 5, 9 and 14 ns where the bytes are "
+        "in the cache, about twice that behind a socket, and Python once per batch and per part of "
+        "an answer about 20. Tried: constant columns filled in the core (33 ns less), memory of "
+        "frames that is kept. Not tried: decoding into the columns a batch at a time, right after "
+        "its checksum.",
+    ),
+    Obstacle(
+        "latency, one record, linger 0",
+        "a record costs the sender two turns of the engine, in Python, and the application's "
+        "thread two hand-overs of the GIL: 0.46 ms of CPU in all on busy cores. "
+        "librdkafka's threads need neither. Tried: system calls that end at once keep the GIL. Not tried: a turn that asks only the managers that have something to say.",
+        rival="confluent-kafka",
+    ),
+    Obstacle(
+        "latency, one record, linger 0",
+        "missed on busy cores only, where each of the two threads of a record waits for a core.",
+        rival="Java",
+    ),
+    Obstacle(
+        "busy neighbour",
+        "the sender has to get the GIL from the thread that computes, which gives it up after the "
+        "switch interval of 5 ms, twice a record: once to write, once to read; where others are "
+        "busy on the cores it waits for one of them as well. Tried: system calls that end at once "
+        "keep the GIL. What is left is CPython's, and `sys.setswitchinterval` the application's.",
+    ),
+    Obstacle(
+        "growth, produce with keys, partitions",
+        "with keys over 1,000 partitions a batch has the few records of 5 ms, and what is done in "
+        "Python once per batch (30 us in the application's thread, 60 in the sender's) is divided "
+        "by few: it is the cost of a batch that is flat. Not tried: that part compiled, too.",
+    ),
+    Obstacle(
+        "growth, produce without keys, partitions",
+        "the sticky partition changes with each full batch, so that many partitions mean many that "
+        "are used for the first time in a run, with all that is made once for each.",
+    ),
+    Obstacle(
+        "growth, consume, partitions",
+        "what is read was written with keys, in batches of a few records where there are many "
+        "partitions, and a batch is Python's to check and to hand over. Each fetch names all "
+        "partitions: fetch sessions (KIP-227) are not built.",
+    ),
+    Obstacle(
+        "growth,",
+        "the same batches at each size: what differs is how busy the cores were meanwhile.",
+    ),
+)
+"""The first that fits is told."""
+
+
+def obstacle(what: str, wanted: str) -> str:
+    """Return what is known about a row.
+
+    Raises:
+        ValueError: nothing is.
+    """
+    for known in OBSTACLES:
+        if what.startswith(known.what) and known.rival in wanted:
+            return known.text
+    raise ValueError(
+        f"{what} ({wanted}) is missed, and measuring/obstacles.py does not say what is in the way"
+    )
