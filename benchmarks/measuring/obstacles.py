@@ -46,8 +46,9 @@ OBSTACLES = (
     Obstacle(
         "latency, one record, linger 0",
         "a record costs the sender two turns of the engine, in Python, and the application's "
-        "thread two hand-overs of the GIL: 0.46 ms of CPU in all on busy cores. "
-        "librdkafka's threads need neither. Tried: system calls that end at once keep the GIL. Not tried: a turn that asks only the managers that have something to say.",
+        "thread two hand-overs of the GIL: 0.46 ms of CPU in all on busy cores. librdkafka's "
+        "threads need neither. Tried: system calls that end at once keep the GIL. Not tried: a "
+        "turn that asks only the managers that have something to say.",
         rival="confluent-kafka",
     ),
     Obstacle(
