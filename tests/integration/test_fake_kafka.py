@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 COUNT = 300
 PARTITION_COUNT = 2
 TIMEOUT_S = 20.0
+VERSIONS = bytes(encode_request(ApiVersionsRequest(), 0, 1, "test"))
 VALUES = [b"value %d" % number for number in range(COUNT)]
 
 
@@ -45,6 +46,29 @@ def servers(fake_kafka: FakeKafka) -> str:
     with fake_kafka.control() as cluster:
         cluster.create_topic("t", PARTITION_COUNT)
     return fake_kafka.bootstrap_servers
+
+
+def first_address(servers: str) -> tuple[str, int]:
+    """Host and port of broker 0."""
+    host, port = servers.split(",")[0].split(":")
+    return host, int(port)
+
+
+def is_served(address: tuple[str, int]) -> bool:
+    """Whether a broker answers there."""
+    with (
+        contextlib.suppress(ConnectionError),
+        socket.create_connection(address, TIMEOUT_S) as stranger,
+    ):
+        stranger.sendall(VERSIONS)
+        return bool(stranger.recv(1))
+    return False
+
+
+def wait_until_served(address: tuple[str, int]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_served(address):
+        assert time.monotonic() < deadline_s, f"nobody answers at {address}"
 
 
 def write_pykclient(servers: str) -> None:
@@ -230,27 +254,27 @@ def test_a_leader_that_moved_is_followed_by_the_hint_of_the_old_one(
 def test_a_stopped_broker_refuses_and_listens_again_at_the_same_port(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
-    host, port = servers.split(",")[0].split(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connected:
-        connected.sendall(encode_request(ApiVersionsRequest(), 0, 1, "test"))
+    address = first_address(servers)
+    with socket.create_connection(address, TIMEOUT_S) as connected:
+        connected.sendall(VERSIONS)
         while len(connected.recv(4096)) == 4096:
             pass
         with fake_kafka.control() as cluster:
             cluster.stop_broker(0)
         assert connected.recv(1) == b"", "the broker has closed it"
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), TIMEOUT_S)
+        socket.create_connection(address, TIMEOUT_S)
     write_pykclient(servers)
     with fake_kafka.control() as cluster:
         cluster.start_broker(0)
+    wait_until_served(address)
     assert fake_kafka.bootstrap_servers == servers
     assert sorted(read_pykclient(servers)) == sorted(VALUES)
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x7f\xff\xff\xff", b"\0\0\0\1x"])
 def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, servers: str) -> None:
-    host, port = servers.split(",")[0].split(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as stranger:
+    with socket.create_connection(first_address(servers), TIMEOUT_S) as stranger:
         stranger.sendall(data)
         assert stranger.recv(1) == b""
     write_pykclient(servers)
@@ -286,25 +310,12 @@ def test_more_connections_than_there_may_be_are_closed_until_others_have_gone(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "LINK_COUNT_MAX", 1)
-    host, port = servers.split(",")[0].split(":")
-    request = encode_request(ApiVersionsRequest(), 0, 1, "test")
-
-    def is_served() -> bool:
-        with (
-            contextlib.suppress(ConnectionError),
-            socket.create_connection((host, int(port)), TIMEOUT_S) as stranger,
-        ):
-            stranger.sendall(request)
-            return bool(stranger.recv(1))
-        return False
-
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as first:
-        first.sendall(request)
+    address = first_address(servers)
+    with socket.create_connection(address, TIMEOUT_S) as first:
+        first.sendall(VERSIONS)
         assert first.recv(1)
-        assert not is_served()
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_served():
-        assert time.monotonic() < deadline_s, "the place of the first one is not free"
+        assert not is_served(address)
+    wait_until_served(address)
 
 
 def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
@@ -314,10 +325,9 @@ def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
     fake = FakeKafka()
     with fake.control() as cluster:
         cluster.timers.add(cluster.now_ms, fail)
-    host, port = fake.bootstrap_servers.split(":")
     with (
         contextlib.suppress(ConnectionError),
-        socket.create_connection((host, int(port)), TIMEOUT_S) as connected,
+        socket.create_connection(first_address(fake.bootstrap_servers), TIMEOUT_S) as connected,
     ):
         assert connected.recv(1) == b""
     with pytest.raises(KafkaError, match="ZeroDivisionError"), fake.control():
