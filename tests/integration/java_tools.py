@@ -38,6 +38,7 @@ __all__ = [
     "dump_log",
     "format_standalone_controller",
     "java_consume",
+    "java_groups",
     "java_partitions",
     "java_produce",
     "java_write_lines",
@@ -130,6 +131,16 @@ def java_write_lines(version: str, servers: str, topic: str, lines: Iterable[byt
     options = ("--bootstrap-server", servers, "--topic", topic)
     given = b"".join(line + b"\n" for line in lines)
     run_tool(version, f"{package}.ConsoleProducer", *options, given=given)
+
+
+def java_groups(version: str, servers: str, *arguments: str) -> list[list[str]]:
+    """The words of each line that the tool for consumer groups of a Kafka version prints."""
+    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    # It would give up after 5 s, which a busy machine may take to start it.
+    timeout_ms = str(int(TOOL_TIMEOUT_S * 1000))
+    options = ("--bootstrap-server", servers, "--timeout", timeout_ms)
+    output = run_tool(version, tool, *options, *arguments)
+    return [line.split() for line in output.decode().splitlines() if line.strip()]
 
 
 def java_partitions(version: str, keys: Sequence[bytes], partition_count: int) -> list[int]:

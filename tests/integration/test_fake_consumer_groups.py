@@ -143,13 +143,8 @@ def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKaf
 def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
     with ConfluentModernMember(fake.bootstrap_servers) as member:
         [told] = wait_for_members(fake, member).members
-        output = java_tools.run_tool(
-            KAFKA_VERSIONS[0],
-            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-            *("--bootstrap-server", fake.bootstrap_servers, "--describe", "--group", "g"),
-            *("--members", "--verbose"),
-        )
-        heading, row = [line.split() for line in output.decode().splitlines() if line.strip()]
+        options = ("--describe", "--group", "g", "--members", "--verbose")
+        heading, row = java_tools.java_groups(KAFKA_VERSIONS[0], fake.bootstrap_servers, *options)
         described = dict(zip(heading, row, strict=False))
         assert described["CONSUMER-ID"] == told.member_id
         assert described["CURRENT-EPOCH"] == described["TARGET-EPOCH"]

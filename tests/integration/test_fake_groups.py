@@ -214,12 +214,7 @@ def test_javas_tool_describes_lists_resets_and_deletes_groups(
     version: str, fake_kafka: FakeKafka, servers: str
 ) -> None:
     def tool(*arguments: str) -> list[list[str]]:
-        output = java_tools.run_tool(
-            version,
-            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-            *("--bootstrap-server", servers, *arguments),
-        )
-        return [line.split() for line in output.decode().splitlines() if line.strip()]
+        return java_tools.java_groups(version, servers, *arguments)
 
     values = write(servers, "first")
     with ConfluentMember(servers) as member:
