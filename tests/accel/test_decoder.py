@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pykclient.accel.pure.decoder import HEADER_COUNT_MAX
 from pykclient.accel.pure.varint import encode_varint
 from pykclient.errors.base import DecodeError
 
@@ -53,6 +54,24 @@ def simple(offset: int, timestamp: int = 0) -> bytes:
     """A record with null key and value."""
     body = b"\x00" + encode_varint(timestamp) + encode_varint(offset) + b"\x01\x01\x00"
     return encode_varint(len(body)) + body
+
+
+def with_headers(offset: int, count: int) -> bytes:
+    """A record with the smallest headers: of empty names and null values."""
+    body = b"\x00\x00" + encode_varint(offset) + b"\x01\x01" + encode_varint(count)
+    body += b"\x00\x01" * count
+    return encode_varint(len(body)) + body
+
+
+def test_more_headers_than_anybody_has_are_refused_before_they_are_made(core: ModuleType) -> None:
+    """Goal: kilobytes of a compressed batch cannot become gigabytes of headers."""
+    data = with_headers(0, 1) + with_headers(1, HEADER_COUNT_MAX)
+    with pytest.raises(DecodeError, match=f"a record claims {HEADER_COUNT_MAX} headers, .*limit"):
+        core.decode_records(data, 0, 0, 2, 0, 0)
+    columns, _ = core.decode_records(data, 0, 0, 1, 0, 0)
+    assert list(columns.headers) == [(("", None),)]
+    columns, _ = core.decode_records(with_headers(0, HEADER_COUNT_MAX), 0, 0, 1, 0, 0)
+    assert len(columns.headers[0]) == HEADER_COUNT_MAX
 
 
 @same_core

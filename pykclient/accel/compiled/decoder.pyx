@@ -26,6 +26,9 @@ cdef enum:
     # Giving up the GIL costs a microsecond, and beside a busy thread as much as a switch interval.
     NOGIL_SIZE_BYTES_MIN = 65_536
 
+cdef int64_t HEADER_COUNT_MAX = pure.HEADER_COUNT_MAX
+
+
 cdef enum Outcome:
     ODD
     GOOD
@@ -233,7 +236,7 @@ cdef Outcome find_places(
     cdef Place* place
     cdef Py_ssize_t row
     cdef int64_t number
-    cdef int64_t last_delta = -1
+    cdef int64_t last_delta = -1, header_room = HEADER_COUNT_MAX
     cdef Outcome outcome = GOOD
     for row in range(count):
         place = frame.places + row
@@ -264,8 +267,9 @@ cdef Outcome find_places(
         else:
             at = get_varint(at, stop, &number)
             # A header takes two bytes at least.
-            if at is NULL or number < 0 or number > (stop - at) // 2:
+            if at is NULL or number < 0 or number > (stop - at) // 2 or number > header_room:
                 return ODD
+            header_room -= number
             place.headers_at = <int32_t>(at - start)
             at = pass_headers(at, stop, number, &outcome)
             if at is NULL:

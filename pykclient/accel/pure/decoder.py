@@ -24,6 +24,9 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 RECORD_SIZE_BYTES_MIN: Final = 7
 """The smallest record: length, attributes, two deltas, two null lengths, no headers."""
+HEADER_COUNT_MAX: Final = 1_000_000
+"""Headers of all records that are decoded at once. One takes two bytes of a batch and seventy here,
+so without a limit the 64 MiB that a batch may unfold to would become more than two gigabytes."""
 
 
 def record_bytes(data: bytes | bytearray | memoryview) -> bytes:
@@ -52,14 +55,13 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
     """
     if count * RECORD_SIZE_BYTES_MIN > len(data) - position:
         raise DecodeError(f"{count} records cannot stand in {len(data) - position} bytes")
-    begin = position
     timestamps_ms: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     headers: list[Headers] = [()] * count
     gaps: list[tuple[int, int]] = []
     add_timestamp, add_key, add_value = timestamps_ms.append, keys.append, values.append
-    lengths = 0
+    begin, lengths, header_room = position, 0, HEADER_COUNT_MAX
     try:
         # Numbers stay in zigzag form, twice their value when not negative, while that saves work.
         for expected in range(2 * first, 2 * (first + count), 2):
@@ -123,7 +125,9 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
                 add_value(data[position:end])
                 position = end
             if data[position]:
-                headers[(expected >> 1) - first], position = _read_headers(data, position)
+                found, position = _read_headers(data, position, header_room)
+                headers[(expected >> 1) - first] = found
+                header_room -= len(found)
             else:
                 position += 1
             if (position - start) << 1 != size:
@@ -139,21 +143,23 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
         raise DecodeError("a timestamp is beyond 64 bits")
     if append_timestamp_ms is not None:
         timestamps_ms = [append_timestamp_ms] * count
-    dense = range(base_offset + first, base_offset + first + count)
-    offsets: Sequence[int] = _with_gaps(dense, gaps, base_offset) if gaps else dense
-    if offsets[-1] > INT64_MAX:
-        raise DecodeError("an offset is beyond 64 bits")
+    offsets = _offsets(range(base_offset + first, base_offset + first + count), gaps, base_offset)
     size_bytes = position - begin
     columns = ListColumns(offsets, timestamps_ms, keys, values, headers, size_bytes=size_bytes)
     return columns, position
 
 
-def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
+def _read_headers(data: bytes, position: int, room_count: int) -> tuple[Headers, int]:
     count, position = read_varint(data, position)
     # A header takes two bytes at least.
     if not 0 <= count * 2 <= len(data) - position:
         raise DecodeError(
             f"a record claims {count} headers, with {len(data) - position} bytes left"
+        )
+    if count > room_count:
+        raise DecodeError(
+            f"a record claims {count} headers, which is over the limit of {HEADER_COUNT_MAX} "
+            f"headers of records that are decoded at once"
         )
     headers: list[tuple[str, bytes | None]] = []
     name: bytes | None
@@ -193,6 +199,13 @@ def _read_field(data: bytes, position: int) -> tuple[bytes | None, int]:
     if not position <= end <= len(data):
         raise DecodeError(f"a header claims {length} bytes, with {len(data) - position} left")
     return data[position:end], end
+
+
+def _offsets(dense: range, gaps: list[tuple[int, int]], base_offset: int) -> Sequence[int]:
+    offsets = _with_gaps(dense, gaps, base_offset) if gaps else dense
+    if offsets[-1] > INT64_MAX:
+        raise DecodeError("an offset is beyond 64 bits")
+    return offsets
 
 
 def _with_gaps(dense: range, gaps: list[tuple[int, int]], base_offset: int) -> list[int]:
