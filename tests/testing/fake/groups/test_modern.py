@@ -158,6 +158,22 @@ def test_a_static_member_that_left_has_its_session_to_come_back(cluster: FakeClu
     assert group_of(cluster).epoch == epoch + 1
 
 
+def test_a_static_member_that_left_has_nothing_to_give_up_any_more(cluster: FakeCluster) -> None:
+    """Its time for that may end while it is away: its session, which is longer, decides."""
+    left = ModernClient(cluster, "m1", ["t"], instance_id="i")
+    other = ModernClient(cluster, "m2", ["t"])
+    left.settle()
+    pass_time(cluster, INTERVAL_MS)
+    other.settle()
+    left.beat()
+    assert group_of(cluster).state_name == "Reconciling", "it is asked to give up two"
+    left.leave(-2)
+    pass_time(cluster, REBALANCE_MS)
+    assert {each.member_id for each in cluster.group(GROUP).members} == {"m1", "m2"}
+    other.settle()
+    assert owned_by(cluster, other) == {"t": [2, 3]}
+
+
 def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeCluster) -> None:
     client = ModernClient(cluster, "m1", ["t", "later"])
     client.settle()
