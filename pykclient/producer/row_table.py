@@ -180,7 +180,7 @@ class RowTables:
         except (TypeError, OverflowError):
             found = None
         if found is None or min(found, default=0) < 0:
-            for index, time_ms in enumerate(listed):
+            for index, time_ms in enumerate(listed if found is None else found):
                 checked_number(f"timestamps_ms[{index}]", time_ms)
         assert found is not None, "one of them is wrong"
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -128,6 +128,21 @@ def test_headers_are_for_all_or_one_list_for_each(
 def test_what_no_records_can_have_is_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         table(**arguments)  # type: ignore[arg-type]
+
+
+class Index:
+    """A whole number that is no int, as numpy has them."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __index__(self) -> int:
+        return self._number
+
+
+def test_a_wrong_timestamp_is_named_also_among_numbers_of_another_type() -> None:
+    with pytest.raises(UsageError, match=r"timestamps_ms\[1\] is .*, not -1"):
+        table([b"", b""], timestamps_ms=cast("Timestamps", [Index(5), Index(-1)]))
 
 
 def test_wrong_entries_are_named() -> None:

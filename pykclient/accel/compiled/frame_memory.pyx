@@ -25,6 +25,7 @@ cdef class Room:
 
     cdef Memory memory
     cdef Py_ssize_t size_bytes
+    # Counts while the frame is received, by one thread; of a whole one nobody asks for it.
     cdef Py_ssize_t view_count
 
     def __dealloc__(self):
