@@ -8,17 +8,21 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
+FUZZ_CASES ?= 20000
+FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py
 COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench protocol build clean java kafka
+.PHONY: help demo test check bench fuzz sanitize protocol build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make check     style, types, import rules, generated code"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
+	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
+	@echo "make sanitize  the compiled core's tests under GCC's address and undefined-behaviour sanitizers"
 	@echo "make protocol  write the generated protocol modules anew"
 	@echo "make build     wheel and sdist, into dist"
 	@echo "make clean     remove what was built; the virtual environment stays"
@@ -40,6 +44,13 @@ check: java kafka
 
 bench: java kafka $(BENCH_INSTALLED)
 	$(PYTHON) benchmarks/suite.py --output bench-output
+
+fuzz: $(COMPILED)
+	PYKCLIENT_FUZZ_CASES=$(FUZZ_CASES) $(PYTHON) -m pytest --timeout 0 $(FUZZ_TARGETS)
+
+# In a copy, whose core it compiles itself.
+sanitize: $(INSTALLED)
+	tools/sanitize.sh $(PYTHON)
 
 protocol: java kafka
 	$(PYTHON) -m tools.protogen

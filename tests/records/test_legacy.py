@@ -214,10 +214,12 @@ def test_a_negative_offset_is_corrupt() -> None:
     assert_corrupt(message(-1, None, b"v"), "its offset is -1", -1)
 
 
-def test_a_bomb_is_corrupt() -> None:
-    (batch,) = read(wrapped(0, message(0, None, bytes(10**6)), Codec.GZIP))
-    with pytest.raises(CorruptRecordError, match="more than the limit of 1000 bytes"):
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_a_bomb_is_corrupt(codec: Codec) -> None:
+    (batch,) = read(wrapped(5, message(5, None, bytes(10**6)), codec))
+    with pytest.raises(CorruptRecordError, match="more than the limit of 1000 bytes") as caught:
         batch.records(decompressed_size_bytes_max=1000)
+    assert (caught.value.partition, caught.value.offset) == (3, 5)
 
 
 @given(st.data())
