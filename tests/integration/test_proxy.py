@@ -245,6 +245,19 @@ def test_connections_die_of_age_and_on_command(proxy: FaultProxy) -> None:
         assert is_ended(old)
 
 
+def test_healing_takes_every_fault_and_limit_away(proxy: FaultProxy) -> None:
+    data = bytes([255]) * RATE_BYTES_PER_S
+    proxy.limit_rate(1)
+    proxy.limit_lifetimes((0, 0))
+    proxy.inject(Refuse())
+    proxy.refuse_connections()
+    proxy.heal()
+    with connect(proxy) as connection:
+        connection.sendall(data)
+        assert receive(connection, len(data)) == data
+    assert proxy.counts == {}
+
+
 def test_connections_beyond_the_limit_are_reset(
     proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
