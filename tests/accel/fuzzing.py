@@ -1,6 +1,7 @@
 """How many made-up cases each test tries that compares both cores.
 
-`make test` runs a bounded number; PYKCLIENT_FUZZ_CASES says another (`make fuzz`).
+`make test` runs a bounded number, the same each time; PYKCLIENT_FUZZ_CASES says another number, of
+new ones (`make fuzz`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,5 @@ __all__ = ["fuzz"]
 
 fuzz = settings(
     max_examples=int(os.environ.get("PYKCLIENT_FUZZ_CASES", "500")),
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
