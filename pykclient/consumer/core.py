@@ -26,6 +26,7 @@ from pykclient.errors import NotSubscribedError, UsageError, WakeupError
 from pykclient.network.backoff import Backoff
 from pykclient.network.client import NetworkClient
 from pykclient.network.client_log import ClientLog
+from pykclient.network.coordinators import Coordinators
 from pykclient.network.engine import Engine
 from pykclient.network.metadata import Metadata
 from pykclient.setting import INT_MAX, LONG_MAX
@@ -89,10 +90,20 @@ class ConsumerCore:
             settings=_fetch_settings(config, auto_offset_reset),
             retry_backoff=retry_backoff,
         )
+        self._coordinators = Coordinators(
+            self._metadata, self._client, retry_backoff=retry_backoff, client_id=config.client_id
+        )
         self._silence = Silence(self._metadata, self._client, self._subscription)
         self._engine = Engine(
             self._client,
-            [self._metadata, self._listing, self._positions, self._lookups, fetcher],
+            [
+                self._metadata,
+                self._listing,
+                self._positions,
+                self._lookups,
+                self._coordinators,
+                fetcher,
+            ],
         )
 
     def __repr__(self) -> str:

@@ -64,7 +64,7 @@ class NetworkClient:
             reconnect_backoff=settings.reconnect_backoff, setup_backoff=settings.setup_backoff
         )
         self._random = settings.reconnect_backoff.random
-        self._cluster_version = metadata.cluster.version
+        self._address_version = metadata.address_version
         self._unsent = UnsentRequests()
         self._completed: deque[_Callback] = deque()
         self._driven_ms = NEVER_MS
@@ -340,10 +340,10 @@ class NetworkClient:
         connection.open(self._states.on_connecting(node, now_ms))
 
     def _follow_moves(self) -> None:
-        """After new metadata, leave the old addresses of brokers that have moved."""
-        if self._cluster_version == self._metadata.cluster.version:
+        """Leave the old addresses of brokers and coordinators that have moved."""
+        if self._address_version == self._metadata.address_version:
             return
-        self._cluster_version = self._metadata.cluster.version
+        self._address_version = self._metadata.address_version
         self._states.on_nodes_changed(self._metadata.node)
         for node_id, connection in list(self._connections.items()):
             node = self._metadata.node(node_id)
