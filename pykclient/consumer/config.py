@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config import ClientConfig
+from pykclient.consumer.assignors.choice import assignor_list
 from pykclient.errors.base import ConfigError
 from pykclient.setting import (
     INT_MAX,
     LONG_MAX,
+    Kind,
     Setting,
     boolean,
     choice,
@@ -38,11 +40,86 @@ _EARLIEST_HINT: Final = "It is now called earliest."
 _LATEST_HINT: Final = "It is now called latest."
 
 
+GROUP_NAME_LENGTH_MAX: Final = 249
+
+
+def _group_name() -> Kind[str | None]:
+    """A group's name, or None for no group."""
+
+    def parse(value: object) -> str | None:
+        if value is None:
+            return None
+        if isinstance(value, str) and value.strip():
+            return value
+        raise ValueError("For no group, leave it out.")
+
+    return Kind(parse, "a name that is not empty", str)
+
+
+def _instance_name() -> Kind[str | None]:
+    """A static member's name, or None for a dynamic member."""
+
+    def parse(value: object) -> str | None:
+        if value is None:
+            return None
+        if (
+            isinstance(value, str)
+            and 0 < len(value) <= GROUP_NAME_LENGTH_MAX
+            and value not in (".", "..")
+            and all(sign.isascii() and (sign.isalnum() or sign in "._-") for sign in value)
+        ):
+            return value
+        raise ValueError
+
+    allowed = f"1 to {GROUP_NAME_LENGTH_MAX} letters, digits, dots, underscores and hyphens"
+    return Kind(parse, allowed, str)
+
+
 class ConsumerConfig(ClientConfig):
     """Settings of a consumer. Times are milliseconds, sizes bytes."""
 
     client = "consumer"
 
+    group_id = Setting(
+        _group_name(),
+        None,
+        "The consumer group: what subscribe shares partitions in, and where offsets are committed.",
+    )
+    group_instance_id = Setting(
+        _instance_name(),
+        None,
+        "Makes this a static member (KIP-345): it keeps its partitions over a restart that is "
+        "shorter than session_timeout_ms.",
+    )
+    partition_assignment_strategy: Setting[tuple[object, ...]] = Setting(
+        assignor_list(),
+        ("range", "cooperative-sticky"),
+        "How the group's leader shares partitions out, in order of preference: range, roundrobin, "
+        "sticky, cooperative-sticky, or an assignor of your own.",
+    )
+    session_timeout_ms = Setting(
+        integer(0), 45_000, "A member that the coordinator did not hear from for so long is out."
+    )
+    heartbeat_interval_ms = Setting(
+        integer(0), 3_000, "How often a member tells that it lives; a third of the session at most."
+    )
+    max_poll_interval_ms = Setting(
+        integer(1),
+        300_000,
+        "A member that does not poll for so long leaves the group, and others read on.",
+    )
+    exclude_internal_topics = Setting(
+        boolean(), True, "A pattern matches none of Kafka's own topics."
+    )
+    enable_auto_commit = Setting(
+        boolean(),
+        True,
+        "Commit what the application has finished with, every auto_commit_interval_ms and before "
+        "partitions are given up. Without group_id nothing is committed.",
+    )
+    auto_commit_interval_ms = Setting(
+        integer(0), 5_000, "How often offsets are committed automatically."
+    )
     auto_offset_reset = Setting(
         choice(
             {name: name for name in ("latest", "earliest", "none")},
@@ -117,8 +194,29 @@ class ConsumerConfig(ClientConfig):
 
     def _reconcile(self, given: Collection[str]) -> None:
         super()._reconcile(given)
+        self._reconcile_group("enable_auto_commit" in given)
         self._reconcile_fetch_wait("fetch_max_wait_ms" in given)
         self._reconcile_receive_limit("receive_max_bytes" in given)
+
+    def _reconcile_group(self, is_auto_commit_given: bool) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below "
+                f"session.timeout.ms={self.session_timeout_ms}: the session would end between two "
+                f"heartbeats. A third of it is usual."
+            )
+        if self.group_id is not None:
+            return
+        if self.group_instance_id is not None:
+            raise ConfigError(
+                f"group.instance.id={self.group_instance_id!r} names a member of a group, and "
+                f"there is none: set group.id."
+            )
+        if is_auto_commit_given and self.enable_auto_commit:
+            raise ConfigError(
+                "enable.auto.commit=true has nowhere to commit to: set group.id, or leave it out."
+            )
+        self._settle("enable_auto_commit", False)
 
     def _reconcile_fetch_wait(self, is_given: bool) -> None:
         if self.fetch_max_wait_ms < self.request_timeout_ms:
