@@ -95,9 +95,17 @@ class Consumer(BrokerQuestions):
             self._guard.close()
             for dropped in self._subscription.assign(()):
                 self._buffer.drop(dropped)
+            self._end_fetch_sessions()
             self._client.close()
             self._port.shutdown()
             self._interceptors.close()
+
+    def _end_fetch_sessions(self) -> None:
+        """Have brokers forget us, as far as a request that is written at once can do that."""
+        ended_ms = now_ms()
+        for request in self._fetcher.end_sessions(ended_ms):
+            self._client.send(request, ended_ms)
+        self._client.prepare(ended_ms)
 
     # Reading.
 

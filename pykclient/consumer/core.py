@@ -82,7 +82,7 @@ class ConsumerCore:
             client_id=config.client_id,
         )
         self._listing = TopicListing(retry_backoff)
-        fetcher = Fetcher(
+        self._fetcher = Fetcher(
             subscription=self._subscription,
             buffer=self._buffer,
             metadata=self._metadata,
@@ -102,7 +102,7 @@ class ConsumerCore:
                 self._positions,
                 self._lookups,
                 self._coordinators,
-                fetcher,
+                self._fetcher,
             ],
         )
 

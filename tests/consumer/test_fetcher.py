@@ -62,7 +62,7 @@ def test_a_fetch_says_what_the_settings_say() -> None:
     scene.read(A)
     message = message_of(scene.fetch())
     assert (message.min_bytes, message.max_wait_ms, message.max_bytes) == (1, 500, 50_000)
-    assert (message.session_id, message.session_epoch) == (0, -1)
+    assert (message.session_id, message.session_epoch) == (0, 0)
     assert (message.isolation_level, message.rack_id) == (IsolationLevel.READ_COMMITTED, "r1")
     (asked_topic,) = message.topics
     (partition,) = asked_topic.partitions
