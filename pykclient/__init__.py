@@ -18,6 +18,7 @@ from pykclient.version import __version__
 if TYPE_CHECKING:
     from pykclient.accel import ConsumerRecord, Delivery
     from pykclient.admin.admin import Admin
+    from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
     from pykclient.consumer.consumer import Consumer
     from pykclient.consumer.record import ConsumerRecords
@@ -40,6 +41,9 @@ __all__ = [
     "ConsumerRecords",
     "CreatedTopic",
     "Delivery",
+    "GroupDescription",
+    "GroupListing",
+    "MemberDescription",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",
@@ -64,6 +68,9 @@ _HOME = {
     "ConsumerRecords": "pykclient.consumer.record",
     "CreatedTopic": "pykclient.admin.topics",
     "Delivery": "pykclient.accel",
+    "GroupDescription": "pykclient.admin.groups",
+    "GroupListing": "pykclient.admin.groups",
+    "MemberDescription": "pykclient.admin.groups",
     "NewTopic": "pykclient.admin.topics",
     "Node": "pykclient.types",
     "OffsetAndMetadata": "pykclient.types",

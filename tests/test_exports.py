@@ -25,6 +25,7 @@ CLIENT_NAMES = {
     *("Admin", "Consumer", "Producer", "errors", "__version__"),
     *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),
     *("RecordMetadata", "RecordMetadataRange"),
+    *("GroupDescription", "GroupListing", "MemberDescription"),
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
     "TimestampType",
