@@ -61,9 +61,9 @@ class GroupCalls(AdminDriver):
         among them; of either, none means all.
 
         Raises:
-            UnsupportedVersionError: a broker is too old for `states` or `types`.
+            UnsupportedVersionError: the one broker is too old for `states` or `types`.
             KafkaTimeoutError: a broker of the cluster did not answer in time.
-            AdminCallError: several brokers did not tell.
+            AdminCallError: several brokers did not tell; the errors are by their ids.
         """
         wanted_states, wanted_types = name_list(states, "state"), name_list(types, "type")
         deadline_ms, timeout_ms = self._deadline(timeout)

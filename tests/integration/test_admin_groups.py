@@ -151,8 +151,9 @@ def test_older_brokers_know_no_types_of_groups(fake_kafka: FakeKafka, admin: Adm
     with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as newcomer:
         assert newcomer.list_groups(states=["Empty"])[GROUP].group_type is None
         assert newcomer.describe_groups([GROUP])[GROUP].group_type == "classic"
-        with pytest.raises(UnsupportedVersionError):
+        with pytest.raises(AdminCallError, match="groups of brokers") as raised:
             newcomer.list_groups(types=["classic"])
+    assert {type(error) for error in raised.value.errors.values()} == {UnsupportedVersionError}
 
 
 @pytest.mark.kafka
