@@ -6,8 +6,8 @@ producer reads lines of text, so it could not write most of what has to be teste
 a JVM of its own, about a second, of the version that the cluster has.
 
 Owner: the calling thread, for the length of one call.
-Source: Java classes ``ConsoleConsumer``, ``DefaultMessageFormatter``, ``DumpLogSegments``,
-``KafkaProducer`` and ``BuiltInPartitioner``.
+Source: Java classes ``ConsoleConsumer``, ``ConsumerGroupCommand``, ``DefaultMessageFormatter``,
+``DumpLogSegments``, ``KafkaProducer`` and ``BuiltInPartitioner``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ __all__ = [
     "dump_log",
     "format_standalone_controller",
     "java_consume",
+    "java_groups",
     "java_partitions",
     "java_produce",
 ]
@@ -143,6 +144,18 @@ def dump_log(
     output = _run(cluster.version, f"{package}.DumpLogSegments", "--files", files)
     lines = output.decode().splitlines()
     return [dict(re.findall(r"(\w+): (\S+)", line)) for line in lines if "baseOffset: " in line]
+
+
+def java_groups(cluster: KafkaCluster, *options: str) -> list[dict[str, str]]:
+    """Each row that ``kafka-consumer-groups`` prints, by the table's headings."""
+    output = _run(
+        cluster.version,
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", cluster.bootstrap_servers, *options),
+    )
+    lines = [re.split(r"\s{1,}", line.strip()) for line in output.decode().splitlines()]
+    heading, *rows = [line for line in lines if len(line) > 1]
+    return [dict(zip(heading, row, strict=True)) for row in rows]
 
 
 def format_standalone_controller(version: str, folder: Path) -> Path:
