@@ -26,7 +26,7 @@ def test_a_pair_of_surrogates_is_two_units() -> None:
 
 @pytest.mark.parametrize("partition_count", [1, 50, 51])
 def test_partitions_are_in_range_for_negative_hashes_too(partition_count: int) -> None:
-    groups = [f"a longer group {number}" for number in range(100)]
+    groups = [f"group {number} of consumers" for number in range(100)]
     assert any(java_string_hash(group) < 0 for group in groups)
     assert {coordinator_partition(group, partition_count) for group in groups} <= set(
         range(partition_count)
