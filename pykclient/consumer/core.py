@@ -17,6 +17,7 @@ from pykclient.consumer.fetched_partition import DecodeSettings
 from pykclient.consumer.fetcher import Fetcher, FetchSettings
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.offset_lookups import OffsetLookups
+from pykclient.consumer.position_validator import PositionValidator
 from pykclient.consumer.positions import PositionManager
 from pykclient.consumer.silence import Silence
 from pykclient.consumer.subscription import OffsetReset, SubscriptionState
@@ -81,6 +82,14 @@ class ConsumerCore:
             retry_backoff=retry_backoff,
             client_id=config.client_id,
         )
+        self._validator = PositionValidator(
+            self._subscription,
+            self._buffer,
+            self._metadata,
+            auto_offset_reset=auto_offset_reset,
+            retry_backoff=retry_backoff,
+            client_id=config.client_id,
+        )
         self._listing = TopicListing(retry_backoff)
         self._fetcher = Fetcher(
             subscription=self._subscription,
@@ -102,6 +111,7 @@ class ConsumerCore:
                 self._positions,
                 self._lookups,
                 self._coordinators,
+                self._validator,
                 self._fetcher,
             ],
         )
@@ -243,7 +253,7 @@ class ConsumerCore:
             end = assigned.high_watermark
             if self._config.isolation_level is IsolationLevel.READ_COMMITTED:
                 end = assigned.last_stable_offset
-            if end is None or not assigned.has_position:
+            if end is None or not assigned.has_offset:
                 return None
             return max(0, end - assigned.offset)
 

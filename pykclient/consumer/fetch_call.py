@@ -47,13 +47,13 @@ class Target(NamedTuple):
     """What was asked of one partition."""
 
     assigned: AssignedPartition
-    epoch: int
+    fetch_epoch: int
     offset: int
 
     @property
     def is_current(self) -> bool:
         """Whether the answer still concerns anybody."""
-        return self.assigned.is_assigned and self.assigned.epoch == self.epoch
+        return self.assigned.is_assigned and self.assigned.fetch_epoch == self.fetch_epoch
 
 
 Targets = dict[tuple[str, int], Target]

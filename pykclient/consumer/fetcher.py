@@ -245,7 +245,7 @@ class Fetcher:
                 continue
             offset = self._buffer.fetch_offset(assigned)
             if offset is not None:
-                targets[assigned.partition] = Target(assigned, assigned.epoch, offset)
+                targets[assigned.partition] = Target(assigned, assigned.fetch_epoch, offset)
         if is_ahead and not any(map(self._may_have_more, targets.values())):
             # Until the next answer, or something changes: a poll that takes a few records must not
             # look at all partitions each time.
