@@ -12,6 +12,7 @@ classes because one error is often several of these at once.
     |  |- NoOffsetForPartitionError, TransactionStateError, ForkedClientError,
     |  '- UnsupportedVersionError
     |- WakeupError                    poll was woken on purpose
+    |- RebalanceListenerError         a rebalance listener of the application failed
     |- EncodeError                    we cannot write it
     |  '- RecordTooLargeError, SerializationError
     |- DecodeError                    the bytes are wrong
@@ -20,6 +21,7 @@ classes because one error is often several of these at once.
     |- BatchDeliveryError             part of a send_batch failed
     |- ConnectionFailedError          no connection, or it was lost
     |  '- DisconnectedError, TlsError, AuthenticationError
+    |- CommitFailedError              the group did not take offsets, and will not
     |- AdminCallError                 several of the things that one admin call asked for failed
     |- KafkaTimeoutError              says what it waited for and how long
     |  '- DeliveryTimeoutError
@@ -40,6 +42,7 @@ __all__ = [
     "BrokerError",
     "BufferExhaustedError",
     "ClosedError",
+    "CommitFailedError",
     "ConcurrentModificationError",
     "ConfigError",
     "ConnectionFailedError",
@@ -54,6 +57,7 @@ __all__ = [
     "KafkaTimeoutError",
     "NoOffsetForPartitionError",
     "NotSubscribedError",
+    "RebalanceListenerError",
     "RecordDeserializationError",
     "RecordTooLargeError",
     "SerializationError",
@@ -113,6 +117,13 @@ class UnsupportedVersionError(UsageError):
 
 class WakeupError(KafkaError):
     """`Consumer.wakeup` interrupted this call."""
+
+
+class RebalanceListenerError(KafkaError):
+    """A rebalance listener raised an exception, which is the cause of this one.
+
+    The rebalance went on, and the consumer can be used.
+    """
 
 
 class EncodeError(KafkaError):
@@ -209,6 +220,10 @@ class BatchDeliveryError(KafkaError):
         self.sent = sent
         self.failed = failed
         self.errors = errors
+
+
+class CommitFailedError(KafkaError):
+    """A group did not take offsets, and trying again would not help: others read there by now."""
 
 
 class AdminCallError(KafkaError):

@@ -56,7 +56,7 @@ def assignor_list() -> Kind[tuple[object, ...]]:
     return Kind(
         parse,
         f"a list of {', '.join(BUILT_IN)}, or assignors of your own ({others.allowed})",
-        lambda value: ",".join(map(str, value)),
+        lambda value: ",".join(map(_java_name, value)),
     )
 
 
@@ -98,6 +98,11 @@ def _make(chosen: object) -> Assignor:
     if missing:
         raise ConfigError(f"{KEY} has {made!r:.100}, which lacks {', '.join(missing)}.")
     return cast("Assignor", made)
+
+
+def _java_name(item: object) -> str:
+    by_name = {name: java_name for java_name, name in JAVA_NAMES.items()}
+    return f"{JAVA_PACKAGE}{by_name[item]}" if item in by_name else str(item)
 
 
 def _built_in_name(item: object) -> str | None:

@@ -1,0 +1,155 @@
+"""GroupCalls: the consumer's calls about its membership in a group.
+
+Owner: one thread at a time, whichever calls.
+Source: the group methods of Java's ``KafkaConsumer``; KIP-568 (enforcing), KIP-1092 (closing).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pykclient.consumer.commit_calls import CLOSE_TIMEOUT_MS, CommitCalls
+from pykclient.errors import UsageError
+from pykclient.network.call_timeout import timeout_ms as milliseconds
+from pykclient.network.drive import drive, now_ms, run_user_calls
+
+if TYPE_CHECKING:
+    from pykclient.consumer.group.history import Rebalance
+    from pykclient.consumer.group.member import GroupMetadata
+
+__all__ = ["GroupCalls"]
+
+MEMBERSHIP_AT_CLOSE: Final = ("default", "leave_group", "remain_in_group")
+TURN_COUNT_MAX: Final = 20
+"""How often the group's business may go on before a poll looks for records."""
+
+
+class GroupCalls(CommitCalls):
+    """Leaving the group, and what is known about it."""
+
+    def unsubscribe(self) -> None:
+        """Stop reading, and leave the group if this is a member of one.
+
+        The listener hears of what is given up before this returns. The coordinator is told without
+        waiting for its answer; a static member (KIP-345) stays until its session ends.
+
+        Raises:
+            RebalanceListenerError: the listener failed. The consumer has left all the same.
+        """
+        with self._guard:
+            if self._group is not None and self._subscription.is_by_group:
+                is_dynamic = self._config.group_instance_id is None
+                reason = "the consumer unsubscribed from all topics"
+                self._leave(reason, sends=is_dynamic, timeout_ms=self._config.request_timeout_ms)
+            for dropped in self._subscription.unsubscribe():
+                self._buffer.drop(dropped)
+            self._follow_topics()
+            self._raise_listener_error()
+
+    def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
+        """Have the group share its partitions out anew; the next `poll` begins it (KIP-568).
+
+        For assignors that look at something which has changed. `reason` is shown by the
+        coordinator (KIP-800).
+
+        Raises:
+            UsageError: nothing is subscribed to.
+        """
+        with self._guard:
+            if self._group is None or not self._subscription.is_by_group:
+                raise UsageError("enforce_rebalance() needs a subscription: call subscribe() first")
+            self._group.enforce_rebalance(reason)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who this consumer is in its group now, as transactions want it (KIP-447).
+
+        Raises:
+            UsageError: there is no `group_id`.
+        """
+        with self._guard:
+            return self._require_group("group_metadata").identity
+
+    def group_history(self) -> tuple[Rebalance, ...]:
+        """Return the last rebalances of this consumer, the oldest first: when, why, what moved.
+
+        Each prints as one line.
+
+        Raises:
+            UsageError: there is no `group_id`.
+        """
+        with self._guard:
+            history = self._require_group("group_history").history
+            return history.rebalances(now_ms(), datetime.now(UTC))
+
+    # For the front-end.
+
+    def _begin_poll(self) -> None:
+        """Let the group's business go first, as far as it goes without waiting."""
+        super()._begin_poll()
+        if self._group is None or not self._subscription.is_by_group:
+            return
+        self._group.begin_poll()
+        for _ in range(TURN_COUNT_MAX):
+            if not self._group.wants_turn(now_ms()):
+                break
+            self._engine.step(now_ms())
+            run_user_calls(self._engine)
+
+    def _keep_partitions(self) -> None:
+        """Take nothing away from now on: what poll returns is the application's until the next."""
+        if self._group is not None:
+            self._group.end_poll()
+
+    def _end_poll(self) -> None:
+        self._keep_partitions()
+        super()._end_poll()
+
+    def _raise_listener_error(self) -> None:
+        error = None if self._group is None else self._group.take_listener_error()
+        if error is not None:
+            raise error
+
+    def _leave_at_close(
+        self, timeout: float | None, group_membership: str, *, has_finished: bool
+    ) -> None:
+        if self._group is None or not self._subscription.is_by_group:
+            return
+        if has_finished and self._commits is not None:
+            self._commits.handed_out.clear()
+        is_dynamic = self._config.group_instance_id is None
+        sends = group_membership == "leave_group" or (group_membership == "default" and is_dynamic)
+        timeout_ms = milliseconds(timeout, CLOSE_TIMEOUT_MS)
+        self._leave("the consumer is being closed", sends=sends, timeout_ms=timeout_ms)
+
+    def _leave(self, reason: str, *, sends: bool, timeout_ms: int) -> None:
+        """Give everything up, and tell the coordinator."""
+        group = self._group
+        assert group is not None
+        started_ms = now_ms()
+        # A commit that does not get through must leave time for the listener, and for leaving.
+        left = group.begin_leave(
+            reason, sends=sends, now_ms=started_ms, commit_deadline_ms=started_ms + timeout_ms // 2
+        )
+        group.begin_poll()
+        try:
+            drive(
+                self._engine,
+                self._port,
+                until=lambda: left.is_done or self._metadata.fatal_error is not None,
+                deadline_ms=started_ms + timeout_ms,
+            )
+        finally:
+            group.end_poll()
+
+
+def check_membership_at_close(value: str) -> None:
+    """Refuse what is no way to leave.
+
+    Raises:
+        UsageError: it is none of the three.
+    """
+    if value not in MEMBERSHIP_AT_CLOSE:
+        raise UsageError(
+            f"close(group_membership={value!r}): give {', '.join(MEMBERSHIP_AT_CLOSE)}"
+        )
