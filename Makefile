@@ -12,7 +12,7 @@ COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench protocol build clean java kafka
+.PHONY: help demo test check bench protocol docs build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
@@ -20,6 +20,7 @@ help:
 	@echo "make check     style, types, import rules, generated code"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make protocol  write the generated protocol modules anew"
+	@echo "make docs      write docs/configuration.md anew"
 	@echo "make build     wheel and sdist, into dist"
 	@echo "make clean     remove what was built; the virtual environment stays"
 
@@ -37,12 +38,16 @@ check: java kafka
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m tools.protogen --check
+	$(PYTHON) -m tools.config_reference --check
 
 bench: java kafka $(BENCH_INSTALLED)
 	$(PYTHON) benchmarks/suite.py --output bench-output
 
 protocol: java kafka
 	$(PYTHON) -m tools.protogen
+
+docs: $(INSTALLED)
+	$(PYTHON) -m tools.config_reference
 
 build: $(INSTALLED)
 	$(PYTHON) -m build
