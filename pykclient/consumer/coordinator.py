@@ -216,7 +216,9 @@ class ConsumerCoordinator:
     def wants_turn(self, now_ms: int) -> bool:
         """Whether the group has business now that goes before records."""
         return bool(self._user_calls) or (
-            self._subscription.is_by_group and self._membership.wants_turn(now_ms)
+            self._subscription.is_by_group
+            and self._unmatched_version is None
+            and self._membership.wants_turn(now_ms)
         )
 
     def begin_leave(

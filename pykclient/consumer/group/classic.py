@@ -13,7 +13,6 @@ Source: Java class ``AbstractCoordinator``; KIP-62, KIP-345 (static members), KI
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,29 +21,27 @@ from pykclient.consumer.group.classic_requests import (
     join_request,
     sync_request,
 )
+from pykclient.consumer.group.classic_state import GIVEN_UP, ClassicMember, ClassicState
 from pykclient.consumer.group.consumer_protocol import PROTOCOL_TYPE
 from pykclient.consumer.group.leaving import Leaving
 from pykclient.consumer.group.member import GroupMetadata
 from pykclient.errors import (
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
-    IllegalGenerationError,
     InconsistentGroupProtocolError,
     KafkaError,
     MemberIdRequiredError,
     NotCoordinatorError,
     RebalanceInProgressError,
-    UnknownMemberIdError,
     error_for_code,
 )
-from pykclient.network.client_log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.protocol.messages.heartbeat import HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupResponse
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pykclient.consumer.group.classic_requests import ClassicSettings
     from pykclient.consumer.group.heartbeat import Heartbeat
@@ -54,39 +51,14 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 
-__all__ = ["NEXT", "ClassicMembership", "ClassicState"]
+__all__ = ["ClassicMembership"]
 
 
-class ClassicState(Enum):
-    """How far a member is."""
-
-    UNJOINED = "unjoined"
-    REVOKING = "revoking"
-    JOINING = "joining"
-    SYNCING = "syncing"
-    ASSIGNING = "assigning"
-    STABLE = "stable"
-    LEAVING = "leaving"
+MOVED: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
+"""Errors that say that the coordinator is another one."""
 
 
-_S = ClassicState
-NEXT: Final[dict[ClassicState, frozenset[ClassicState]]] = {
-    _S.UNJOINED: frozenset({_S.REVOKING, _S.LEAVING}),
-    _S.REVOKING: frozenset({_S.JOINING, _S.UNJOINED, _S.LEAVING}),
-    _S.JOINING: frozenset({_S.SYNCING, _S.UNJOINED, _S.LEAVING}),
-    _S.SYNCING: frozenset({_S.ASSIGNING, _S.JOINING, _S.UNJOINED, _S.LEAVING}),
-    _S.ASSIGNING: frozenset({_S.STABLE, _S.UNJOINED, _S.LEAVING}),
-    _S.STABLE: frozenset({_S.REVOKING, _S.UNJOINED, _S.LEAVING}),
-    _S.LEAVING: frozenset({_S.UNJOINED}),
-}
-HAVE_GENERATION: Final = frozenset({_S.REVOKING, _S.ASSIGNING, _S.STABLE, _S.LEAVING})
-"""States in which the member may commit, if it is one at all."""
-
-_GIVEN_UP: Final = (UnknownMemberIdError.code, IllegalGenerationError.code)
-_MOVED: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
-
-
-class ClassicMembership:
+class ClassicMembership(ClassicMember):
     """The member. `ask_to_join` makes it one; `begin_leave` ends that."""
 
     def __init__(
@@ -102,52 +74,29 @@ class ClassicMembership:
         group_instance_id: str | None = None,
         client_id: str = "",
     ) -> None:
-        self.member = GroupMetadata(group_id, group_instance_id=group_instance_id)
-        self.state = ClassicState.UNJOINED
-        self.heartbeat = heartbeat
-        self._log = ClientLog("pykclient.consumer", client_id)
+        super().__init__(
+            GroupMetadata(group_id, group_instance_id=group_instance_id),
+            heartbeat=heartbeat,
+            history=history,
+            client_id=client_id,
+        )
         self._participant = participant
         self._coordinator = coordinator
         self._settings = settings
-        self._history = history
         self._retry_backoff = retry_backoff
         self._protocol = ""
         self._was_member = False
         """Whether it was a member when the participant was given something to do."""
-        self._rejoin_reason: str | None = None
-        """Why to join; None when there is no need to."""
         self._handover: Operation[None] | Operation[str | None] | None = None
         """What the participant is busy with."""
-        self._joined: JoinGroupResponse | None = None
-        """The answer with which the leader has yet to share out."""
-        self._shares: Sequence[tuple[str, bytes]] | None = None
-        self._assignment: bytes | None = None
-        self._call: object | None = None
-        """The JoinGroup or SyncGroup in flight; answers to others come too late."""
         self._leave_requests: list[Request] = []
         self._leave_reason = ""
         self._sends_leave = False
         self._left: Operation[None] = Operation()
-        self._error: KafkaError | None = None
         self._retry_at_ms = 0
         self._failure_count = 0
 
     # Asked by the consumer's coordinator.
-
-    @property
-    def can_commit(self) -> bool:
-        """Whether a commit in the name of `member` has a chance."""
-        return self.member.is_member and self.state in HAVE_GENERATION
-
-    @property
-    def is_rebalancing(self) -> bool:
-        """Whether it waits for the group."""
-        return self.state in (ClassicState.JOINING, ClassicState.SYNCING)
-
-    @property
-    def needs_join(self) -> bool:
-        """Whether it is to join, or to join again."""
-        return self._rejoin_reason is not None
 
     @property
     def has_request_in_flight(self) -> bool:
@@ -161,23 +110,6 @@ class ClassicMembership:
         if self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
             return self._may_begin(now_ms)
         return self.state in (ClassicState.ASSIGNING, ClassicState.LEAVING)
-
-    def ask_to_join(self, reason: str) -> None:
-        """Have it join, or join again, at the application's next poll."""
-        self._log.info("group %r: to be joined: %s", self.member.group_id, reason)
-        self._rejoin_reason = reason
-
-    def take_error(self) -> KafkaError | None:
-        """Return what the application must know, and forget it; what is fatal stays."""
-        error = self._error
-        if error is not None and not error.fatal:
-            self._error = None
-        return error
-
-    @property
-    def has_error(self) -> bool:
-        """Whether `take_error` would return one."""
-        return self._error is not None
 
     def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Operation[None]:
         """Give up everything and leave; return what ends when the coordinator has been told.
@@ -201,7 +133,7 @@ class ClassicMembership:
             self._fail(error_for_code(error_code, self._about("OffsetCommit")))
         elif error_code == RebalanceInProgressError.code:
             self.ask_to_join("offset commit failed since group is already rebalancing")
-        elif error_code in _GIVEN_UP:
+        elif error_code in GIVEN_UP:
             self._lose_generation("OffsetCommit", error_code)
 
     # Asked by the engine.
@@ -439,12 +371,12 @@ class ClassicMembership:
         """Go on after an error of JoinGroup or SyncGroup as Java does."""
         error = error_for_code(code, self._about(api))
         self._joined = self._shares = None
-        if code in _GIVEN_UP:
+        if code in GIVEN_UP:
             self._lose_generation(api, code)
         elif code == RebalanceInProgressError.code:
             self._join_again(error)
-        elif code in _MOVED or error.retriable:
-            if code in _MOVED:
+        elif code in MOVED or error.retriable:
+            if code in MOVED:
                 self._coordinator.mark_unknown(node_id, error.name)
             self._retry_later(error, now_ms)
         else:
@@ -470,11 +402,11 @@ class ClassicMembership:
             return
         self.heartbeat.on_failed(now_ms)
         error = error_for_code(code, self._about("Heartbeat"))
-        if code in _MOVED:
+        if code in MOVED:
             self._coordinator.mark_unknown(node_id, error.name)
         elif sent != self.member:
             self._log.debug("an answer to a heartbeat of before is void: %s", error)
-        elif code in _GIVEN_UP:
+        elif code in GIVEN_UP:
             self._lose_generation("Heartbeat", code)
         elif not error.retriable:
             self._fail(error)
@@ -488,10 +420,6 @@ class ClassicMembership:
 
     # What follows from answers.
 
-    def _ask_once(self, reason: str) -> None:
-        if self._rejoin_reason is None:
-            self.ask_to_join(reason)
-
     def _join_again(self, error: KafkaError) -> None:
         """Begin a new round in the same generation; nothing is to be given up for it."""
         self.ask_to_join(f"rebalance failed due to {type(error).__name__}")
@@ -503,22 +431,6 @@ class ClassicMembership:
         self._failure_count += 1
         self._join_again(error)
 
-    def _lose_generation(self, api: str, code: int) -> None:
-        """The coordinator does not know this member any more, or not in this generation."""
-        error = error_for_code(code)
-        keeps_name = code == IllegalGenerationError.code
-        self._log.info("group %r: membership is lost: %s", self.member.group_id, error)
-        self.member = self.member.without_generation() if keeps_name else self.member.without_name()
-        self._forget_round()
-        if self.state is ClassicState.LEAVING:
-            return
-        self.ask_to_join(f"encountered {error.name} from {api} response")
-        if self.state in (ClassicState.REVOKING, ClassicState.ASSIGNING):
-            # The participant is in the middle of something; what it has then is lost afterwards.
-            return
-        if self.state is not ClassicState.UNJOINED:
-            self._to(ClassicState.UNJOINED)
-
     def _fail_join(self, error: KafkaError, now_ms: int) -> None:
         """Tell the application, which may try again by polling on."""
         self._retry_at_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)
@@ -529,23 +441,3 @@ class ClassicMembership:
         self._to(ClassicState.UNJOINED)
         self._history.fail(str(error), now_ms)
         self._fail(error)
-
-    def _fail(self, error: KafkaError) -> None:
-        if self._error is None or not self._error.fatal:
-            self._error = error
-        if error.fatal:
-            # Who took our place must not be disturbed, and nothing more be done in its name.
-            self._forget_round()
-            self.member = self.member.without_name()
-
-    def _forget_round(self) -> None:
-        """Let go of the round under way; answers that belong to it come too late."""
-        self._call = self._joined = self._shares = self._assignment = None
-        self.heartbeat.stop()
-
-    def _about(self, api: str) -> str:
-        return f"{api} of group {self.member.group_id!r}"
-
-    def _to(self, state: ClassicState) -> None:
-        assert state in NEXT[self.state], f"{self.state} -> {state}"
-        self.state = state
