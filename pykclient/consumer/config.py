@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.config import ClientConfig
 from pykclient.consumer.assignors.choice import assignor_list
+from pykclient.consumer.duration import duration_ms
 from pykclient.errors.base import ConfigError
 from pykclient.setting import (
     INT_MAX,
@@ -75,6 +76,31 @@ def _instance_name() -> Kind[str | None]:
     return Kind(parse, allowed, str)
 
 
+_BY_DURATION: Final = "by_duration:"
+
+
+def _offset_reset() -> Kind[str]:
+    words = choice(
+        {name: name for name in ("latest", "earliest", "none")},
+        hints={
+            "smallest": _EARLIEST_HINT,
+            "beginning": _EARLIEST_HINT,
+            "largest": _LATEST_HINT,
+            "end": _LATEST_HINT,
+            "error": "It is now called none.",
+        },
+    )
+
+    def parse(value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not text.startswith(_BY_DURATION):
+            return words.parse(value)
+        duration_ms(text.removeprefix(_BY_DURATION))
+        return text
+
+    return Kind(parse, f"{words.allowed}, or by_duration: with a duration such as PT12H")
+
+
 class ConsumerConfig(ClientConfig):
     """Settings of a consumer. Times are milliseconds, sizes bytes."""
 
@@ -121,19 +147,11 @@ class ConsumerConfig(ClientConfig):
         integer(0), 5_000, "How often offsets are committed automatically."
     )
     auto_offset_reset = Setting(
-        choice(
-            {name: name for name in ("latest", "earliest", "none")},
-            hints={
-                "smallest": _EARLIEST_HINT,
-                "beginning": _EARLIEST_HINT,
-                "largest": _LATEST_HINT,
-                "end": _LATEST_HINT,
-                "error": "It is now called none.",
-            },
-        ),
+        _offset_reset(),
         "latest",
         "Where to read a partition that has no position, or whose position is gone: its end, its "
-        "beginning, or nowhere (none raises an error).",
+        "beginning, the first record that is no older than a duration (KIP-1106), or nowhere "
+        "(none raises an error).",
     )
     key_deserializer = Setting(
         object_or_name(), None, "Turns bytes into keys; none leaves bytes as they are."

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.deserialization import RecordDeserializer
+from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.fetch_buffer import FetchBuffer
 from pykclient.consumer.fetched_partition import DecodeSettings
 from pykclient.consumer.fetcher import Fetcher, FetchSettings
@@ -28,13 +29,14 @@ from pykclient.network.backoff import Backoff
 from pykclient.network.client import NetworkClient
 from pykclient.network.client_log import ClientLog
 from pykclient.network.coordinators import Coordinators
+from pykclient.network.drive import wall_ms
 from pykclient.network.engine import Engine
 from pykclient.network.metadata import Metadata
 from pykclient.setting import INT_MAX, LONG_MAX
 from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.subscription import AssignedPartition
@@ -49,7 +51,9 @@ NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
 class ConsumerCore:
     """A consumer's state and every method that does not wait."""
 
-    def __init__(self, config: ConsumerConfig, port: Port) -> None:
+    def __init__(
+        self, config: ConsumerConfig, port: Port, *, wall_clock_ms: Callable[[], int] = wall_ms
+    ) -> None:
         # What may be refused comes first: nothing is open yet.
         deserializer = RecordDeserializer.from_config(config)
         self._interceptors = ConsumerInterceptors.from_setting(config.interceptors)
@@ -63,7 +67,9 @@ class ConsumerCore:
         self._unavailable_topics: frozenset[str] = frozenset()
         """Those that the log has been told of."""
         retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        auto_offset_reset = OffsetReset(config.auto_offset_reset)
+        reset, _, duration = config.auto_offset_reset.partition(":")
+        auto_offset_reset = OffsetReset(reset)
+        reset_age_ms = duration_ms(duration) if duration else 0
         self._metadata = Metadata.from_config(
             config, allow_auto_topic_creation=config.allow_auto_create_topics
         )
@@ -80,6 +86,7 @@ class ConsumerCore:
             self._lookups,
             auto_offset_reset=auto_offset_reset,
             retry_backoff=retry_backoff,
+            reset_from_ms=lambda: wall_clock_ms() - reset_age_ms,
             client_id=config.client_id,
         )
         self._validator = PositionValidator(

@@ -20,6 +20,8 @@ from pykclient.network.client_log import ClientLog
 from pykclient.network.manager import IDLE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykclient.consumer.offset_lookups import OffsetLookup, OffsetLookups
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
@@ -32,9 +34,11 @@ __all__ = ["PositionManager"]
 TIMESTAMPS: Final = {
     OffsetReset.EARLIEST: (EARLIEST,),
     OffsetReset.LATEST: (LATEST,),
+    OffsetReset.BY_DURATION: (LATEST,),
     OffsetReset.NONE: (EARLIEST, LATEST),
 }
-"""What is asked for a reset. With none it is the whole range, to tell the user."""
+"""What is asked for a reset. By duration a time comes before it: where no record is that young, the
+end counts. With none it is the whole range, to tell the user."""
 
 
 class _Reset:
@@ -48,7 +52,11 @@ class _Reset:
 
 
 class PositionManager:
-    """Looks after `subscription.without_position`. Comes before `lookups` in the engine."""
+    """Looks after `subscription.without_position`. Comes before `lookups` in the engine.
+
+    `reset_from_ms` tells the time, in ms since 1970, of the first record to be read after a reset by
+    duration.
+    """
 
     def __init__(
         self,
@@ -57,6 +65,7 @@ class PositionManager:
         *,
         auto_offset_reset: OffsetReset,
         retry_backoff: Backoff,
+        reset_from_ms: Callable[[], int] | None = None,
         client_id: str = "",
     ) -> None:
         self._log = ClientLog("pykclient.consumer", client_id)
@@ -65,6 +74,7 @@ class PositionManager:
         self._auto_offset_reset = auto_offset_reset
         self._retry_backoff = retry_backoff
         self._resets: dict[AssignedPartition, _Reset] = {}
+        self._reset_from_ms = reset_from_ms
         self._now_ms = 0
 
     def poll(self, now_ms: int) -> PollResult:
@@ -98,10 +108,11 @@ class PositionManager:
 
     def _look_up(self, assigned: AssignedPartition) -> None:
         assert assigned.reset_to is not None
-        lookups = [
-            self._lookups.start(assigned.partition, timestamp)
-            for timestamp in TIMESTAMPS[assigned.reset_to]
-        ]
+        timestamps = TIMESTAMPS[assigned.reset_to]
+        if assigned.reset_to is OffsetReset.BY_DURATION:
+            assert self._reset_from_ms is not None
+            timestamps = (max(0, self._reset_from_ms()), *timestamps)
+        lookups = [self._lookups.start(assigned.partition, each) for each in timestamps]
         self._resets[assigned] = _Reset(assigned.epoch, lookups)
         for lookup in lookups:
             lookup.operation.on_done(partial(self._on_done, assigned))
@@ -140,10 +151,11 @@ class PositionManager:
         if reset_to is OffsetReset.NONE:
             self._report_range(assigned, found)
             return
-        assert found[0] is not None, "the beginning and the end of a log always exist"
+        first = found[0] or found[-1]
+        assert first is not None, "the beginning and the end of a log always exist"
         assert reset_to is not None
-        offset = found[0].offset
-        self._subscription.complete_reset(assigned, offset, found[0].leader_epoch)
+        offset = first.offset
+        self._subscription.complete_reset(assigned, offset, first.leader_epoch)
         if lost_offset is None:
             self._log.info(
                 "%s: starting at offset %d (%s)", assigned.partition, offset, reset_to.value

@@ -68,6 +68,7 @@ class OffsetReset(Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    BY_DURATION = "by_duration"
     NONE = "none"
 
 

@@ -21,9 +21,11 @@ def test_old_reset_policies_are_refused_with_the_new_name(old: str, new: str) ->
         make_config(auto_offset_reset=old)
 
 
-def test_a_reset_by_duration_is_refused_until_it_is_built() -> None:
-    with pytest.raises(ConfigError, match=r"by_duration:P3D.* one of latest, earliest, none"):
-        make_config(auto_offset_reset="by_duration:P3D")
+def test_a_reset_by_duration_has_one() -> None:
+    config = make_config(auto_offset_reset="by_duration:P3D")
+    assert config.auto_offset_reset == "by_duration:P3D"
+    with pytest.raises(ConfigError, match=r"by_duration:3 days.* '3 days' is no duration; write"):
+        make_config(auto_offset_reset="by_duration:3 days")
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
