@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.arrow import arrow_batch
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import NO_LIMITS
-from pykclient.consumer.questions import BrokerQuestions
+from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive, now_ms
@@ -41,7 +41,7 @@ TURN_INTERVAL_MS = 1
 """Polls that only take what is at hand share the turns of the engine, about one in so long."""
 
 
-class Consumer(BrokerQuestions):
+class Consumer(GroupCalls):
     """Reads records of partitions.
 
     One thread at a time may use it: another one gets `ConcurrentModificationError` at once, and
@@ -78,22 +78,45 @@ class Consumer(BrokerQuestions):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # After an exception the application has not finished with what was handed out last.
+        self._close(None, "default", has_finished=kind is None)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Close all connections. Calling it again does nothing.
+    def close(self, timeout: float | None = None, *, group_membership: str = "default") -> None:
+        """Commit as configured, leave the group, close all connections.
 
-        `timeout` (seconds) is for what must be told to a group, and there is none yet; nothing is
-        waited for.
+        Calling it again does nothing. With `enable_auto_commit` everything that was handed out is
+        committed. `timeout` is in seconds, None means 30; what could not be done by then is left
+        undone, and logged. `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until
+        the session ends), or `default`: static members remain, others leave.
+
+        Leaving a ``with`` block by an exception closes as well, but does not commit what was handed
+        out last.
 
         Raises:
             ConcurrentModificationError: another thread is using the consumer.
+            UsageError: `group_membership` is none of the three.
+            RebalanceListenerError: the listener failed. The consumer is closed all the same.
         """
+        check_membership_at_close(group_membership)
+        self._close(timeout, group_membership, has_finished=True)
+
+    def _close(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
         if self._guard.is_closed:
             return
         with self._guard:
+            try:
+                self._leave_at_close(timeout, group_membership, has_finished=has_finished)
+                self._commit_at_close(timeout, has_finished=has_finished)
+            finally:
+                self._end_heartbeats()
+                self._shut_down()
+            if has_finished:
+                self._raise_listener_error()
+
+    def _shut_down(self) -> None:
+        with self._guard:
             self._guard.close()
-            for dropped in self._subscription.assign(()):
+            for dropped in self._subscription.unsubscribe():
                 self._buffer.drop(dropped)
             self._end_fetch_sessions()
             self._client.close()
@@ -204,6 +227,7 @@ class Consumer(BrokerQuestions):
         """Take records as soon as there are any, and send for the next ones."""
         self._require_assignment()
         self._raise_interruption()
+        self._begin_poll()
         count_max = self._config.max_poll_records if max_records is None else max_records
         if count_max < 1:
             raise UsageError(f"max_records={max_records}: give a number from 1")
@@ -212,16 +236,20 @@ class Consumer(BrokerQuestions):
         def is_ready() -> bool:
             if not runs:
                 runs.extend(self._buffer.take(count_max, now_ms(), is_raw=is_raw))
+                self._note_handed_out(runs)
             return bool(runs)
 
         timeout_ms = self._timeout_ms(timeout)
         try:
             if not is_ready():
                 self._wait_for_records(is_ready, timeout_ms)
+            self._keep_partitions()
             self._turn_if_due()
         except BaseException:
             self._give_back(runs)
             raise
+        finally:
+            self._end_poll()
         return runs
 
     def _wait_for_records(self, is_ready: Callable[[], bool], timeout_ms: int) -> None:
@@ -235,7 +263,7 @@ class Consumer(BrokerQuestions):
             return (
                 has_records
                 or self._is_interrupted
-                or self._subscription.has_error
+                or self._has_news
                 or self._have_all_reached_limits()
             )
 
@@ -245,7 +273,7 @@ class Consumer(BrokerQuestions):
         if has_records:
             return
         self._raise_interruption()
-        error = self._subscription.take_error()
+        error = self._take_news()
         if error is None and not is_done:
             error = self._silence.reason(started_ms, now_ms())
         if error is not None:
@@ -255,6 +283,7 @@ class Consumer(BrokerQuestions):
         with self._guard:
             self._require_assignment()
             self._raise_interruption()
+            self._begin_poll()
             self._set_limits(NO_LIMITS)
             timeout_ms = self._config.consumer_timeout_ms
             found: list[tuple[AssignedPartition, RecordRun]] = []
@@ -267,11 +296,16 @@ class Consumer(BrokerQuestions):
             # In steps, for each of which silence may have a reason by then.
             step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
             deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
-            while not found:
-                self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
-                if not found and now_ms() >= deadline_ms:
-                    return None
-            self._turn()
+            try:
+                while not found:
+                    self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
+                    if not found and now_ms() >= deadline_ms:
+                        return None
+                self._note_iterated(*found[0])
+                self._keep_partitions()
+                self._turn()
+            finally:
+                self._end_poll()
             return found[0]
 
     def _records_of(self, run: RecordRun) -> Iterable[ConsumerRecord]:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.join_group import JoinGroupResponse
     from pykclient.types import TopicPartition
 
-__all__ = ["ConsumerCoordinator", "GroupAddress"]
+__all__ = ["ConsumerCoordinator", "GroupAddress", "GroupInBackground"]
 
 
 class GroupAddress:
@@ -80,6 +80,17 @@ class GroupAddress:
     def failure(self) -> KafkaError | None:
         """Return why it cannot be found, if that does not cure itself."""
         return self._coordinators.failure(CoordinatorType.GROUP, self._group_id)
+
+
+class GroupInBackground:
+    """The manager of a group while the application is elsewhere."""
+
+    def __init__(self, group: ConsumerCoordinator) -> None:
+        self._group = group
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Send heartbeats, and go on with what was begun."""
+        return self._group.poll_in_background(now_ms)
 
 
 class ConsumerCoordinator:
@@ -269,6 +280,10 @@ class ConsumerCoordinator:
         if self._is_polling and self.wants_turn(now_ms):
             return PollResult(result.requests, now_ms)
         return result
+
+    def poll_in_background(self, now_ms: int) -> PollResult:
+        """Go on with what must not wait for the application: it may be in a listener of its own."""
+        return self._membership.poll(now_ms, may_rebalance=False)
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Hold a pattern against the topics that there are by now."""

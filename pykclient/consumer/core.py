@@ -9,8 +9,13 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from pykclient.consumer.assignors.choice import make_assignors
+from pykclient.consumer.commits import Commits, CommitSettings
+from pykclient.consumer.committed import CommittedOffsets
+from pykclient.consumer.coordinator import ConsumerCoordinator, GroupInBackground
 from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.fetch_buffer import FetchBuffer
@@ -20,8 +25,10 @@ from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.offset_lookups import OffsetLookups
 from pykclient.consumer.position_validator import PositionValidator
 from pykclient.consumer.positions import PositionManager
+from pykclient.consumer.rebalance import RebalanceListener
 from pykclient.consumer.silence import Silence
-from pykclient.consumer.subscription import OffsetReset, SubscriptionState
+from pykclient.consumer.subscription import OffsetReset, SubscriptionMode, SubscriptionState
+from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.consumer.topic_listing import TopicListing
 from pykclient.errors import NotSubscribedError, UsageError, WakeupError
@@ -36,14 +43,17 @@ from pykclient.setting import INT_MAX, LONG_MAX
 from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.errors import KafkaError
     from pykclient.network.cluster import Cluster
+    from pykclient.network.manager import Manager, Operation, UserCall
     from pykclient.network.port import Port
 
-__all__ = ["NO_LIMITS", "ConsumerCore", "check_partition"]
+__all__ = ["NO_LIMITS", "ConsumerCore", "check_offset", "check_partition"]
 
 NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
 
@@ -57,6 +67,7 @@ class ConsumerCore:
         # What may be refused comes first: nothing is open yet.
         deserializer = RecordDeserializer.from_config(config)
         self._interceptors = ConsumerInterceptors.from_setting(config.interceptors)
+        self._assignors = make_assignors(config.partition_assignment_strategy)
         self._config = config
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._port = port
@@ -81,11 +92,21 @@ class ConsumerCore:
         self._lookups = OffsetLookups(
             self._metadata, isolation_level=config.isolation_level, retry_backoff=retry_backoff
         )
+        self._coordinators = Coordinators(
+            self._metadata, self._client, retry_backoff=retry_backoff, client_id=config.client_id
+        )
+        self._user_calls: deque[UserCall] = deque()
+        self._group: ConsumerCoordinator | None = None
+        self._commits: Commits | None = None
+        self._committed: CommittedOffsets | None = None
+        if config.group_id is not None:
+            self._build_group(config.group_id, retry_backoff)
         self._positions = PositionManager(
             self._subscription,
             self._lookups,
             auto_offset_reset=auto_offset_reset,
             retry_backoff=retry_backoff,
+            committed=self._committed,
             reset_from_ms=lambda: wall_clock_ms() - reset_age_ms,
             client_id=config.client_id,
         )
@@ -106,21 +127,69 @@ class ConsumerCore:
             settings=_fetch_settings(config, auto_offset_reset),
             retry_backoff=retry_backoff,
         )
-        self._coordinators = Coordinators(
-            self._metadata, self._client, retry_backoff=retry_backoff, client_id=config.client_id
-        )
         self._silence = Silence(self._metadata, self._client, self._subscription)
-        self._engine = Engine(
+        self._engine = self._build_engine()
+
+    def _build_engine(self) -> Engine:
+        managers: list[Manager | None] = [
+            self._metadata,
+            self._listing,
+            self._group,
+            self._commits,
+            self._positions,
+            self._committed,
+            self._lookups,
+            self._coordinators,
+            self._validator,
+            self._fetcher,
+        ]
+        return Engine(
             self._client,
-            [
-                self._metadata,
-                self._listing,
-                self._positions,
-                self._lookups,
-                self._coordinators,
-                self._validator,
-                self._fetcher,
-            ],
+            [manager for manager in managers if manager is not None],
+            self._user_calls,
+            background=self._background_managers(),
+            lend=self._guard.lent,
+        )
+
+    def _background_managers(self) -> list[Manager]:
+        if self._group is None:
+            return []
+        return [self._metadata, GroupInBackground(self._group), self._coordinators]
+
+    def _build_group(self, group_id: str, retry_backoff: Backoff) -> None:
+        config = self._config
+        membership = self._group = ConsumerCoordinator(
+            config,
+            group_id=group_id,
+            assignors=self._assignors,
+            subscription=self._subscription,
+            buffer=self._buffer,
+            metadata=self._metadata,
+            coordinators=self._coordinators,
+            user_calls=self._user_calls,
+            commit=self._commit_before_revocation,
+            follow_topics=self._follow_topics,
+        )
+        self._commits = Commits(
+            subscription=self._subscription,
+            coordinators=self._coordinators,
+            metadata=self._metadata,
+            membership=membership,
+            settings=CommitSettings(
+                group_id,
+                config.auto_commit_interval_ms if config.enable_auto_commit else None,
+                retry_backoff,
+                config.client_id,
+            ),
+            user_calls=self._user_calls,
+            on_commit=self._interceptors.on_commit if self._interceptors else None,
+        )
+        self._committed = CommittedOffsets(
+            group_id,
+            coordinators=self._coordinators,
+            metadata=self._metadata,
+            membership=membership,
+            retry_backoff=retry_backoff,
         )
 
     def __repr__(self) -> str:
@@ -155,19 +224,41 @@ class ConsumerCore:
         self,
         topics: Collection[str] = (),
         *,
-        pattern: str | None = None,
-        listener: object = None,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
     ) -> None:
-        """Refuse: consumer groups are not built yet. Use `assign`.
+        """Read topics together with the other members of the group, which share the partitions.
+
+        Give `topics`, or a `pattern` (a regular expression of Python that whole names match, which
+        topics that appear later are held against, too). A new subscription takes the place of the
+        last one, and `listener` of the last listener. The group is joined by the next `poll`; until
+        then, and for a moment after, what was assigned stays.
 
         Raises:
-            UsageError: always.
+            UsageError: there is no `group_id`, both or neither of topics and pattern are given, one
+                is malformed, or partitions were given to `assign`; call `unsubscribe` first.
         """
         with self._guard:
-            raise UsageError(
-                f"subscribe({pattern or list(topics)!r}) needs a consumer group, and groups are "
-                f"not built yet; use assign() with the partitions to read"
-            )
+            group = self._require_group("subscribe")
+            if listener is not None and not isinstance(listener, RebalanceListener):
+                raise UsageError(
+                    f"subscribe: {listener!r:.100} is no RebalanceListener; make one of functions"
+                )
+            if (pattern is None) == (not topics):
+                raise UsageError(
+                    "subscribe takes topics or a pattern, one of the two; unsubscribe() ends it"
+                )
+            if pattern is None:
+                self._subscription.subscribe(checked_topics(topics))
+            else:
+                self._subscription.subscribe_pattern(compiled_pattern(pattern))
+            group.on_subscribed(listener)
+            self._follow_topics()
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed to; of a pattern those that match by now."""
+        with self._guard:
+            return self._subscription.wanted_topics
 
     # Positions.
 
@@ -185,10 +276,9 @@ class ConsumerCore:
             if isinstance(offset, OffsetAndMetadata):
                 leader_epoch = offset.leader_epoch
                 offset = offset.offset
-            if not _is_number(offset, LONG_MAX):
-                raise UsageError(
-                    f"seek({partition}, {offset!r}): an offset is an integer from 0 to {LONG_MAX}"
-                )
+            check_offset(offset, f"seek({partition}) to")
+            if self._commits is not None:
+                self._commits.handed_out.forget(assigned)
             if self._buffer.can_skip_to(assigned, offset):
                 # Past a bad record, say: what is behind it need not be fetched again.
                 self._subscription.skip_to(assigned, offset)
@@ -275,6 +365,19 @@ class ConsumerCore:
 
     # For the front-end.
 
+    def _step_in_background(self, now_ms: int) -> int:
+        """Do what cannot wait for the application; return when to come again.
+
+        Requires the core lock. Nothing is waited for: answers are looked for a moment later.
+        """
+        assert self._group is not None
+        next_ms = self._engine.step_in_background(now_ms)
+        self._port.wait(0)
+        self._engine.complete(now_ms)
+        if self._group.has_request_in_flight:
+            next_ms = min(next_ms, now_ms + self._config.retry_backoff_ms)
+        return next_ms
+
     @property
     def _is_interrupted(self) -> bool:
         """Whether a wait must end, whatever it waits for."""
@@ -288,10 +391,29 @@ class ConsumerCore:
             self._is_woken = False
             raise WakeupError("Consumer.wakeup() was called")
 
+    @property
+    def _has_news(self) -> bool:
+        """Whether there is an error that `poll` is to raise."""
+        return (
+            self._subscription.has_error
+            or (self._commits is not None and self._commits.has_error)
+            or (self._group is not None and self._group.has_error)
+        )
+
+    def _take_news(self) -> KafkaError | None:
+        """Return the oldest error that `poll` is to raise, and forget it; None if none."""
+        error = self._subscription.take_error()
+        if error is None and self._commits is not None:
+            error = self._commits.take_error()
+        if error is None and self._group is not None:
+            error = self._group.take_error()
+        return error
+
     def _require_assignment(self) -> None:
-        if not len(self._subscription):
+        if not len(self._subscription) and not self._subscription.is_by_group:
             raise NotSubscribedError(
-                "there is nothing to read: call assign() with partitions first"
+                "there is nothing to read: call subscribe() with topics, or assign() with "
+                "partitions first"
             )
 
     def _set_limits(self, limits: Mapping[TopicPartition, int]) -> None:
@@ -299,11 +421,29 @@ class ConsumerCore:
             self._buffer.refresh(assigned)
 
     def _have_all_reached_limits(self) -> bool:
-        return all(assigned.has_reached_limit for assigned in self._subscription)
+        # A member that has got nothing yet waits for its share.
+        return len(self._subscription) > 0 and all(
+            assigned.has_reached_limit for assigned in self._subscription
+        )
 
     def _follow_topics(self) -> None:
-        """Have metadata kept for what is assigned and asked about."""
-        self._metadata.set_topics(sorted(self._subscription.topics | self._asked_topics))
+        """Have metadata kept for what is wanted, assigned and asked about."""
+        if self._subscription.mode is SubscriptionMode.PATTERN:
+            self._metadata.set_all_topics()
+            return
+        topics = self._subscription.topics | self._subscription.wanted_topics | self._asked_topics
+        if self._group is not None:
+            topics |= self._group.group_topics
+        self._metadata.set_topics(sorted(topics))
+
+    def _require_group(self, call: str) -> ConsumerCoordinator:
+        if self._group is None:
+            raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
+        return self._group
+
+    def _commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
+        assert self._commits is not None
+        return self._commits.commit_before_revocation(deadline_ms)
 
     def _reset(
         self, partitions: Iterable[TopicPartition] | None, reset_to: OffsetReset
@@ -316,6 +456,8 @@ class ConsumerCore:
 
     def _on_cluster(self, cluster: Cluster) -> None:
         """Tell the user of topics that no waiting will bring, and log those that it may."""
+        if self._group is not None:
+            self._group.on_cluster(cluster)
         for assigned in self._subscription:
             error = cluster.topic_errors.get(assigned.partition.topic)
             if error is not None and not error.retriable:
@@ -341,6 +483,16 @@ def check_partition(partition: TopicPartition) -> None:
             f"{partition!r} is no partition; give TopicPartition(topic, number), numbers from 0 "
             f"to {INT_MAX}"
         )
+
+
+def check_offset(offset: object, where: str) -> None:
+    """Refuse what is no offset.
+
+    Raises:
+        UsageError: it is no integer from 0 that a log can have.
+    """
+    if not _is_number(offset, LONG_MAX):
+        raise UsageError(f"{where} {offset!r}: an offset is an integer from 0 to {LONG_MAX}")
 
 
 def _is_number(value: object, maximum: int) -> bool:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.commit_calls import CLOSE_TIMEOUT_MS, CommitCalls
+from pykclient.consumer.heartbeat_thread import HeartbeatThread
 from pykclient.errors import UsageError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms, run_user_calls
@@ -27,6 +28,8 @@ TURN_COUNT_MAX: Final = 20
 
 class GroupCalls(CommitCalls):
     """Leaving the group, and what is known about it."""
+
+    _heartbeat_thread: HeartbeatThread | None = None
 
     def unsubscribe(self) -> None:
         """Stop reading, and leave the group if this is a member of one.
@@ -89,12 +92,32 @@ class GroupCalls(CommitCalls):
         super()._begin_poll()
         if self._group is None or not self._subscription.is_by_group:
             return
+        self._watch_heartbeats()
         self._group.begin_poll()
         for _ in range(TURN_COUNT_MAX):
             if not self._group.wants_turn(now_ms()):
                 break
             self._engine.step(now_ms())
             run_user_calls(self._engine)
+
+    def _watch_heartbeats(self) -> None:
+        """See that somebody sends heartbeats while the application is away."""
+        thread = self._heartbeat_thread
+        if thread is None:
+            self._heartbeat_thread = HeartbeatThread(
+                self._step_in_background,
+                self._guard.core_lock,
+                heartbeat_interval_ms=self._config.heartbeat_interval_ms,
+                client_id=self._config.client_id,
+            )
+        elif thread.failure is not None:
+            raise thread.failure
+
+    def _end_heartbeats(self) -> None:
+        thread, self._heartbeat_thread = self._heartbeat_thread, None
+        if thread is not None:
+            with self._guard.lent():
+                thread.close()
 
     def _keep_partitions(self) -> None:
         """Take nothing away from now on: what poll returns is the application's until the next."""

@@ -52,9 +52,12 @@ def drive(engine: Engine, port: Port, *, until: Callable[[], bool], deadline_ms:
 def run_user_calls(engine: Engine) -> None:
     """Make the calls of user code that have come up, and tell the core how they ended.
 
-    Only those of now: calls that they lead to wait for the next turn.
+    Only those of now: calls that they lead to wait for the next turn. A call may drive the engine
+    itself, and make those behind it.
     """
     for _ in range(len(engine.user_calls)):
+        if not engine.user_calls:
+            return
         call = engine.user_calls.popleft()
         try:
             with engine.lend():
