@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pykclient import Consumer, OffsetAndMetadata, TopicPartition
+from pykclient.consumer.duration import duration_ms
 from pykclient.errors import UsageError
-from pykclient.iso_duration import duration_ms
 
 __all__ = ["Target", "before_now", "shift_by", "to_earliest", "to_latest", "to_offset", "to_time"]
 
