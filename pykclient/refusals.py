@@ -222,6 +222,7 @@ HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
         "max_partition_fetch_bytes",
         "max_poll_interval_ms",
         "max_poll_records",
+        "on_record_error",
         "partition_assignment_strategy",
         "session_timeout_ms",
         "value_deserializer",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pykclient.config import ClientConfig
 from pykclient.consumer.assignors.choice import assignor_list
 from pykclient.consumer.duration import duration_ms
+from pykclient.consumer.record_errors import RAISE, SKIP
 from pykclient.errors.base import ConfigError
 from pykclient.setting import (
     INT_MAX,
@@ -101,6 +102,20 @@ def _offset_reset() -> Kind[str]:
     return Kind(parse, f"{words.allowed}, or by_duration: with a duration such as PT12H")
 
 
+def _on_record_error() -> Kind[object]:
+    functions = object_or_name()
+
+    def parse(value: object) -> object:
+        word = value.strip() if isinstance(value, str) else None
+        if word in (RAISE, SKIP):
+            return word
+        if value is None:
+            raise ValueError
+        return functions.parse(value)
+
+    return Kind(parse, f"{RAISE}, {SKIP}, a function or 'package.module:name'")
+
+
 class ConsumerConfig(ClientConfig):
     """Settings of a consumer. Times are milliseconds, sizes bytes."""
 
@@ -161,6 +176,14 @@ class ConsumerConfig(ClientConfig):
     )
     interceptors: Setting[tuple[object, ...]] = Setting(
         object_list(), (), "Called for records before the application.", key="interceptor.classes"
+    )
+    on_record_error: Setting[object] = Setting(
+        _on_record_error(),
+        RAISE,
+        "What becomes of a record that cannot be read: raise stops there, skip goes on behind it, "
+        "and a function is called with the error (which has the raw bytes) and goes on when it "
+        "returns.",
+        is_ours=True,
     )
     isolation_level = Setting(
         choice({level.name.lower(): level for level in IsolationLevel}),

@@ -147,6 +147,9 @@ class Consumer(GroupCalls):
             CorruptRecordError: the records at a position are damaged. The position stays; `seek`
                 past them, or poll again to fetch them anew.
             RecordDeserializationError: a deserializer failed. The position stays at that record.
+                With `on_record_error` both may be passed over instead.
+            LogTruncationError: records that were read are no longer in the log, and
+                `auto_offset_reset` is none (an `OffsetOutOfRangeError`; KIP-320, brokers from 2.3).
             KafkaTimeoutError: no broker could be reached since the first poll.
             UnknownTopicOrPartitionError: the brokers do not know a partition, for a second by now.
             BrokerError: a broker refuses, such as TopicAuthorizationFailedError.
@@ -235,7 +238,7 @@ class Consumer(GroupCalls):
 
         def is_ready() -> bool:
             if not runs:
-                runs.extend(self._buffer.take(count_max, now_ms(), is_raw=is_raw))
+                runs.extend(self._records.take(count_max, now_ms(), is_raw=is_raw))
                 self._note_handed_out(runs)
             return bool(runs)
 
@@ -289,7 +292,7 @@ class Consumer(GroupCalls):
             found: list[tuple[AssignedPartition, RecordRun]] = []
 
             def is_ready() -> bool:
-                next_run = self._buffer.next_run(self._config.max_poll_records, now_ms())
+                next_run = self._records.next_run(self._config.max_poll_records, now_ms())
                 found[:] = [] if next_run is None else [next_run]
                 return bool(found)
 

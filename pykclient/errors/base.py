@@ -146,6 +146,8 @@ class CorruptRecordError(DecodeError):
     """A record batch is malformed or its checksum is wrong.
 
     `topic`, `partition` and `offset` tell where; they are None while only bytes are known.
+    `next_offset` is the offset after the batch, None if nobody knows; `raw` is the batch as it
+    came, with whatever follows it where its end is not known, and None outside a consumer.
     """
 
     def __init__(
@@ -155,11 +157,15 @@ class CorruptRecordError(DecodeError):
         topic: str | None = None,
         partition: int | None = None,
         offset: int | None = None,
+        next_offset: int | None = None,
+        raw: bytes | None = None,
     ) -> None:
         super().__init__(message)
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.next_offset = next_offset
+        self.raw = raw
 
 
 class FrameTooLargeError(DecodeError):
@@ -170,7 +176,8 @@ class RecordDeserializationError(DecodeError):
     """A deserializer failed on one record, whose raw bytes are kept here.
 
     `topic`, `partition`, `offset` and `timestamp_ms` name the record; `key` and `value` are its
-    raw bytes (None = null) and `headers` its headers.
+    raw bytes (None = null) and `headers` its headers. `next_offset` is the offset after it. What
+    the deserializer raised is the cause.
     """
 
     def __init__(
@@ -189,6 +196,7 @@ class RecordDeserializationError(DecodeError):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.next_offset = offset + 1
         self.timestamp_ms = timestamp_ms
         self.key = key
         self.value = value
