@@ -247,8 +247,9 @@ class Commits:
         requests = [] if node_id is None else self._send_due(node_id, now_ms)
         if self._waiting:
             next_poll_ms = min(next_poll_ms, min(commit.deadline_ms for commit in self._waiting))
-            if node_id is not None:
-                next_poll_ms = min(next_poll_ms, max(now_ms + 1, self._waiting[0].retry_at_ms))
+            # Otherwise an answer is waited for: the coordinator's, or one about the coordinator.
+            if node_id is not None and self._waiting[0].retry_at_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, self._waiting[0].retry_at_ms)
         return PollResult(requests, next_poll_ms)
 
     def _start(self, commit: Commit) -> Commit:
