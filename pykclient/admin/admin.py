@@ -25,6 +25,7 @@ from pykclient.admin.topics import (
 )
 from pykclient.errors import UsageError
 from pykclient.network.drive import now_ms
+from pykclient.network.live_client import LiveClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,7 @@ __all__ = ["Admin"]
 log = logging.getLogger("pykclient.admin")
 
 
-class Admin(GroupCalls):
+class Admin(GroupCalls, LiveClient):
     """Creates, deletes and describes topics; describes groups, and moves and deletes their offsets.
 
     Safe from many threads; their calls run one after the other. It does not survive a fork. Use it

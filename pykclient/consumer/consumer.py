@@ -163,7 +163,8 @@ class Consumer(GroupCalls):
                 records = ConsumerRecords(runs)
                 if not self._interceptors or not runs:
                     return records
-                return self._interceptors.on_consume(records)
+                with self._guard.lent():
+                    return self._interceptors.on_consume(records)
             except BaseException:  # an interrupt; what an interceptor raises does not get here
                 self._give_back(runs)
                 raise

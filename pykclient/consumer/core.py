@@ -198,7 +198,11 @@ class ConsumerCore(ConsumerParts):
 
         The one method for other threads. Records that are at hand are returned first, so none is
         lost.
+
+        Raises:
+            ForkedClientError: this is a child process; the parent's call is not woken.
         """
+        self._guard.check_process()
         self._is_woken = True
         self._client.wakeup()
 

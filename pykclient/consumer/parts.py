@@ -36,6 +36,7 @@ from pykclient.network.client_log import ClientLog
 from pykclient.network.coordinators import Coordinators
 from pykclient.network.drive import wall_ms
 from pykclient.network.engine import Engine
+from pykclient.network.live_client import LiveClient
 from pykclient.network.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerParts"]
 
 
-class ConsumerParts:
+class ConsumerParts(LiveClient):
     """The parts of one consumer. Nothing is connected before the first call that needs a broker."""
 
     def __init__(
@@ -81,7 +82,11 @@ class ConsumerParts:
         self._subscription = SubscriptionState()
         self._buffer = FetchBuffer(deserializer, retry_backoff)
         self._records = RecordErrors(
-            self._buffer, self._subscription, config.on_record_error, config.client_id
+            self._buffer,
+            self._subscription,
+            config.on_record_error,
+            lend=self._guard.lent,
+            client_id=config.client_id,
         )
         self._lookups = OffsetLookups(
             self._metadata, isolation_level=config.isolation_level, retry_backoff=retry_backoff

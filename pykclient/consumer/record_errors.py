@@ -11,6 +11,7 @@ Source: ours; Java's consumer raises, and leaves it to the application to seek (
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pykclient.consumer.subscription import PositionState
@@ -21,6 +22,7 @@ from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from pykclient.consumer.fetch_buffer import FetchBuffer
     from pykclient.consumer.record import RecordRun
@@ -38,17 +40,23 @@ T = TypeVar("T")
 
 
 class RecordErrors:
-    """The way from the buffer to the application. `policy` is the value of `on_record_error`."""
+    """The way from the buffer to the application. `policy` is the value of `on_record_error`.
+
+    `lend` gives the core lock away while the user's function runs.
+    """
 
     def __init__(
         self,
         buffer: FetchBuffer,
         subscription: SubscriptionState,
         policy: object,
+        *,
+        lend: Callable[[], AbstractContextManager[None]] = nullcontext,
         client_id: str = "",
     ) -> None:
         self._buffer = buffer
         self._subscription = subscription
+        self._lend = lend
         self._raises = policy == RAISE
         self._function = None if policy in (RAISE, SKIP) else _function(policy)
         self._log = ClientLog("pykclient.consumer", client_id)
@@ -88,7 +96,8 @@ class RecordErrors:
         if self._function is None:
             self._log.warning("skipped: %s", error)
         else:
-            self._function(error)
+            with self._lend():
+                self._function(error)
         # The function may have sought elsewhere, or given the partition up.
         if assigned.is_assigned and (assigned.epoch, assigned.offset) == before:
             self._skip_to(assigned, error.next_offset)

@@ -46,6 +46,8 @@ class ThreadGuard:
         self._process_id = os.getpid()
 
     def __enter__(self) -> None:
+        # First, because a child may have inherited the locks as another thread held them.
+        self.check_process()
         me = threading.get_ident()
         if self._owner != me:
             self._take(me)
@@ -79,18 +81,20 @@ class ThreadGuard:
             self.core_lock.acquire()
             self._lent_depth = outer_depth
 
+    def check_process(self) -> None:
+        """Raise `ForkedClientError` in a child process, where nothing here may be touched."""
+        if os.getpid() != self._process_id:
+            raise ForkedClientError(
+                f"this {self._name} was made in process {self._process_id}, and this is process "
+                f"{os.getpid()}; make a new one after a fork"
+            )
+
     def close(self) -> None:
         """Let nobody enter from now on. Requires the guard."""
         assert self._lock.locked()
         self.is_closed = True
 
     def _take(self, me: int) -> None:
-        # First, because a child may have inherited the lock as another thread held it.
-        if os.getpid() != self._process_id:
-            raise ForkedClientError(
-                f"this {self._name} was made in process {self._process_id}, and this is process "
-                f"{os.getpid()}; make a new one after a fork"
-            )
         if self.is_closed:
             raise self._closed()
         if not self._lock.acquire(blocking=False):

@@ -23,6 +23,7 @@ from tests.consumer.serving_port import (
 
 if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
+    from pykclient.consumer.record import ConsumerRecords
     from pykclient.consumer.record_errors import BadRecord
 
 
@@ -223,3 +224,26 @@ def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
 def test_what_is_no_policy_is_refused(policy: object) -> None:
     with pytest.raises(ConfigError, match="on_record_error"):
         consumer_over(ServingPort(), on_record_error=policy)
+
+
+def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: ServingPort) -> None:
+    """No code of the application's runs under the core lock, which heartbeats need."""
+    port.logs[0].append(3)
+    locked: list[bool] = []
+
+    def look(error: BadRecord) -> None:
+        locked.append(consumer._guard.core_lock.locked())
+
+    class Interceptor:
+        def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+            locked.append(consumer._guard.core_lock.locked())
+            return records
+
+    with consumer_over(
+        port, value_deserializer=refuse_twos, on_record_error=look, interceptors=[Interceptor()]
+    ) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 2) == [0, 1]
+        consumer.poll(SHORT_S)
+        assert consumer.position(A) == 3
+    assert locked == [False, False]

@@ -100,21 +100,49 @@ import os
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.errors import ForkedClientError
 guard = ThreadGuard("consumer")
+
+def fork():
+    if os.fork() == 0:
+        try:
+            with guard:
+                pass
+        except ForkedClientError as error:
+            assert str(os.getpid()) in str(error) and str(os.getppid()) in str(error)
+            os._exit(7)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.wait()[1])
+
 with guard:
-    pass
-if os.fork() == 0:
-    try:
-        with guard:
-            pass
-    except ForkedClientError as error:
-        assert str(os.getpid()) in str(error) and str(os.getppid()) in str(error)
-        os._exit(7)
-    os._exit(1)
-print(os.waitstatus_to_exitcode(os.wait()[1]))
+    inside = fork()
+print(inside, fork())
 """
 
 
-def test_a_child_process_is_refused() -> None:
+CONSUMER = """
+import os
+from pykclient import Consumer
+from pykclient.errors import ForkedClientError
+consumer = Consumer(bootstrap_servers="localhost:9")
+if os.fork() == 0:
+    refused = 0
+    for call in (consumer.wakeup, consumer.paused, consumer.poll, consumer.close):
+        try:
+            call()
+        except ForkedClientError:
+            refused += 1
+    os._exit(refused)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+consumer.close()
+"""
+
+
+def test_a_child_may_not_use_a_consumer_at_all() -> None:
+    script = [sys.executable, "-c", CONSUMER]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "4"
+
+
+def test_a_child_process_is_refused_even_one_that_was_forked_inside() -> None:
     # In an interpreter of its own: to fork beside other threads is not safe.
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "7"
+    assert done.stdout.split() == ["7", "7"]
