@@ -150,14 +150,15 @@ class ClassicMembership(ClassicMember):
         if node_id is not None:
             requests = [*self._leave_requests, *self._due_requests(node_id, now_ms, may_rebalance)]
         self._leave_requests = []
-        return PollResult(requests, self._next_ms(now_ms))
+        return PollResult(requests, self._next_ms(now_ms, has_coordinator=node_id is not None))
 
     def _wants_coordinator(self) -> bool:
         return self._rejoin_reason is not None or self.state is not ClassicState.UNJOINED
 
-    def _next_ms(self, now_ms: int) -> int:
+    def _next_ms(self, now_ms: int, *, has_coordinator: bool) -> int:
         retry_ms = self._retry_at_ms if self._retry_at_ms > now_ms else NEVER_MS
-        return max(now_ms, min(retry_ms, self.heartbeat.next_ms()))
+        beat_ms = self.heartbeat.next_ms(has_coordinator=has_coordinator)
+        return max(now_ms, min(retry_ms, beat_ms))
 
     def _may_begin(self, now_ms: int) -> bool:
         return (

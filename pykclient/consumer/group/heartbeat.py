@@ -91,9 +91,15 @@ class Heartbeat:
         """Whether the application has not polled for `max_poll_interval_ms`."""
         return self.is_started and now_ms >= self._polled_ms + self._max_poll_interval_ms
 
-    def next_ms(self) -> int:
-        """Return the next time at which one of the questions may be answered otherwise."""
+    def next_ms(self, *, has_coordinator: bool) -> int:
+        """Return the next time at which one of the questions may be answered otherwise.
+
+        Without a coordinator nothing can be sent, and only the application may be late.
+        """
         if not self.is_started:
             return NEVER_MS
+        late_ms = self._polled_ms + self._max_poll_interval_ms
+        if not has_coordinator:
+            return late_ms
         due_ms = NEVER_MS if self.is_in_flight else self._due_ms
-        return min(due_ms, self._session_ends_ms, self._polled_ms + self._max_poll_interval_ms)
+        return min(due_ms, self._session_ends_ms, late_ms)
