@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from pykclient.admin.admin import Admin
     from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
+    from pykclient.consumer.assignors import Assignor, GroupMember, RebalanceProtocol
     from pykclient.consumer.consumer import Consumer
+    from pykclient.consumer.group.history import Rebalance
+    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.network.cluster import PartitionInfo
     from pykclient.producer.bulk_delivery import RecordMetadataRange
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "Assignor",
     "Consumer",
     "ConsumerRecord",
     "ConsumerRecords",
@@ -43,6 +48,8 @@ __all__ = [
     "Delivery",
     "GroupDescription",
     "GroupListing",
+    "GroupMember",
+    "GroupMetadata",
     "MemberDescription",
     "NewTopic",
     "Node",
@@ -51,6 +58,9 @@ __all__ = [
     "PartitionInfo",
     "Producer",
     "ProducerRecord",
+    "Rebalance",
+    "RebalanceListener",
+    "RebalanceProtocol",
     "RecordMetadata",
     "RecordMetadataRange",
     "TimestampType",
@@ -63,6 +73,7 @@ __all__ = [
 
 _HOME = {
     "Admin": "pykclient.admin.admin",
+    "Assignor": "pykclient.consumer.assignors",
     "Consumer": "pykclient.consumer.consumer",
     "ConsumerRecord": "pykclient.accel",
     "ConsumerRecords": "pykclient.consumer.record",
@@ -70,6 +81,8 @@ _HOME = {
     "Delivery": "pykclient.accel",
     "GroupDescription": "pykclient.admin.groups",
     "GroupListing": "pykclient.admin.groups",
+    "GroupMember": "pykclient.consumer.assignors",
+    "GroupMetadata": "pykclient.consumer.group.member",
     "MemberDescription": "pykclient.admin.groups",
     "NewTopic": "pykclient.admin.topics",
     "Node": "pykclient.types",
@@ -78,6 +91,9 @@ _HOME = {
     "PartitionInfo": "pykclient.network.cluster",
     "Producer": "pykclient.producer.producer",
     "ProducerRecord": "pykclient.producer.record",
+    "Rebalance": "pykclient.consumer.group.history",
+    "RebalanceListener": "pykclient.consumer.rebalance",
+    "RebalanceProtocol": "pykclient.consumer.assignors",
     "RecordMetadata": "pykclient.producer.record",
     "RecordMetadataRange": "pykclient.producer.bulk_delivery",
     "TimestampType": "pykclient.types",

@@ -25,6 +25,8 @@ CLIENT_NAMES = {
     *("Admin", "Consumer", "Producer", "errors", "__version__"),
     *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),
     *("RecordMetadata", "RecordMetadataRange"),
+    *("Assignor", "GroupMember", "RebalanceProtocol"),
+    *("GroupMetadata", "Rebalance", "RebalanceListener"),
     *("GroupDescription", "GroupListing", "MemberDescription"),
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
