@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.member import GroupMetadata
     from pykclient.consumer.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
+    from pykclient.metrics.catalogue import MetricName
     from pykclient.network.cluster import PartitionInfo
     from pykclient.producer.bulk_delivery import RecordMetadataRange
     from pykclient.producer.producer import Producer
@@ -51,6 +52,7 @@ __all__ = [
     "GroupMember",
     "GroupMetadata",
     "MemberDescription",
+    "MetricName",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",
@@ -84,6 +86,7 @@ _HOME = {
     "GroupMember": "pykclient.consumer.assignors",
     "GroupMetadata": "pykclient.consumer.group.member",
     "MemberDescription": "pykclient.admin.groups",
+    "MetricName": "pykclient.metrics.catalogue",
     "NewTopic": "pykclient.admin.topics",
     "Node": "pykclient.types",
     "OffsetAndMetadata": "pykclient.types",

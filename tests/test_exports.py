@@ -30,7 +30,7 @@ CLIENT_NAMES = {
     *("GroupDescription", "GroupListing", "MemberDescription"),
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
-    "TimestampType",
+    *("MetricName", "TimestampType"),
 }
 # What a user may not have, or what would make the import slow.
 OPTIONAL_MODULES = {

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.record import ConsumerRecord, RecordRun
     from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.metrics.catalogue import MetricName
     from pykclient.types import TopicPartition
 
 __all__ = ["Consumer"]
@@ -223,6 +224,18 @@ class Consumer(GroupCalls):
             else:
                 assigned.offset = last_offset + 1
 
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what the consumer has measured, by name; lag per partition is among it.
+
+        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
+        out. It may be called from any thread, and asks no broker.
+
+        Raises:
+            ForkedClientError: this is a child process.
+        """
+        self._guard.check_process()
+        return self._metrics.snapshot(now_ms())
+
     # Waiting.
 
     def _poll_runs(
@@ -232,6 +245,7 @@ class Consumer(GroupCalls):
         self._require_assignment()
         self._raise_interruption()
         self._begin_poll()
+        self._metrics.on_poll(now_ms())
         count_max = self._config.max_poll_records if max_records is None else max_records
         if count_max < 1:
             raise UsageError(f"max_records={max_records}: give a number from 1")
@@ -241,6 +255,8 @@ class Consumer(GroupCalls):
             if not runs:
                 runs.extend(self._records.take(count_max, now_ms(), is_raw=is_raw))
                 self._note_handed_out(runs)
+                if runs:
+                    self._metrics.on_consumed(runs, now_ms())
             return bool(runs)
 
         timeout_ms = self._timeout_ms(timeout)
@@ -288,6 +304,7 @@ class Consumer(GroupCalls):
             self._require_assignment()
             self._raise_interruption()
             self._begin_poll()
+            self._metrics.on_poll(now_ms())
             self._set_limits(NO_LIMITS)
             timeout_ms = self._config.consumer_timeout_ms
             found: list[tuple[AssignedPartition, RecordRun]] = []
@@ -306,6 +323,7 @@ class Consumer(GroupCalls):
                     if not found and now_ms() >= deadline_ms:
                         return None
                 self._note_iterated(*found[0])
+                self._metrics.on_consumed([found[0][1]], now_ms())
                 self._keep_partitions()
                 self._turn()
             finally:

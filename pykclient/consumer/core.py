@@ -17,7 +17,7 @@ from pykclient.consumer.subscription import OffsetReset
 from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
 from pykclient.errors import NotSubscribedError, UsageError, WakeupError
 from pykclient.setting import INT_MAX, LONG_MAX
-from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
+from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import re
@@ -186,12 +186,7 @@ class ConsumerCore(ConsumerParts):
         """
         with self._guard:
             assigned = self._subscription.require(partition)
-            end = assigned.high_watermark
-            if self._config.isolation_level is IsolationLevel.READ_COMMITTED:
-                end = assigned.last_stable_offset
-            if end is None or not assigned.has_offset:
-                return None
-            return max(0, end - assigned.offset)
+            return assigned.lag(self._config.isolation_level)
 
     def wakeup(self) -> None:
         """Make the call that waits now, or the next one that would, raise `WakeupError`.

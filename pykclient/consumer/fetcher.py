@@ -41,6 +41,7 @@ from pykclient.types import IsolationLevel
 if TYPE_CHECKING:
     from collections.abc import Set
 
+    from pykclient.consumer.consumer_metrics import ConsumerMetrics
     from pykclient.consumer.fetch_buffer import FetchBuffer
     from pykclient.consumer.fetched_partition import DecodeSettings
     from pykclient.consumer.subscription import (
@@ -118,7 +119,9 @@ class Fetcher:
         client: Reachability,
         settings: FetchSettings,
         retry_backoff: Backoff,
+        metrics: ConsumerMetrics,
     ) -> None:
+        self._metrics = metrics
         self._log = ClientLog("pykclient.consumer", settings.client_id)
         self._subscription = subscription
         self._buffer = buffer
@@ -158,7 +161,7 @@ class Fetcher:
             if targets:
                 self._in_flight[node_id] = now_ms + self._settings.max_wait_ms + LATE_MS
                 next_poll_ms = min(next_poll_ms, self._in_flight[node_id])
-                requests.append(self._request(node_id, targets))
+                requests.append(self._request(node_id, targets, now_ms))
         return PollResult(requests, next_poll_ms)
 
     def end_sessions(self, now_ms: int) -> list[Request]:
@@ -255,23 +258,23 @@ class Fetcher:
 
     def _may_have_more(self, target: Target) -> bool:
         """Return whether the log goes on after what is fetched, as far as we have heard."""
-        end = target.assigned.high_watermark
-        if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
-            end = target.assigned.last_stable_offset
+        end = target.assigned.end(self._settings.isolation_level)
         return end is None or target.offset < end
 
-    def _request(self, node_id: int, targets: Targets) -> Request:
+    def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
         session = self._sessions.setdefault(node_id, FetchSession())
         call = FetchCall(node_id, targets, self._metadata.cluster, session)
         return call.request(
             self._settings,
-            on_response=partial(self._on_response, call),
+            on_response=partial(self._on_response, call, now_ms),
             on_failure=partial(self._on_failure, call),
         )
 
     # Answers.
 
-    def _on_response(self, call: FetchCall, message: Message | None, now_ms: int) -> None:
+    def _on_response(
+        self, call: FetchCall, asked_ms: int, message: Message | None, now_ms: int
+    ) -> None:
         assert isinstance(message, FetchResponse)
         node_id = call.node_id
         self._in_flight.pop(node_id, None)
@@ -286,11 +289,14 @@ class Fetcher:
         response = FetchedResponse(node_id)
         hints = LeaderHints(message.node_endpoints)
         told: set[tuple[str, int]] = set()
+        size_bytes = 0
         for target, answer in call.answers(message):
             told.add(target.assigned.partition)
+            size_bytes += len(answer.records or b"")
             hints.add(target.assigned.partition, answer.current_leader)
             if target.is_current:
                 self._on_answer(target, answer, response, now_ms)
+        self._metrics.on_fetched(size_bytes, now_ms - asked_ms, now_ms)
         if self._metadata.learn_leaders(hints):
             self._ask_new_leaders(call, now_ms)
         if call.is_full:

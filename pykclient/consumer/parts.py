@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.assignors.choice import make_assignors
 from pykclient.consumer.commits import Commits, CommitSettings
 from pykclient.consumer.committed import CommittedOffsets
+from pykclient.consumer.consumer_metrics import ConsumerMetrics
 from pykclient.consumer.coordinator import ConsumerCoordinator, GroupInBackground
 from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.consumer.duration import duration_ms
@@ -70,9 +71,6 @@ class ConsumerParts(LiveClient):
         self._unavailable_topics: frozenset[str] = frozenset()
         """Those that the log has been told of."""
         retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        reset, _, duration = config.auto_offset_reset.partition(":")
-        auto_offset_reset = OffsetReset(reset)
-        reset_age_ms = duration_ms(duration) if duration else 0
         self._metadata = Metadata.from_config(
             config, allow_auto_topic_creation=config.allow_auto_create_topics
         )
@@ -81,10 +79,12 @@ class ConsumerParts(LiveClient):
         self._client = NetworkClient.from_config(config, port, self._metadata)
         self._subscription = SubscriptionState()
         self._buffer = FetchBuffer(deserializer, retry_backoff)
+        self._metrics = ConsumerMetrics(self._subscription, config.isolation_level)
         self._records = RecordErrors(
             self._buffer,
             self._subscription,
             config.on_record_error,
+            metrics=self._metrics,
             lend=self._guard.lent,
             client_id=config.client_id,
         )
@@ -100,6 +100,16 @@ class ConsumerParts(LiveClient):
         self._committed: CommittedOffsets | None = None
         if config.group_id is not None:
             self._build_group(config.group_id, retry_backoff)
+        self._listing = TopicListing(retry_backoff)
+        self._build_reading(retry_backoff, wall_clock_ms)
+        self._silence = Silence(self._metadata, self._client, self._subscription)
+        self._engine = self._build_engine()
+
+    def _build_reading(self, retry_backoff: Backoff, wall_clock_ms: Callable[[], int]) -> None:
+        config = self._config
+        reset, _, duration = config.auto_offset_reset.partition(":")
+        auto_offset_reset = OffsetReset(reset)
+        reset_age_ms = duration_ms(duration) if duration else 0
         self._positions = PositionManager(
             self._subscription,
             self._lookups,
@@ -117,7 +127,6 @@ class ConsumerParts(LiveClient):
             retry_backoff=retry_backoff,
             client_id=config.client_id,
         )
-        self._listing = TopicListing(retry_backoff)
         self._fetcher = Fetcher(
             subscription=self._subscription,
             buffer=self._buffer,
@@ -125,9 +134,8 @@ class ConsumerParts(LiveClient):
             client=self._client,
             settings=_fetch_settings(config, auto_offset_reset),
             retry_backoff=retry_backoff,
+            metrics=self._metrics,
         )
-        self._silence = Silence(self._metadata, self._client, self._subscription)
-        self._engine = self._build_engine()
 
     def _build_engine(self) -> Engine:
         managers: list[Manager | None] = [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from pykclient.consumer.consumer_metrics import ConsumerMetrics
     from pykclient.consumer.fetch_buffer import FetchBuffer
     from pykclient.consumer.record import RecordRun
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
@@ -51,11 +52,13 @@ class RecordErrors:
         subscription: SubscriptionState,
         policy: object,
         *,
+        metrics: ConsumerMetrics,
         lend: Callable[[], AbstractContextManager[None]] = nullcontext,
         client_id: str = "",
     ) -> None:
         self._buffer = buffer
         self._subscription = subscription
+        self._metrics = metrics
         self._lend = lend
         self._raises = policy == RAISE
         self._function = None if policy in (RAISE, SKIP) else _function(policy)
@@ -100,6 +103,7 @@ class RecordErrors:
                 self._function(error)
         # The function may have sought elsewhere, or given the partition up.
         if assigned.is_assigned and (assigned.epoch, assigned.offset) == before:
+            self._metrics.on_skipped()
             self._skip_to(assigned, error.next_offset)
         return True
 

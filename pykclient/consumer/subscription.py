@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import UsageError
+from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
     import re
@@ -154,6 +155,23 @@ class AssignedPartition:
             and not self.is_paused
             and not self.is_held
         )
+
+    @property
+    def lead(self) -> int | None:
+        """How many offsets are between the log's start and the position; None if not known."""
+        if self.log_start_offset is None or not self.has_offset:
+            return None
+        return max(0, self.offset - self.log_start_offset)
+
+    def end(self, isolation_level: IsolationLevel) -> int | None:
+        """Return where the log ends for a reader, as last heard of it; None if not at all."""
+        is_committed = isolation_level is IsolationLevel.READ_COMMITTED
+        return self.last_stable_offset if is_committed else self.high_watermark
+
+    def lag(self, isolation_level: IsolationLevel) -> int | None:
+        """Return how many offsets are between the position and that end; None if not known."""
+        end = self.end(isolation_level)
+        return None if end is None or not self.has_offset else max(0, end - self.offset)
 
     @property
     def has_reached_limit(self) -> bool:

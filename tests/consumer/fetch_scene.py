@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.consumer_metrics import ConsumerMetrics
 from pykclient.consumer.fetch_buffer import FetchBuffer
 from pykclient.consumer.fetcher import Fetcher, FetchSettings
 from pykclient.consumer.subscription import (
@@ -89,6 +90,7 @@ class Scene:
                 decode=SETTINGS,
             ),
             retry_backoff=RETRY_BACKOFF,
+            metrics=ConsumerMetrics(self.subscription, isolation_level),
         )
 
     def read(self, *partitions: TopicPartition, offset: int = 0) -> AssignedPartition:
