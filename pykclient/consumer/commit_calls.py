@@ -17,6 +17,7 @@ from pykclient.consumer.questions import BrokerQuestions
 from pykclient.errors import UsageError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms, run_user_calls
+from pykclient.network.manager import NEVER_MS
 from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class CommitCalls(BrokerQuestions):
             commits = self._require_commits("commit")
             checked = commits.consumed() if offsets is None else _checked(offsets)
             timeout_ms = self._timeout_ms(timeout)
-            commit = commits.commit(checked, now_ms() + timeout_ms)
+            commit = commits.commit(checked, NEVER_MS)  # given up below
             try:
                 is_done = self._drive(lambda: commit.operation.is_done, timeout_ms)
             finally:
@@ -171,13 +172,13 @@ class CommitCalls(BrokerQuestions):
             commits.handed_out.clear()
         deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
         last = commits.commit_before_revocation(deadline_ms)
-        if commits.pending_count:
-            drive(
-                self._engine,
-                self._port,
-                until=lambda: not commits.pending_count or self._metadata.fatal_error is not None,
-                deadline_ms=deadline_ms,
-            )
+
+        def is_over() -> bool:
+            is_done = last.is_done and not commits.has_unreported
+            return is_done or self._metadata.fatal_error is not None
+
+        if not is_over():
+            drive(self._engine, self._port, until=is_over, deadline_ms=deadline_ms)
         run_user_calls(self._engine)
         if not last.is_done or last.error is not None:
             self._log.warning(

@@ -148,9 +148,9 @@ class Commits:
         return self._settings.auto_commit_interval_ms is not None
 
     @property
-    def pending_count(self) -> int:
-        """How many commits have not ended."""
-        return len(self._waiting) + len(self._in_flight)
+    def has_unreported(self) -> bool:
+        """Whether callbacks of `commit_async` are still to be called."""
+        return bool(self._unreported)
 
     def consumed(self) -> Offsets:
         """Return the positions: all that was handed out is behind them."""

@@ -15,6 +15,12 @@ from pykclient.consumer.group.member import GroupMetadata
 from pykclient.consumer.membership import commit_refused
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.protocol.message import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,10 +50,14 @@ if TYPE_CHECKING:
 
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.manager import Request, UserCall
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.message import Request as RequestMessage
+    from pykclient.testing.fake.cluster import FakeCluster
 
-__all__ = ["GROUP", "CommitScene", "Member", "at", "committed_answer", "committed_in"]
+__all__ = ["GROUP", "CommitScene", "Member", "asked_in", "at", "committed_answer", "committed_in"]
 
 GROUP = "g"
+FRAME_SIZE_BYTES = 4
 
 
 def at(offset: int) -> OffsetAndMetadata:
@@ -64,6 +74,16 @@ def committed_in(request: Request) -> dict[TopicPartition, int]:
         for each in message.topics
         for partition in each.partitions
     }
+
+
+def asked_in(cluster: FakeCluster, message: RequestMessage, version: int) -> Message:
+    """Ask a broker in a version, by its bytes, and read the bytes of its answer."""
+    frame = memoryview(encode_request(message, version, 0, None))
+    _, received = decode_request(frame[FRAME_SIZE_BYTES:])
+    response = cluster.ask(0, received, START_MS, version=version).response
+    assert response is not None
+    answer = memoryview(encode_response(response, version, 0))
+    return decode_response(message.response_type, version, answer[FRAME_SIZE_BYTES:])
 
 
 def committed_answer(

@@ -21,7 +21,7 @@ from pykclient.errors import (
 from pykclient.protocol.messages.offset_fetch import OffsetFetchRequest
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.types import OffsetAndMetadata, TopicPartition
-from tests.consumer.commit_scene import GROUP, CommitScene, committed_answer
+from tests.consumer.commit_scene import GROUP, CommitScene, asked_in, committed_answer
 from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, refresh
 
 if TYPE_CHECKING:
@@ -159,12 +159,10 @@ def test_a_broker_understands_the_question_in_every_version(version: int) -> Non
     lookup = scene.committed.start(partitions)
     (request,) = sent(scene)
     assert request.build is not None
-    message = request.build(version)
-    call = cluster.ask(0, message, START_MS, version=version)
-    assert call.response is not None
+    answer = asked_in(cluster, request.build(version), version)
     assert request.check is not None
-    request.check(call.response)
-    request.on_response(call.response, START_MS)
+    request.check(answer)
+    request.on_response(answer, START_MS)
     assert lookup.operation.result() == dict.fromkeys(partitions)
 
 
