@@ -203,7 +203,8 @@ class ConsumerConfig(ClientConfig):
     fetch_max_bytes = Setting(
         integer(0),
         52_428_800,
-        "Most data in one fetch answer; a first batch that is larger comes whole.",
+        "Most data that is asked of all brokers at a time, each for its share; a first batch that "
+        "is larger comes whole.",
     )
     max_partition_fetch_bytes = Setting(
         integer(0),

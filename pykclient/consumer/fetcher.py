@@ -2,8 +2,9 @@
 
 Per node it is *idle* or has one fetch *in flight*. While one answer waits to be read it sends for
 more that is known to be there, so that a broker reads while the application works; memory stays at
-two answers a node. With each node it has a session, so that a fetch names what is new. An answer
-that was overtaken by a seek or an unassign is thrown away.
+two answers a node, each of which is its share of `fetch_max_bytes`. With each node it has a
+session, so that a fetch names what is new. An answer that was overtaken by a seek or an unassign is
+thrown away.
 
 Owner: the driver of the engine.
 Source: Java class ``AbstractFetch``; KIP-227 (sessions), KIP-320 (leader epochs), KIP-392 (read
@@ -127,7 +128,7 @@ class Fetcher:
         self._buffer = buffer
         self._metadata = metadata
         self._client = client
-        self._settings = settings
+        self._settings = self._node_settings = settings
         self._retry_backoff = retry_backoff
         self._in_flight: dict[int, int] = {}
         """When the answer of each node that was asked counts as late."""
@@ -215,6 +216,9 @@ class Fetcher:
             elif cluster.partitions_for(assigned.partition.topic) is not None:
                 self._metadata.request_update()
         self._by_node = by_node
+        # Two answers of each node may wait to be read; together they stay at twice the setting.
+        share_bytes = self._settings.max_bytes // max(1, len(by_node))
+        self._node_settings = self._settings._replace(max_bytes=share_bytes)
 
     def _node_id(self, assigned: AssignedPartition, now_ms: int) -> int | None:
         cluster = self._metadata.cluster
@@ -265,7 +269,7 @@ class Fetcher:
         session = self._sessions.setdefault(node_id, FetchSession())
         call = FetchCall(node_id, targets, self._metadata.cluster, session)
         return call.request(
-            self._settings,
+            self._node_settings,
             on_response=partial(self._on_response, call, now_ms),
             on_failure=partial(self._on_failure, call),
         )

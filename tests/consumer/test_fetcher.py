@@ -70,6 +70,15 @@ def test_a_fetch_says_what_the_settings_say() -> None:
     assert (partition.current_leader_epoch, partition.partition_max_bytes) == (4, 1_000)
 
 
+def test_the_nodes_share_one_budget_of_bytes() -> None:
+    scene = Scene()
+    scene.read(A, B, C)
+    assert [message_of(request).max_bytes for request in scene.poll()] == [25_000, 25_000]
+    scene = Scene()
+    scene.read(A, C)
+    assert message_of(scene.fetch()).max_bytes == 50_000
+
+
 def test_a_topic_without_an_id_is_asked_for_by_name() -> None:
     scene = Scene()
     scene.read(A)
