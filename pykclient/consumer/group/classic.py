@@ -237,7 +237,7 @@ class ClassicMembership(ClassicMember):
                 return [self._sync(node_id)]
         if self.heartbeat.has_session_ended(now_ms):
             self._coordinator.mark_unknown(node_id, "no heartbeat was answered for a session")
-            self.heartbeat.start(now_ms)
+            self.heartbeat.doubt(now_ms)
         elif self.heartbeat.is_due(now_ms):
             self.heartbeat.on_sent(now_ms)
             return [self._beat(node_id)]

@@ -51,6 +51,12 @@ class Heartbeat:
         self._session_ends_ms = now_ms + self._session_timeout_ms
         self._failure_count = 0
 
+    def doubt(self, now_ms: int) -> None:
+        """Give the coordinator another session's time, and tell it at once that we live."""
+        self.is_in_flight = False
+        self._due_ms = now_ms
+        self._session_ends_ms = now_ms + self._session_timeout_ms
+
     def stop(self) -> None:
         """Stop counting. What is still in flight is nobody's any more."""
         self._due_ms = self._session_ends_ms = NEVER_MS
