@@ -71,6 +71,11 @@ class GroupAddress:
         node = self._coordinators.coordinator(CoordinatorType.GROUP, self._group_id)
         return None if node is None else node.id
 
+    def other_node_id(self) -> int | None:
+        """Return the same broker by its connection for data, which no JoinGroup holds up."""
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, self._group_id)
+        return None if node is None else node.broker_id
+
     def mark_unknown(self, node_id: int, reason: object) -> None:
         """Have it looked up again, if it is still this one."""
         self._coordinators.mark_unknown(
@@ -274,12 +279,13 @@ class ConsumerCoordinator:
     def poll(self, now_ms: int) -> PollResult:
         """Go on with what the group needs."""
         if self._is_polling:
+            self._handover.expire(now_ms)
             self._notice_changes()
         may_rebalance = self._is_polling and self._unmatched_version is None
         result = self._membership.poll(now_ms, may_rebalance=may_rebalance)
         if self._is_polling and self.wants_turn(now_ms):
             return PollResult(result.requests, now_ms)
-        return result
+        return PollResult(result.requests, min(result.next_poll_ms, self._handover.deadline_ms))
 
     def poll_in_background(self, now_ms: int) -> PollResult:
         """Go on with what must not wait for the application: it may be in a listener of its own."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from pykclient.consumer.rebalance import RebalanceListener
 from pykclient.errors import RebalanceListenerError, WakeupError
 from pykclient.network.client_log import ClientLog
-from pykclient.network.manager import Operation, UserCall
+from pykclient.network.manager import NEVER_MS, Operation, UserCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,12 +74,14 @@ class Handover:
         self._steps: deque[Step] = deque()
         self._operation: Operation[None] = Operation()
         self._awaited: Operation[None] | None = None
+        self.deadline_ms = NEVER_MS
+        """Until when a commit is waited for."""
 
     def begin(self, now_ms: int) -> Operation[None]:
         """Begin a new one, to which the next calls add steps; `go` runs them."""
         self._now_ms = now_ms
         self._steps.clear()
-        self._awaited = None
+        self._awaited, self.deadline_ms = None, NEVER_MS
         self._operation = Operation()
         return self._operation
 
@@ -87,7 +89,7 @@ class Handover:
         """Give partitions up that can still be committed, until `deadline_ms`."""
         self._steps += (
             partial(self._hold, partitions),
-            partial(self._commit, deadline_ms),
+            partial(self._commit_first, deadline_ms),
             partial(self._tell_revoked, partitions),
             partial(self._drop, partitions),
         )
@@ -110,6 +112,14 @@ class Handover:
                 return
         self._operation.succeed(None)
 
+    def expire(self, now_ms: int) -> None:
+        """Go on without a commit that takes too long."""
+        self._now_ms = now_ms
+        if now_ms >= self.deadline_ms:
+            self._log.error("the commit before partitions are given up takes too long; going on")
+            self._awaited, self.deadline_ms = None, NEVER_MS
+            self.go()
+
     @property
     def has_error(self) -> bool:
         """Whether a listener has failed."""
@@ -123,7 +133,7 @@ class Handover:
     def _on_awaited(self, operation: Operation[None]) -> None:
         # Of a handover that another one has replaced nothing is waited for.
         if self._awaited is operation:
-            self._awaited = None
+            self._awaited, self.deadline_ms = None, NEVER_MS
             self.go()
 
     # Steps.
@@ -131,6 +141,12 @@ class Handover:
     def _hold(self, partitions: Sequence[TopicPartition]) -> None:
         for assigned in self._subscription.hold(partitions):
             self._buffer.refresh(assigned)
+
+    def _commit_first(self, deadline_ms: int) -> Operation[None]:
+        operation = self._commit(deadline_ms)
+        if not operation.is_done:
+            self.deadline_ms = deadline_ms
+        return operation
 
     def _tell_revoked(self, partitions: Sequence[TopicPartition]) -> Operation[None] | None:
         self._history.note_revoked(partitions, self._now_ms)

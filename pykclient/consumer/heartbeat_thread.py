@@ -73,7 +73,7 @@ class HeartbeatThread:
                 return None
             started_ms = now_ms()
             return max(1, min(step(started_ms) - started_ms, self._pause_max_ms))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # the next poll raises it, in its own thread
             self._log.exception("heartbeats have stopped; the next poll raises why")
             self.failure = error
             return None

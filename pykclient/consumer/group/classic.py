@@ -89,6 +89,8 @@ class ClassicMembership(ClassicMember):
         """Whether it was a member when the participant was given something to do."""
         self._handover: Operation[None] | Operation[str | None] | None = None
         """What the participant is busy with."""
+        self._owed_count = 0
+        """Of JoinGroup and SyncGroup requests, how many are not answered yet, void ones too."""
         self._leave_requests: list[Request] = []
         self._leave_reason = ""
         self._sends_leave = False
@@ -261,14 +263,17 @@ class ClassicMembership(ClassicMember):
         on_answer: Callable[[Message, int, int], None],
     ) -> Request:
         call = self._call = object()
+        self._owed_count += 1
 
         def on_response(response: Message | None, now_ms: int) -> None:
+            self._owed_count -= 1
             if self._call is call:
                 self._call = None
                 assert response is not None
                 on_answer(response, node_id, now_ms)
 
         def on_failure(error: KafkaError, now_ms: int) -> None:
+            self._owed_count -= 1
             if self._call is call:
                 self._call = None
                 self._on_unanswered(error, node_id, now_ms)
@@ -304,7 +309,9 @@ class ClassicMembership(ClassicMember):
 
     def _leave(self) -> None:
         """Tell the coordinator, if there is one and it knows this member; wait for nothing."""
-        node_id = self._coordinator.node_id() if self.member.member_id else None
+        # A broker answers one connection in order, and a JoinGroup when the whole group is there.
+        where = self._coordinator.other_node_id if self._owed_count else self._coordinator.node_id
+        node_id = where() if self.member.member_id else None
         if self._sends_leave and node_id is not None:
             self._leave_requests.append(
                 Leaving(self.member, self._leave_reason, self._left, self._log).request(node_id)

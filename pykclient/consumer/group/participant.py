@@ -25,6 +25,10 @@ class GroupCoordinator(Protocol):
         """Return whom to ask; None while it is looked up."""
         ...
 
+    def other_node_id(self) -> int | None:
+        """Return the same broker by its connection for data, which no JoinGroup holds up."""
+        ...
+
     def mark_unknown(self, node_id: int, reason: object) -> None:
         """Have it looked up again, if it is still this one."""
         ...

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["NODE_ID", "MemberScene"]
 
 NODE_ID = 7
+OTHER_NODE_ID = 8
 SESSION_MS = 9_000
 INTERVAL_MS = 3_000
 MAX_POLL_MS = 20_000
@@ -94,6 +95,9 @@ class Coordinator:
 
     def node_id(self) -> int | None:
         return self.known
+
+    def other_node_id(self) -> int | None:
+        return OTHER_NODE_ID
 
     def mark_unknown(self, node_id: int, reason: object) -> None:
         assert node_id == NODE_ID

@@ -32,7 +32,12 @@ from pykclient.protocol.messages.leave_group import (
     MemberResponse,
 )
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.consumer.group.member_scene import MAX_POLL_MS, SESSION_MS, MemberScene
+from tests.consumer.group.member_scene import (
+    MAX_POLL_MS,
+    OTHER_NODE_ID,
+    SESSION_MS,
+    MemberScene,
+)
 
 if TYPE_CHECKING:
     from pykclient.errors import BrokerError
@@ -403,6 +408,16 @@ def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: MemberScene
     joined.poll()
     assert joined.participant.diary == ["prepare", "give up, lost"]
     joined.take(LeaveGroupRequest)
+
+
+def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: MemberScene) -> None:
+    joined.membership.ask_to_join("again")
+    joined.poll()
+    joined.sent.clear()
+    joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+    joined.poll()
+    [leave] = joined.sent
+    assert leave.node_id == OTHER_NODE_ID
 
 
 def test_reasons_are_cut_to_what_coordinators_take(scene: MemberScene) -> None:
