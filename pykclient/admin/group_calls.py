@@ -33,7 +33,7 @@ from pykclient.errors import (
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.types import Node
@@ -71,9 +71,7 @@ class GroupCalls(AdminDriver):
             brokers = self._call(ListBrokers(), (ALL_BROKERS,), deadline_ms)
             self._drive(brokers, deadline_ms)
             ids = self._result(brokers, "the list of", timeout_ms)[ALL_BROKERS]
-            handler = ListGroups(
-                wanted_states, wanted_types, lambda broker: self._metadata.node(broker) is None
-            )
+            handler = ListGroups(wanted_states, wanted_types, self._watch_brokers())
             call = self._call(handler, ids, deadline_ms)
             self._drive(call, deadline_ms)
             told = self._result(call, "the groups of brokers", timeout_ms)
@@ -174,7 +172,9 @@ class GroupCalls(AdminDriver):
         name = _group_name(group)
         given = {partition: _offset(partition, offset) for partition, offset in offsets.items()}
         keys = _partitions(given)
-        self._run(AlterGroupOffsets(name, given), keys, f"offsets of group {name!r} for", timeout)
+        self._run(
+            AlterGroupOffsets(name, given), keys, f"offsets of group {name!r}, partitions", timeout
+        )
 
     def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -192,7 +192,20 @@ class GroupCalls(AdminDriver):
         """
         name = _group_name(group)
         keys = _partitions(partitions)
-        self._run(DeleteGroupOffsets(name), keys, f"offsets of group {name!r} for", timeout)
+        self._run(DeleteGroupOffsets(name), keys, f"offsets of group {name!r}, partitions", timeout)
+
+    def _watch_brokers(self) -> Callable[[int], bool]:
+        """Return a function that tells whether a broker has left the cluster since now.
+
+        What is known now may be too old to have heard of the broker at all.
+        """
+        version = self._metadata.cluster.version
+
+        def is_gone(broker_id: int) -> bool:
+            cluster = self._metadata.cluster
+            return cluster.version > version and broker_id not in cluster.nodes
+
+        return is_gone
 
 
 def _group_name(group: str) -> str:

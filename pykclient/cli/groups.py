@@ -3,6 +3,8 @@
 ``groups reset`` changes nothing without ``--execute``, and nothing at all for a group that has
 members: what they commit would overwrite it.
 
+The clients are loaded when a part is run, so that other commands start without them.
+
 Owner: the main thread.
 Source: Java class ``ConsumerGroupCommand``, whose columns these are.
 """
@@ -14,18 +16,18 @@ import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient import Admin, Consumer
+import pykclient
 from pykclient.admin.coordinator_partition import OFFSETS_TOPIC, coordinator_partition
 from pykclient.cli import reset_target
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
-from pykclient.cli.table import write_rows
+from pykclient.cli.table import shown, write_rows
 from pykclient.errors import GroupIdNotFoundError, UnknownTopicOrPartitionError, UsageError
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pykclient import GroupDescription, MemberDescription, OffsetAndMetadata
+    from pykclient import Admin, GroupDescription, MemberDescription, OffsetAndMetadata
     from pykclient.cli.reset_target import Target
 
 __all__ = ["add_command"]
@@ -118,7 +120,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run_list(options: argparse.Namespace) -> int:
     """Print all groups; the exit status."""
-    with Admin(client_settings(options)) as admin:
+    with pykclient.Admin(client_settings(options)) as admin:
         groups = sorted(admin.list_groups().values())
     rows = [ListRow(g.group_id, g.group_type, g.state, g.protocol_type) for g in groups]
     write_rows("group", rows, is_json=options.json)
@@ -127,7 +129,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_coordinator(options: argparse.Namespace) -> int:
     """Print where groups are looked after; the exit status."""
-    with Admin(client_settings(options)) as admin:
+    with pykclient.Admin(client_settings(options)) as admin:
         try:
             topic = admin.describe_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC]
         except UnknownTopicOrPartitionError as error:
@@ -165,7 +167,7 @@ def run_coordinator(options: argparse.Namespace) -> int:
 
 def run_describe(options: argparse.Namespace) -> int:
     """Print groups and their members; the exit status."""
-    with Admin(client_settings(options)) as admin:
+    with pykclient.Admin(client_settings(options)) as admin:
         groups = admin.describe_groups(options.groups)
     members = [_member_row(group, member) for group in groups.values() for member in group.members]
     write_rows("group", [_group_row(group) for group in groups.values()], is_json=options.json)
@@ -179,7 +181,7 @@ def run_offsets(options: argparse.Namespace) -> int:
     """Print how far groups have come; the exit status."""
     settings = client_settings(options)
     rows: list[OffsetRow] = []
-    with Admin(settings) as admin, Consumer(settings) as consumer:
+    with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
         descriptions = admin.describe_groups(options.groups)
         for group, description in descriptions.items():
             committed = admin.list_group_offsets(group)
@@ -204,7 +206,7 @@ def run_reset(options: argparse.Namespace) -> int:
     """Print where a group shall go on, and with ``--execute`` have it do so; the exit status."""
     settings = client_settings(options)
     group, target = options.group, options.target
-    with Admin(settings) as admin, Consumer(settings) as consumer:
+    with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
         _refuse_members(admin, group)
         committed = admin.list_group_offsets(group)
         partitions = _chosen(admin, options, committed)
@@ -355,7 +357,7 @@ def _refuse_members(admin: Admin, group: str) -> None:
     except GroupIdNotFoundError:
         return
     if description.members:
-        clients = sorted({f"{m.client_id} at {m.host}" for m in description.members})
+        clients = sorted({shown(f"{m.client_id} at {m.host}") for m in description.members})
         raise UsageError(
             f"group {group!r} is in use ({description.state}, {len(description.members)} members: "
             f"{', '.join(clients)}), and what they commit would overwrite this; stop them first"

@@ -11,21 +11,31 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
 
-from pykclient import Consumer, OffsetAndMetadata, TopicPartition
 from pykclient.consumer.duration import duration_ms
 from pykclient.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pykclient import Consumer, OffsetAndMetadata, TopicPartition
+
+    Committed = Mapping[TopicPartition, OffsetAndMetadata]
 
 __all__ = ["Target", "before_now", "shift_by", "to_earliest", "to_latest", "to_offset", "to_time"]
 
 MS_PER_S = 1_000
 NS_PER_MS = 1_000_000
 
-Committed = Mapping[TopicPartition, OffsetAndMetadata]
-Target = Callable[[Sequence[TopicPartition], Committed, Consumer], dict[TopicPartition, int]]
-"""Gives each partition its new offset; the consumer is there to ask about the partitions."""
+
+class Target(Protocol):
+    """Gives each partition its new offset; the consumer is there to ask about the partitions."""
+
+    def __call__(
+        self, partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
+    ) -> dict[TopicPartition, int]: ...
 
 
 def to_earliest(

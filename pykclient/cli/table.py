@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Row", "write_rows"]
+__all__ = ["Row", "shown", "write_rows"]
 
 GAP: Final = "  "
 NOTHING: Final = "-"
@@ -40,6 +40,11 @@ def write_rows(kind: str, rows: Sequence[Row], *, is_json: bool) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
+def shown(text: str) -> str:
+    """Return a name as a terminal may have it, control characters escaped."""
+    return text.translate(_ESCAPES)
+
+
 def _table(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
     if not rows:
         return
@@ -64,7 +69,7 @@ def _cell(value: object) -> str:
         text = _listed(value)
     else:
         text = NOTHING if value is None else str(value)
-    return text.translate(_ESCAPES) or NOTHING
+    return shown(text) or NOTHING
 
 
 def _listed(values: Iterable[object]) -> str:

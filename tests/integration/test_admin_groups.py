@@ -21,8 +21,10 @@ from pykclient.errors import (
     UnsupportedVersionError,
     UsageError,
 )
+from pykclient.network.cluster import Cluster
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration.group_members import (
     GROUP,
     TOPIC,
@@ -30,7 +32,7 @@ from tests.integration.group_members import (
     ConfluentModernMember,
     import_libraries,
 )
-from tests.integration.test_fake_groups import wait_for_members
+from tests.integration.test_fake_groups import wait_for_members, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,6 +156,42 @@ def test_older_brokers_know_no_types_of_groups(fake_kafka: FakeKafka, admin: Adm
         with pytest.raises(AdminCallError, match="groups of brokers") as raised:
             newcomer.list_groups(types=["classic"])
     assert {type(error) for error in raised.value.errors.values()} == {UnsupportedVersionError}
+
+
+def test_a_broker_that_is_not_known_yet_is_no_broker_that_is_gone(admin: Admin) -> None:
+    admin.list_topics()
+    is_gone = admin._watch_brokers()
+    known = admin._metadata.cluster
+    assert not is_gone(99)
+    admin._metadata.cluster = Cluster(version=known.version + 1, nodes=known.nodes.values())
+    assert is_gone(99)
+    assert not any(map(is_gone, known.nodes))
+
+
+@pytest.mark.kafka
+def test_members_of_real_groups_are_described(each_kafka_cluster: KafkaCluster) -> None:
+    is_newest = each_kafka_cluster.version == KAFKA_VERSIONS[0]
+    with Admin(bootstrap_servers=each_kafka_cluster.bootstrap_servers) as admin:
+        if TOPIC not in admin.list_topics():
+            admin.create_topics([NewTopic(TOPIC, num_partitions=len(PARTITIONS))])
+        for client, group_type in (
+            (ConfluentMember, "classic"),
+            (ConfluentModernMember, "consumer"),
+        )[: 1 + is_newest]:
+            if GROUP in admin.list_groups():
+                admin.delete_groups([GROUP])
+            with client(each_kafka_cluster.bootstrap_servers) as member:
+                wait_until(
+                    lambda: admin.list_groups(states=["Stable"]).get(GROUP) is not None,
+                    lambda: str(admin.list_groups()),
+                    member,
+                )
+                group = admin.describe_groups([GROUP])[GROUP]
+                assert (group.group_type, group.state) == (group_type, "Stable")
+                assert admin.list_groups(types=[group_type]).keys() >= {GROUP}
+                (described,) = group.members
+                assert described.assignment == PARTITIONS
+                assert described.client_id == "rdkafka"
 
 
 @pytest.mark.kafka
