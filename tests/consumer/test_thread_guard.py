@@ -146,3 +146,35 @@ def test_a_child_process_is_refused_even_one_that_was_forked_inside() -> None:
     # In an interpreter of its own: to fork beside other threads is not safe.
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["7", "7"]
+
+
+def test_the_core_lock_is_held_inside_and_lent_to_user_code() -> None:
+    guard = ThreadGuard("consumer")
+    with guard:
+        assert guard.core_lock.locked()
+        with guard.lent():
+            assert not guard.core_lock.locked()
+            with guard:
+                assert guard.core_lock.locked()
+                with guard.lent():
+                    assert not guard.core_lock.locked()
+                assert guard.core_lock.locked()
+            assert not guard.core_lock.locked()
+        assert guard.core_lock.locked()
+    assert not guard.core_lock.locked()
+
+
+def test_while_it_is_lent_another_thread_is_refused_all_the_same() -> None:
+    guard = ThreadGuard("consumer")
+    with ThreadPoolExecutor(1) as other, guard, guard.lent():
+        refused = other.submit(enter, guard).exception()
+    assert isinstance(refused, ConcurrentModificationError)
+
+
+def test_whoever_has_the_core_lock_is_waited_for() -> None:
+    guard = ThreadGuard("consumer")
+    with ThreadPoolExecutor(1) as other:
+        with guard.core_lock:
+            entering = other.submit(enter, guard)
+            assert not entering.done()
+        entering.result()
