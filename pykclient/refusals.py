@@ -155,11 +155,6 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
     ),
     Unbuilt(
         ("consumer",),
-        "Only the classic group protocol is built yet: leave it out.",
-        {"group_protocol": ("classic",), "group_remote_assignor": ("",)},
-    ),
-    Unbuilt(
-        ("consumer",),
         "Share groups are not built yet.",
         {
             "share_acknowledgement_mode": ("implicit",),
@@ -216,6 +211,8 @@ HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
         "fetch_min_bytes",
         "group_id",
         "group_instance_id",
+        "group_protocol",
+        "group_remote_assignor",
         "heartbeat_interval_ms",
         "isolation_level",
         "key_deserializer",

@@ -136,8 +136,6 @@ def test_a_refused_secret_is_not_shown(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("config", "key", "value", "feature"),
     [
-        (ConsumerConfig, "group.protocol", "consumer", "Only the classic group protocol"),
-        (ConsumerConfig, "group_remote_assignor", "uniform", "Only the classic group protocol"),
         (ConsumerConfig, "share.acquire.mode", "record_limit", "Share groups are not built yet"),
         (ProducerConfig, "transactional.id", "t", "Transactions are not built yet"),
         (ProducerConfig, "metric.reporters", "a.b.C", "Metrics reporters"),
@@ -163,8 +161,6 @@ def test_a_known_setting_that_is_not_built_is_refused_by_name(
         (ProducerConfig, "enable.metrics.push", False),
         (ProducerConfig, "ssl.enabled.protocols", "TLSv1.2, TLSv1.3"),
         (ProducerConfig, "ssl.enabled.protocols", ["TLSv1.2", "TLSv1.3"]),
-        (ConsumerConfig, "group_protocol", "classic"),
-        (ConsumerConfig, "group_remote_assignor", None),
     ],
 )
 def test_a_setting_that_is_not_built_may_say_what_happens_anyway(

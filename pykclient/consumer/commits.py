@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.handed_out import HandedOut, position_of
-from pykclient.consumer.membership import MEMBERSHIP_ERRORS
+from pykclient.consumer.membership import MEMBERSHIP_ERRORS, commit_refused
 from pykclient.consumer.offset_commit_call import OffsetCommitCall
 from pykclient.errors import (
     BrokerError,
@@ -31,6 +31,7 @@ from pykclient.errors import (
     NotCoordinatorError,
     RebalanceInProgressError,
     RequestTimedOutError,
+    StaleMemberEpochError,
     TopicAuthorizationFailedError,
     error_for_code,
 )
@@ -87,6 +88,7 @@ class Commit:
         "deadline_ms",
         "failure_count",
         "is_retried",
+        "keeps_partitions",
         "last_error",
         "number",
         "offsets",
@@ -99,6 +101,8 @@ class Commit:
         self.deadline_ms = deadline_ms
         self.operation: Operation[None] = Operation()
         self.is_retried = False
+        self.keeps_partitions = False
+        """Whether nobody else gets the partitions before it has ended: a newer epoch will do."""
         self.callback: CommitCallback | None = None
         self.number = 0
         self.retry_at_ms = 0
@@ -202,7 +206,9 @@ class Commits:
             done: Operation[None] = Operation()
             done.succeed(None)
             return done
-        return self.commit(offsets, deadline_ms).operation
+        commit = self.commit(offsets, deadline_ms)
+        commit.keeps_partitions = True
+        return commit.operation
 
     def cancel(self, commit: Commit) -> None:
         """Do not send a commit that was not sent yet, nor again one that was."""
@@ -349,6 +355,9 @@ class Commits:
             self._mark_unknown(node_id, error)
         elif isinstance(error, (RebalanceInProgressError, *MEMBERSHIP_ERRORS)):
             error = self._membership.on_commit_refused(call.member, error)
+            if isinstance(error, StaleMemberEpochError) and not commit.keeps_partitions:
+                # The partitions may be another member's by now, whose offsets must stay.
+                error = commit_refused(call.member, error)
         elif error.refresh_metadata:
             self._metadata.request_update()
         self._retry_or_end(commit, error, now_ms)
@@ -379,7 +388,7 @@ class Commits:
         )
 
     def _retry_or_end(self, commit: Commit, error: KafkaError, now_ms: int) -> None:
-        may_help = error.retriable or isinstance(error, DecodeError)
+        may_help = error.retriable or isinstance(error, (DecodeError, StaleMemberEpochError))
         if not commit.is_retried or not may_help:
             self._end(commit, error, now_ms)
             return

@@ -38,6 +38,19 @@ __all__ = ["ConsumerConfig"]
 ANSWER_OVERHEAD_BYTES: Final = 512
 """Room for what surrounds the records of a fetch answer."""
 
+CLASSIC_ONLY: Final = {
+    "partition_assignment_strategy": "the coordinator assigns; choose how with "
+    "group.remote.assignor",
+    "session_timeout_ms": "the group has it, group.consumer.session.timeout.ms of the brokers",
+    "heartbeat_interval_ms": "the group has it, group.consumer.heartbeat.interval.ms of the "
+    "brokers",
+}
+"""Settings that mean nothing where the coordinator decides, and who decides there."""
+
+MODERN_ONLY: Final = {
+    "group_remote_assignor": "members assign; choose how with partition.assignment.strategy",
+}
+
 _EARLIEST_HINT: Final = "It is now called earliest."
 _LATEST_HINT: Final = "It is now called latest."
 
@@ -131,6 +144,18 @@ class ConsumerConfig(ClientConfig):
         None,
         "Makes this a static member (KIP-345): it keeps its partitions over a restart that is "
         "shorter than session_timeout_ms.",
+    )
+    group_protocol = Setting(
+        choice({"classic": "classic", "consumer": "consumer"}, is_case_kept=False),
+        "classic",
+        "How members of a group agree: classic, where one of them assigns, or consumer, where the "
+        "coordinator does (KIP-848, Kafka 4.0 and newer).",
+    )
+    group_remote_assignor = Setting(
+        string(),
+        "",
+        "The coordinator's assignor, uniform or range, with group_protocol=consumer; empty leaves "
+        "it to the group.",
     )
     partition_assignment_strategy: Setting[tuple[object, ...]] = Setting(
         assignor_list(),
@@ -237,6 +262,7 @@ class ConsumerConfig(ClientConfig):
     def _reconcile(self, given: Collection[str]) -> None:
         super()._reconcile(given)
         self._reconcile_group("enable_auto_commit" in given)
+        self._reconcile_protocol(given)
         self._reconcile_fetch_wait("fetch_max_wait_ms" in given)
         self._reconcile_receive_limit("receive_max_bytes" in given)
 
@@ -259,6 +285,15 @@ class ConsumerConfig(ClientConfig):
                 "enable.auto.commit=true has nowhere to commit to: set group.id, or leave it out."
             )
         self._settle("enable_auto_commit", False)
+
+    def _reconcile_protocol(self, given: Collection[str]) -> None:
+        foreign = CLASSIC_ONLY if self.group_protocol == "consumer" else MODERN_ONLY
+        for name in foreign:
+            if name in given and getattr(self, name):
+                raise ConfigError(
+                    f"{name.replace('_', '.')} does not go with group.protocol="
+                    f"{self.group_protocol}: {foreign[name]}."
+                )
 
     def _reconcile_fetch_wait(self, is_given: bool) -> None:
         if self.fetch_max_wait_ms < self.request_timeout_ms:

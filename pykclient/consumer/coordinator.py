@@ -11,7 +11,7 @@ Source: Java class ``ConsumerCoordinator``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykclient.consumer.assignors import GroupMember, RebalanceProtocol
 from pykclient.consumer.assignors.choice import common_protocol
@@ -87,10 +87,18 @@ class GroupAddress:
         return self._coordinators.failure(CoordinatorType.GROUP, self._group_id)
 
 
+class PolledInBackground(Protocol):
+    """What a group does by itself."""
+
+    def poll_in_background(self, now_ms: int) -> PollResult:
+        """Go on with what must not wait for the application."""
+        ...
+
+
 class GroupInBackground:
     """The manager of a group while the application is elsewhere."""
 
-    def __init__(self, group: ConsumerCoordinator) -> None:
+    def __init__(self, group: PolledInBackground) -> None:
         self._group = group
 
     def poll(self, now_ms: int) -> PollResult:
@@ -143,6 +151,8 @@ class ConsumerCoordinator:
         """What the last JoinGroup told; None while there was none."""
         self._shared: object = None
         """What was shared out as the leader; None while another one leads."""
+        self._expected: frozenset[TopicPartition] | None = None
+        """What this leader would have got had it shared out; None when it did, or does not lead."""
         self._unmatched_version: int | None = None
         """The cluster whose topics the pattern has not been held against yet."""
         retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -346,7 +356,7 @@ class ConsumerCoordinator:
 
     def prepare(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         """Give up what must not be held while joining."""
-        self._shared = None
+        self._shared = self._expected = None
         self._follow_group(frozenset())
         operation = self._handover.begin(now_ms)
         owned = sorted(self._subscription.partitions)
@@ -372,14 +382,15 @@ class ConsumerCoordinator:
         cluster = self._metadata.cluster
         if not is_known(cluster, topics):
             return None
-        shares: list[tuple[str, bytes]] = []
-        if not response.skip_assignment:
-            assigned = share_out(assignor, self._protocol, topic_racks(cluster, topics), members)
-            shares = [(member, encode_assignment(given)) for member, given in assigned.items()]
-            given_topics = {each.topic for given in assigned.values() for each in given}
-            self._follow_group(topics | given_topics)
+        assigned = share_out(assignor, self._protocol, topic_racks(cluster, topics), members)
+        given_topics = {each.topic for given in assigned.values() for each in given}
+        self._follow_group(topics | given_topics)
         self._shared = self._shape()
-        return shares
+        if response.skip_assignment:
+            # KIP-814: what was shared out before this leader restarted holds; if it still fits.
+            self._expected = frozenset(assigned.get(response.member_id, ()))
+            return []
+        return [(member, encode_assignment(given)) for member, given in assigned.items()]
 
     def take(self, protocol: str, assignment: bytes, now_ms: int) -> Operation[str | None]:
         """Take what came, and give up what is not in it."""
@@ -398,6 +409,9 @@ class ConsumerCoordinator:
             self._handover.revoke(revoked, deadline_ms=now_ms + self._max_poll_interval_ms)
         self._handover.assign(assigned, added)
         reason = "need to revoke partitions and re-join" if revoked else None
+        if self._expected is not None and self._expected != set(assigned):
+            reason = "the assignment from before this leader restarted is out of date"
+        self._expected = None
         operation.on_done(lambda _: taken.succeed(reason))
         self._handover.go()
         return taken

@@ -68,10 +68,13 @@ class ConsumerCore(ConsumerParts):
     ) -> None:
         """Read topics together with the other members of the group, which share the partitions.
 
-        Give `topics`, or a `pattern` (a regular expression of Python that whole names match, which
-        topics that appear later are held against, too). A new subscription takes the place of the
-        last one, and `listener` of the last listener. The group is joined by the next `poll`; until
-        then, and for a moment after, what was assigned stays.
+        Give `topics`, or a `pattern`: a regular expression of Python that whole names match, held
+        against topics that appear later, too. With `group_protocol=consumer` the brokers match a
+        pattern that is a string, as RE2 does (KIP-848), and only a compiled one is matched here.
+
+        A new subscription takes the place of the last one, and `listener` of the last listener. The
+        group is joined by the next `poll`; until then, and for a moment after, what was assigned
+        stays.
 
         Raises:
             UsageError: there is no `group_id`, both or neither of topics and pattern are given, one
@@ -89,6 +92,8 @@ class ConsumerCore(ConsumerParts):
                 )
             if pattern is None:
                 self._subscription.subscribe(checked_topics(topics))
+            elif isinstance(pattern, str) and self._config.group_protocol == "consumer":
+                self._subscription.subscribe_broker_pattern(pattern)
             else:
                 self._subscription.subscribe_pattern(compiled_pattern(pattern))
             group.on_subscribed(listener)

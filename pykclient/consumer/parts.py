@@ -22,12 +22,13 @@ from pykclient.consumer.fetch_buffer import FetchBuffer
 from pykclient.consumer.fetched_partition import DecodeSettings
 from pykclient.consumer.fetcher import Fetcher, FetchSettings
 from pykclient.consumer.interceptors import ConsumerInterceptors
+from pykclient.consumer.modern_coordinator import ModernCoordinator
 from pykclient.consumer.offset_lookups import OffsetLookups
 from pykclient.consumer.position_validator import PositionValidator
 from pykclient.consumer.positions import PositionManager
 from pykclient.consumer.record_errors import RecordErrors
 from pykclient.consumer.silence import Silence
-from pykclient.consumer.subscription import OffsetReset, SubscriptionMode, SubscriptionState
+from pykclient.consumer.subscription import OffsetReset, SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.consumer.topic_listing import TopicListing
 from pykclient.errors import UsageError
@@ -95,7 +96,7 @@ class ConsumerParts(LiveClient):
             self._metadata, self._client, retry_backoff=retry_backoff, client_id=config.client_id
         )
         self._user_calls: deque[UserCall] = deque()
-        self._group: ConsumerCoordinator | None = None
+        self._group: ConsumerCoordinator | ModernCoordinator | None = None
         self._commits: Commits | None = None
         self._committed: CommittedOffsets | None = None
         if config.group_id is not None:
@@ -165,18 +166,7 @@ class ConsumerParts(LiveClient):
 
     def _build_group(self, group_id: str, retry_backoff: Backoff) -> None:
         config = self._config
-        membership = self._group = ConsumerCoordinator(
-            config,
-            group_id=group_id,
-            assignors=self._assignors,
-            subscription=self._subscription,
-            buffer=self._buffer,
-            metadata=self._metadata,
-            coordinators=self._coordinators,
-            user_calls=self._user_calls,
-            commit=self._commit_before_revocation,
-            follow_topics=self._follow_topics,
-        )
+        membership = self._group = self._make_group(group_id)
         self._commits = Commits(
             subscription=self._subscription,
             coordinators=self._coordinators,
@@ -199,12 +189,38 @@ class ConsumerParts(LiveClient):
             retry_backoff=retry_backoff,
         )
 
+    def _make_group(self, group_id: str) -> ConsumerCoordinator | ModernCoordinator:
+        if self._config.group_protocol == "consumer":
+            return ModernCoordinator(
+                self._config,
+                group_id=group_id,
+                subscription=self._subscription,
+                buffer=self._buffer,
+                metadata=self._metadata,
+                coordinators=self._coordinators,
+                user_calls=self._user_calls,
+                commit=self._commit_before_revocation,
+                follow_topics=self._follow_topics,
+            )
+        return ConsumerCoordinator(
+            self._config,
+            group_id=group_id,
+            assignors=self._assignors,
+            subscription=self._subscription,
+            buffer=self._buffer,
+            metadata=self._metadata,
+            coordinators=self._coordinators,
+            user_calls=self._user_calls,
+            commit=self._commit_before_revocation,
+            follow_topics=self._follow_topics,
+        )
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
 
     def _follow_topics(self) -> None:
         """Have metadata kept for what is wanted, assigned and asked about."""
-        if self._subscription.mode is SubscriptionMode.PATTERN:
+        if self._subscription.is_by_pattern:
             self._metadata.set_all_topics()
             return
         topics = self._subscription.topics | self._subscription.wanted_topics | self._asked_topics
@@ -212,7 +228,7 @@ class ConsumerParts(LiveClient):
             topics |= self._group.group_topics
         self._metadata.set_topics(sorted(topics))
 
-    def _require_group(self, call: str) -> ConsumerCoordinator:
+    def _require_group(self, call: str) -> ConsumerCoordinator | ModernCoordinator:
         if self._group is None:
             raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
         return self._group

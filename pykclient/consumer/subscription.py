@@ -16,6 +16,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from pykclient.consumer.subscription_mode import GROUP_MODES, PATTERN_MODES, SubscriptionMode
 from pykclient.errors import UsageError
 from pykclient.types import IsolationLevel
 
@@ -186,18 +187,6 @@ class AssignedPartition:
         return f"<{self.partition} {self.state.value} {self.offset}>"
 
 
-class SubscriptionMode(Enum):
-    """Who chooses the partitions: nobody yet, the group (by topics or a pattern), or the user."""
-
-    NONE = "none"
-    TOPICS = "topics"
-    PATTERN = "pattern"
-    ASSIGNED = "assigned"
-
-
-GROUP_MODES: Final = frozenset({SubscriptionMode.TOPICS, SubscriptionMode.PATTERN})
-
-
 class SubscriptionState:
     """What is wanted, and the assignment, in the order given, with a position each."""
 
@@ -206,6 +195,7 @@ class SubscriptionState:
         self.wanted_topics: frozenset[str] = frozenset()
         """What is subscribed to; for a pattern what it matches by now."""
         self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern: str | None = None
         self.version = 0
         """Grows whenever another set of partitions may be fetched."""
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
@@ -240,6 +230,11 @@ class SubscriptionState:
     def awaiting_validation(self) -> tuple[AssignedPartition, ...]:
         """The partitions whose new leaders are to be asked about them."""
         return tuple(self._unvalidated)
+
+    @property
+    def is_by_pattern(self) -> bool:
+        """Whether topics that are made later may come to be read."""
+        return self.mode in PATTERN_MODES
 
     @property
     def is_by_group(self) -> bool:
@@ -290,6 +285,16 @@ class SubscriptionState:
         self.pattern = pattern
         self.wanted_topics = frozenset()
 
+    def subscribe_broker_pattern(self, pattern: str) -> None:
+        """Want the topics that brokers match with an expression of RE2's.
+
+        Raises:
+            UsageError: topics or partitions were chosen before.
+        """
+        self._choose(SubscriptionMode.BROKER_PATTERN)
+        self.broker_pattern = pattern
+        self.wanted_topics = frozenset()
+
     def match(self, topics: Iterable[str]) -> None:
         """Look which of all topics the pattern matches."""
         assert self.pattern is not None
@@ -298,7 +303,7 @@ class SubscriptionState:
     def unsubscribe(self) -> list[AssignedPartition]:
         """Want nothing; return what was dropped."""
         self.mode = SubscriptionMode.NONE
-        self.wanted_topics, self.pattern = frozenset(), None
+        self.wanted_topics, self.pattern, self.broker_pattern = frozenset(), None, None
         return self.assign_from_group(())
 
     def _choose(self, mode: SubscriptionMode) -> None:

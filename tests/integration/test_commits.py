@@ -1,20 +1,18 @@
 """What a consumer commits stays committed, is what it has finished with, and is where it goes on.
 
 Method: consumers that assign partitions by hand and have a `group_id`, against brokers in this
-process, whose groups can be looked into; what only Kafka shows is tried with real brokers.
+process, whose groups can be looked into.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-import uuid
 from typing import TYPE_CHECKING, cast
 
-import confluent_kafka
 import pytest
 
-from pykclient import Consumer, OffsetAndMetadata, Producer, TopicPartition
+from pykclient import Consumer, OffsetAndMetadata, TopicPartition
 from pykclient.errors import (
     CommitFailedError,
     CoordinatorLoadInProgressError,
@@ -27,19 +25,22 @@ from pykclient.errors import (
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
-from tests.integration.confluent_tools import confluent_create_topic
-from tests.integration.java_tools import java_consume, java_groups
+from tests.integration.assigned_reader import (
+    COUNT,
+    FETCH_WAIT_MS,
+    P0,
+    P1,
+    TIMEOUT_S,
+    committed,
+    read,
+    reader,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.testing import FakeKafka, KafkaCluster
-
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-COUNT = 100
-TIMEOUT_S = 30.0
-FETCH_WAIT_MS = 20_000
-"""Longer than any call here may take: who waits for a fetch is found out."""
+    from pykclient.testing import FakeKafka
 
 
 @pytest.fixture
@@ -49,33 +50,6 @@ def servers(fake_kafka: FakeKafka) -> str:
         cluster.create_topic("t", 2)
     write(fake_kafka.bootstrap_servers, "t", 2)
     return fake_kafka.bootstrap_servers
-
-
-def write(servers: str, topic: str, partition_count: int, count: int = COUNT) -> None:
-    with Producer(bootstrap_servers=servers) as producer:
-        for number in range(count):
-            producer.send(topic, b"%d" % number, partition=number % partition_count)
-
-
-def reader(servers: str, *partitions: TopicPartition, **settings: object) -> Consumer:
-    """A consumer of group ``g`` that reads these partitions."""
-    given = {"group_id": "g", "auto_offset_reset": "earliest", **settings}
-    consumer = Consumer(bootstrap_servers=servers, **given)
-    consumer.assign(partitions)
-    return consumer
-
-
-def committed(servers: str, *partitions: TopicPartition) -> list[int | None]:
-    """How far group ``g`` has come."""
-    with reader(servers, enable_auto_commit=False) as consumer:
-        found = consumer.committed(partitions or [P0, P1]).values()
-    return [each and each.offset for each in found]
-
-
-def read(consumer: Consumer, count: int) -> None:
-    """Poll until there were so many records."""
-    while count > 0:
-        count -= len(consumer.poll(TIMEOUT_S, max_records=count))
 
 
 # Committing, and going on.
@@ -434,100 +408,3 @@ def test_close_ends_in_time_when_nobody_takes_the_last_commit(
     consumer.close(timeout=0.5)
     assert time.monotonic() - started_s < 1.5
     assert "closed without the last commit" in caplog.text
-
-
-# With real brokers.
-
-
-@pytest.fixture
-def topic(kafka_cluster: KafkaCluster) -> str:
-    """A topic of two partitions with records."""
-    name = confluent_create_topic(kafka_cluster, "commits", partition_count=2)
-    write(kafka_cluster.bootstrap_servers, name, 2)
-    return name
-
-
-@pytest.mark.kafka
-def test_javas_tool_sees_what_is_committed_here(kafka_cluster: KafkaCluster, topic: str) -> None:
-    group = uuid.uuid4().hex
-    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    with reader(
-        kafka_cluster.bootstrap_servers, first, second, group_id=group, enable_auto_commit=False
-    ) as consumer:
-        read(consumer, COUNT)
-        consumer.commit()
-        consumer.commit({second: OffsetAndMetadata(7, "a note", 0)})
-        told = consumer.committed([first, second])
-    assert told == {
-        first: OffsetAndMetadata(COUNT // 2, leader_epoch=0),
-        second: OffsetAndMetadata(7, "a note", 0),
-    }
-    rows = java_groups(kafka_cluster, "--describe", "--group", group)
-    seen = {(row["PARTITION"], row["CURRENT-OFFSET"], row["LAG"]) for row in rows}
-    assert seen == {("0", str(COUNT // 2), "0"), ("1", "7", str(COUNT // 2 - 7))}
-
-
-@pytest.mark.kafka
-def test_it_goes_on_where_javas_consumer_has_committed(
-    kafka_cluster: KafkaCluster, topic: str
-) -> None:
-    group = uuid.uuid4().hex
-    settings = {"group.id": group, "enable.auto.commit": "true"}
-    records = java_consume(kafka_cluster, topic, 30, settings=settings)
-    ends = dict.fromkeys(range(2), 0)
-    for record in records:
-        assert record.partition is not None
-        assert record.offset is not None
-        ends[record.partition] = record.offset + 1
-    partitions = [TopicPartition(topic, number) for number in ends]
-    with reader(kafka_cluster.bootstrap_servers, *partitions, group_id=group) as consumer:
-        assert [consumer.position(each) for each in partitions] == list(ends.values())
-
-
-@pytest.mark.kafka
-def test_offsets_are_kept_by_old_brokers_too(old_kafka_cluster: KafkaCluster) -> None:
-    servers, group = old_kafka_cluster.bootstrap_servers, uuid.uuid4().hex
-    name = confluent_create_topic(old_kafka_cluster, "commits")
-    partition = TopicPartition(name, 0)
-    write(servers, name, 1)
-    with reader(servers, partition, group_id=group) as consumer:
-        read(consumer, 10)
-    with reader(servers, partition, group_id=group) as consumer:
-        assert consumer.position(partition) == 10
-
-
-@pytest.mark.kafka
-def test_a_commit_does_not_wait_behind_a_fetch_of_a_real_broker(
-    kafka_cluster: KafkaCluster, topic: str
-) -> None:
-    with reader(
-        kafka_cluster.bootstrap_servers,
-        TopicPartition(topic, 0),
-        group_id=uuid.uuid4().hex,
-        enable_auto_commit=False,
-        fetch_max_wait_ms=FETCH_WAIT_MS,
-    ) as consumer:
-        read(consumer, COUNT // 2)
-        started_s = time.monotonic()
-        consumer.commit()
-        assert time.monotonic() - started_s < FETCH_WAIT_MS / 1_000 / 2
-
-
-@pytest.mark.kafka
-def test_offsets_of_an_open_transaction_are_waited_for(
-    kafka_cluster: KafkaCluster, topic: str
-) -> None:
-    group, partition = uuid.uuid4().hex, TopicPartition(topic, 0)
-    servers = kafka_cluster.bootstrap_servers
-    reading = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group})
-    writing = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": group})
-    writing.init_transactions(TIMEOUT_S)
-    writing.begin_transaction()
-    offsets = [confluent_kafka.TopicPartition(topic, 0, 5)]
-    writing.send_offsets_to_transaction(offsets, reading.consumer_group_metadata(), TIMEOUT_S)
-    with reader(servers, group_id=group, enable_auto_commit=False) as consumer:
-        with pytest.raises(KafkaTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
-            consumer.committed([partition], timeout=1.0)
-        writing.commit_transaction(TIMEOUT_S)
-        assert consumer.committed([partition])[partition] == OffsetAndMetadata(5)
-    reading.close()

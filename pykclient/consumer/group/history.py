@@ -94,6 +94,11 @@ class GroupHistory:
             self.fail("overtaken by the next one", now_ms)
         self._entries.append(_Entry(now_ms, reason))
 
+    def begin_once(self, reason: str, now_ms: int) -> None:
+        """Open a rebalance, unless one is open."""
+        if not self._is_open:
+            self.begin(reason, now_ms)
+
     def note_generation(self, member: GroupMetadata, assignor: str) -> None:
         """Note who this consumer is in the open rebalance, and how it is shared out."""
         if self._is_open:
