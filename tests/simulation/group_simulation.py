@@ -14,6 +14,7 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.group.classic import ClassicMembership
 from pykclient.errors.broker import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -86,13 +87,12 @@ API_FAULTS = {
 class GroupSimulation:
     """One run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, member_class: type[SimulatedMember] = SimulatedMember) -> None:
         self.seed = seed
+        self.member_class = member_class
         self.random = random = Random(seed)
         self.clock = ManualClock(1_000)
-        self.cluster = FakeCluster(
-            BROKER_COUNT, min_insync_replicas=1, now_ms=self.clock.now_ms
-        )
+        self.cluster = FakeCluster(BROKER_COUNT, min_insync_replicas=1, now_ms=self.clock.now_ms)
         self.partition_count = random.choice((1, 3, 6))
         self.cluster.create_topic(TOPIC, self.partition_count)
         self.network = SimulatedNetwork(self.cluster, self.clock, random)
@@ -176,11 +176,12 @@ class GroupSimulation:
             return
         self.met["join"] += 1
         number = len(self.members)
-        member = SimulatedMember(
+        member = self.member_class(
             self.network,
             self.seed * 1_000 + number,
             self.random,
             client_id=f"m{number}",
+            group_instance_id=self._instance_id(),
             bootstrap_servers=self.bootstrap,
             group_id=GROUP,
             auto_offset_reset="earliest",
@@ -199,6 +200,14 @@ class GroupSimulation:
         else:
             member.subscribe(pattern="t.*", listener=member.listener)
         self.members.append(member)
+
+    def _instance_id(self) -> str | None:
+        """A static member takes a name that nobody alive has; of one that is gone, perhaps."""
+        if self.random.random() < 0.7:
+            return None
+        taken = {member._config.group_instance_id for member in self.alive}
+        free = [name for name in ("i0", "i1", "i2", "i3", "i4") if name not in taken]
+        return self.random.choice(free)
 
     def _leave(self) -> None:
         member = self._chosen(not_last=True)
@@ -326,6 +335,7 @@ class GroupSimulation:
             group = member._group
             assert group is not None
             membership = group._membership
+            assert isinstance(membership, ClassicMembership)
             lines.append(
                 f"{member._config.client_id}: {membership.state} {membership.member} "
                 f"{sorted(member._subscription.partitions)} join: {membership._rejoin_reason} "

@@ -9,6 +9,7 @@ Owner: the simulation.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.config import ConsumerConfig
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.record import ConsumerRecord
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Operation
@@ -70,6 +72,12 @@ class SimulatedMember(ConsumerCore):
         assert group is not None
         is_settled = group._membership.state is ClassicState.STABLE
         return self._subscription.partitions if is_settled else frozenset()
+
+    @property
+    def history(self) -> tuple[Rebalance, ...]:
+        """Its rebalances."""
+        assert self._group is not None
+        return self._group.history.rebalances(0, datetime.now(UTC))
 
     @property
     def generation(self) -> int:
