@@ -153,6 +153,8 @@ class ConsumerCoordinator:
         """What was shared out as the leader; None while another one leads."""
         self._expected: frozenset[TopicPartition] | None = None
         """What this leader would have got had it shared out; None when it did, or does not lead."""
+        self._topic_error: KafkaError | None = None
+        """Why a topic that is subscribed to cannot be read, however long one waits."""
         self._unmatched_version: int | None = None
         """The cluster whose topics the pattern has not been held against yet."""
         retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -265,6 +267,7 @@ class ConsumerCoordinator:
         return (
             self._handover.has_error
             or self._membership.has_error
+            or self._topic_error is not None
             or (self._subscription.is_by_group and self._address.failure() is not None)
         )
 
@@ -275,6 +278,8 @@ class ConsumerCoordinator:
     def take_error(self) -> KafkaError | None:
         """Return what the application must know of its group, and forget it."""
         error = self._handover.take_error() or self._membership.take_error()
+        if error is None:
+            error, self._topic_error = self._topic_error, None
         if error is None and self._subscription.is_by_group:
             error = self._address.failure()
         return error
@@ -302,7 +307,12 @@ class ConsumerCoordinator:
         return self._membership.poll(now_ms, may_rebalance=False)
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Hold a pattern against the topics that there are by now."""
+        """Hold what is subscribed to against the topics that there are by now."""
+        if self._subscription.mode is SubscriptionMode.TOPICS:
+            # Of partitions that are assigned it is told anyway; a refused topic has none.
+            refused = self._subscription.wanted_topics & cluster.topic_errors.keys()
+            errors = (cluster.topic_errors[topic] for topic in sorted(refused))
+            self._topic_error = next((error for error in errors if not error.retriable), None)
         if self._subscription.mode is not SubscriptionMode.PATTERN:
             return
         if self._unmatched_version is not None and cluster.version <= self._unmatched_version:

@@ -103,7 +103,14 @@ class ConsumerParts(LiveClient):
             self._build_group(config.group_id, retry_backoff)
         self._listing = TopicListing(retry_backoff)
         self._build_reading(retry_backoff, wall_clock_ms)
-        self._silence = Silence(self._metadata, self._client, self._subscription)
+        self._silence = Silence(
+            self._metadata,
+            self._client,
+            self._subscription,
+            coordinators=self._coordinators,
+            group_id=config.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+        )
         self._engine = self._build_engine()
 
     def _build_reading(self, retry_backoff: Backoff, wall_clock_ms: Callable[[], int]) -> None:

@@ -16,9 +16,13 @@ from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
 from pykclient.consumer.assignors import RoundRobinAssignor
 from pykclient.errors import (
     CommitFailedError,
+    CoordinatorNotAvailableError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
+    KafkaTimeoutError,
     RebalanceListenerError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     UsageError,
 )
 from pykclient.protocol.api_keys import ApiKey
@@ -398,6 +402,37 @@ def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake_kafka: Fa
         with pytest.raises(GroupAuthorizationFailedError, match="'g'"):
             poll_until(lambda: False, consumer)
         poll_until(has_all(consumer), consumer)
+
+
+def test_a_topic_that_does_not_exist_is_told_of(fake_kafka: FakeKafka) -> None:
+    with member(fake_kafka, allow_auto_create_topics=False) as consumer:
+        consumer.subscribe(["absent"])
+        with pytest.raises(UnknownTopicOrPartitionError, match="'absent'"):
+            poll_until(lambda: False, consumer)
+
+
+def test_a_topic_that_may_not_be_read_is_told_of(fake_kafka: FakeKafka) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.faults.add(
+            faults.fail_with(TopicAuthorizationFailedError), ApiKey.METADATA, times=None
+        )
+    with member(fake_kafka) as consumer:
+        consumer.subscribe([TOPIC])
+        with pytest.raises(TopicAuthorizationFailedError, match="'t'"):
+            poll_until(lambda: False, consumer)
+
+
+def test_a_coordinator_that_nobody_finds_is_told_of_after_a_session(
+    fake_kafka: FakeKafka,
+) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.faults.add(
+            faults.fail_with(CoordinatorNotAvailableError), ApiKey.FIND_COORDINATOR, times=None
+        )
+    with member(fake_kafka, session_timeout_ms=300) as consumer:
+        consumer.subscribe([TOPIC])
+        with pytest.raises(KafkaTimeoutError, match=r"coordinator of group 'g' was not found"):
+            poll_until(lambda: False, consumer)
 
 
 @pytest.mark.parametrize(
