@@ -414,13 +414,6 @@ class ModernMembership:
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
             self._retry_later(now_ms)
-        elif isinstance(error, UnsupportedVersionError):
-            told = UnsupportedVersionError(
-                f"the brokers do not know groups of KIP-848: set group_protocol=classic, or use "
-                f"Kafka 4.0 or newer ({error})"
-            )
-            told.__cause__ = error
-            self._fail(told, now_ms)
         else:
             self._fail(error, now_ms)
 
@@ -455,7 +448,7 @@ class ModernMembership:
     def _fail(self, error: KafkaError, now_ms: int) -> None:
         """Tell the application; unless it is fatal it may try again by polling on."""
         self._retry_later(now_ms)
-        self._error = error
+        self._error = _unsupported(error) if isinstance(error, UnsupportedVersionError) else error
         if self.state in IN_GROUP:
             self._drop_out(ModernState.FATAL, str(error), now_ms)
         else:
@@ -475,3 +468,12 @@ class ModernMembership:
     def _to(self, state: ModernState) -> None:
         assert state in NEXT[self.state] or state is self.state, f"{self.state} -> {state}"
         self.state = state
+
+
+def _unsupported(cause: KafkaError) -> UnsupportedVersionError:
+    error = UnsupportedVersionError(
+        f"the brokers have no groups of KIP-848: set group_protocol=classic, or use Kafka 4.0 or "
+        f"newer ({cause})"
+    )
+    error.__cause__ = cause
+    return error

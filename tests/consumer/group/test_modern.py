@@ -8,6 +8,7 @@ from pykclient.consumer.group.modern_requests import Interest
 from pykclient.consumer.group.modern_state import ModernState
 from pykclient.errors import (
     BrokerError,
+    BrokerUnsupportedVersionError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     DisconnectedError,
@@ -315,13 +316,18 @@ def test_a_topic_that_may_not_be_read_is_told_and_the_rest_goes_on(stable: Moder
     assert stable.told().member_epoch == 1
 
 
-def test_brokers_without_such_groups_are_told_as_such(scene: ModernScene) -> None:
-    scene.membership.ask_to_join()
-    scene.poll()
-    scene.lose_answer(UnsupportedVersionError("no such API"))
-    error = scene.membership.take_error()
-    assert isinstance(error, UnsupportedVersionError)
-    assert "group_protocol=classic" in str(error)
+def test_brokers_without_such_groups_are_told_as_such() -> None:
+    """Old ones do not know the API; others have it switched off."""
+    old, off = ModernScene(), ModernScene()
+    for scene in (old, off):
+        scene.membership.ask_to_join()
+        scene.poll()
+    old.lose_answer(UnsupportedVersionError("no such API"))
+    off.answer(code=BrokerUnsupportedVersionError.code)
+    for scene in (old, off):
+        error = scene.membership.take_error()
+        assert isinstance(error, UnsupportedVersionError)
+        assert "group_protocol=classic" in str(error)
 
 
 # Leaving.
@@ -344,7 +350,7 @@ def test_leaving_gives_up_first_and_then_tells(
     scene.finish()
     scene.poll()
     assert scene.is_in(ModernState.UNSUBSCRIBED)
-    assert not scene.membership.can_commit
+    assert not scene.membership.member.is_member
     if epoch is None:
         assert scene.sent == []
     else:
@@ -361,9 +367,9 @@ def test_leaving_ends_also_when_the_answer_is_lost_or_nobody_is_there(stable: Mo
     alone = ModernScene()
     alone.join({A: (0,)})
     alone.coordinator.known = None
-    left = alone.membership.begin_leave("done", sends=True, now_ms=alone.now_ms)
+    alone_left = alone.membership.begin_leave("done", sends=True, now_ms=alone.now_ms)
     alone.poll()
-    assert left.is_done
+    assert alone_left.is_done
     assert alone.is_in(ModernState.UNSUBSCRIBED)
 
 
