@@ -149,6 +149,8 @@ class ConsumerCoordinator:
         self._leave_commit_deadline_ms = 0
         self._joined_topics: frozenset[str] | None = None
         """What the last JoinGroup told; None while there was none."""
+        self._compared_version = 0
+        """The cluster that was held against `_shared` last."""
         self._shared: object = None
         """What was shared out as the leader; None while another one leads."""
         self._expected: frozenset[TopicPartition] | None = None
@@ -325,12 +327,20 @@ class ConsumerCoordinator:
         )
 
     def _notice_changes(self) -> None:
-        """Join again when what the last round was made from does not hold any more."""
+        """Join again when what the last round was made from does not hold any more.
+
+        Runs in each turn, and costs nothing while nothing is new.
+        """
+        wanted, version = self._subscription.wanted_topics, self._metadata.cluster.version
+        if wanted is self._joined_topics and version == self._compared_version:
+            return
         if self._membership.needs_join or not self.identity.is_member:
             return
-        if self._joined_topics not in (None, self._subscription.wanted_topics):
+        if self._joined_topics not in (None, wanted):
             self._membership.ask_to_join("subscription has changed")
-        elif self._shared is not None and self._shared != self._shape():
+            return
+        self._compared_version = version
+        if self._shared is not None and self._shared != self._shape():
             self._membership.ask_to_join("cached metadata has changed")
 
     def _shape(self) -> object:
@@ -395,7 +405,7 @@ class ConsumerCoordinator:
         assigned = share_out(assignor, self._protocol, topic_racks(cluster, topics), members)
         given_topics = {each.topic for given in assigned.values() for each in given}
         self._follow_group(topics | given_topics)
-        self._shared = self._shape()
+        self._shared, self._compared_version = self._shape(), cluster.version
         if response.skip_assignment:
             # KIP-814: what was shared out before this leader restarted holds; if it still fits.
             self._expected = frozenset(assigned.get(response.member_id, ()))

@@ -13,11 +13,12 @@ from pykclient.consumer.commit_calls import CLOSE_TIMEOUT_MS, CommitCalls
 from pykclient.consumer.heartbeat_thread import HeartbeatThread
 from pykclient.errors import UsageError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
-from pykclient.network.drive import drive, now_ms, run_user_calls
+from pykclient.network.drive import drive, now_ms, run_user_calls, wall_ms
 
 if TYPE_CHECKING:
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.network.manager import Operation
 
 __all__ = ["GroupCalls"]
 
@@ -43,8 +44,11 @@ class GroupCalls(CommitCalls):
         with self._guard:
             if self._group is not None and self._subscription.is_by_group:
                 is_dynamic = self._config.group_instance_id is None
-                reason = "the consumer unsubscribed from all topics"
-                self._leave(reason, sends=is_dynamic, timeout_ms=self._config.request_timeout_ms)
+                self._give_up(
+                    "the consumer unsubscribed from all topics",
+                    sends=is_dynamic,
+                    timeout_ms=self._config.request_timeout_ms,
+                )
             for dropped in self._subscription.unsubscribe():
                 self._buffer.drop(dropped)
             self._follow_topics()
@@ -83,7 +87,7 @@ class GroupCalls(CommitCalls):
         """
         with self._guard:
             history = self._require_group("group_history").history
-            return history.rebalances(now_ms(), datetime.now(UTC))
+            return history.rebalances(now_ms(), datetime.fromtimestamp(wall_ms() / 1_000, UTC))
 
     # For the front-end.
 
@@ -94,11 +98,18 @@ class GroupCalls(CommitCalls):
             return
         self._watch_heartbeats()
         self._group.begin_poll()
-        for _ in range(TURN_COUNT_MAX):
-            if not self._group.wants_turn(now_ms()):
-                break
-            self._engine.step(now_ms())
-            run_user_calls(self._engine)
+        try:
+            for _ in range(TURN_COUNT_MAX):
+                if not self._group.wants_turn(now_ms()):
+                    break
+                self._engine.step(now_ms())
+                run_user_calls(self._engine)
+            # Before records: who is no member any more must not read on without hearing of it.
+            if self._group.has_error:
+                self._raise_group_error()
+        except BaseException:
+            self._end_poll()
+            raise
 
     def _watch_heartbeats(self) -> None:
         """See that somebody sends heartbeats while the application is away."""
@@ -128,6 +139,11 @@ class GroupCalls(CommitCalls):
         self._keep_partitions()
         super()._end_poll()
 
+    def _raise_group_error(self) -> None:
+        error = None if self._group is None else self._group.take_error()
+        if error is not None:
+            raise error
+
     def _raise_listener_error(self) -> None:
         error = None if self._group is None else self._group.take_listener_error()
         if error is not None:
@@ -143,10 +159,17 @@ class GroupCalls(CommitCalls):
         is_dynamic = self._config.group_instance_id is None
         sends = group_membership == "leave_group" or (group_membership == "default" and is_dynamic)
         timeout_ms = milliseconds(timeout, CLOSE_TIMEOUT_MS)
-        self._leave("the consumer is being closed", sends=sends, timeout_ms=timeout_ms)
+        started_ms = now_ms()
+        left = self._give_up("the consumer is being closed", sends=sends, timeout_ms=timeout_ms)
+        drive(
+            self._engine,
+            self._port,
+            until=lambda: left.is_done or self._metadata.fatal_error is not None,
+            deadline_ms=started_ms + timeout_ms,
+        )
 
-    def _leave(self, reason: str, *, sends: bool, timeout_ms: int) -> None:
-        """Give everything up, and tell the coordinator."""
+    def _give_up(self, reason: str, *, sends: bool, timeout_ms: int) -> Operation[None]:
+        """Give everything up, and begin to tell the coordinator."""
         group = self._group
         assert group is not None
         started_ms = now_ms()
@@ -159,11 +182,15 @@ class GroupCalls(CommitCalls):
             drive(
                 self._engine,
                 self._port,
-                until=lambda: left.is_done or self._metadata.fatal_error is not None,
+                until=lambda: (
+                    not self._subscription.partitions or self._metadata.fatal_error is not None
+                ),
                 deadline_ms=started_ms + timeout_ms,
             )
+            self._engine.step(now_ms())  # which sends what tells the coordinator
         finally:
             group.end_poll()
+        return left
 
 
 def check_membership_at_close(value: str) -> None:

@@ -240,6 +240,34 @@ def test_of_two_static_members_of_one_name_the_first_is_fenced(fake_kafka: FakeK
             assert has_all(second)(), "the first one does not come back"
 
 
+def test_a_fenced_member_does_not_read_on(fake_kafka: FakeKafka) -> None:
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+        for number in range(100):
+            producer.send(TOPIC, b"%d" % number, partition=number % 4)
+        producer.flush(TIMEOUT_S)
+    with member(fake_kafka, group_instance_id="i", max_poll_records=1) as first:
+        first.subscribe([TOPIC])
+        while not first.poll(1.0):
+            assert first.subscription()
+        with member(fake_kafka, group_instance_id="i") as second:
+            second.subscribe([TOPIC])
+            poll_until(has_all(second), second)
+            with pytest.raises(FencedInstanceIdError):
+                wait_until(lambda: not first.poll(0))
+
+
+def test_unsubscribing_does_not_wait_for_the_coordinator(fake_kafka: FakeKafka) -> None:
+    with member(fake_kafka, enable_auto_commit=False) as consumer:
+        consumer.subscribe([TOPIC])
+        poll_until(has_all(consumer), consumer)
+        with fake_kafka.control() as cluster:
+            left = cluster.faults.add(faults.drop(), ApiKey.LEAVE_GROUP)
+        started_s = time.monotonic()
+        consumer.unsubscribe()
+        assert time.monotonic() - started_s < 5.0
+        wait_until(lambda: left.used_count == 1)
+
+
 @pytest.mark.parametrize(
     ("group_membership", "instance_id", "left_count"),
     [
