@@ -8,12 +8,14 @@ the dead one's session to end.
 
 from __future__ import annotations
 
+import queue
 import re
 import subprocess
 import sys
 import threading
 import uuid
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ import pytest
 from pykclient import Admin, NewTopic, Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pykclient.testing import FakeKafka, KafkaCluster
 
@@ -36,6 +38,8 @@ VALUE_BYTES = 100
 KILL_AFTER = (700, 100)
 """How many lines are read of a run before it is killed."""
 RUN_TIMEOUT_S = 60.0
+MEMBER_COUNT = 3
+CHUNK = 20
 
 PROGRAMS = {
     "At most once": ["mailer"],
@@ -123,6 +127,70 @@ def test_at_least_once_handles_everything(servers: str, topic: str, group: str) 
     assert seen < everything
     seen.update(handled(text, lambda read: everything <= seen.union(read)))
     assert seen == everything
+
+
+@pytest.mark.parametrize(
+    ("heading", "group"), [("At most once", "mailer"), ("At least once", "ledger")]
+)
+def test_members_that_come_while_others_read_take_and_leave_nothing_out(
+    servers: str, topic: str, heading: str, group: str
+) -> None:
+    """With cooperative rebalances a member reads on while commits are refused."""
+    text = program(heading, group, servers, topic).replace(
+        ', group_instance_id="one"',
+        ', partition_assignment_strategy="cooperative-sticky", heartbeat_interval_ms=100',
+    )
+    numbers: queue.Queue[int] = queue.Queue()
+    seen: Counter[int] = Counter()
+    sent_count = COUNT
+    with (
+        ExitStack() as members,
+        Producer(bootstrap_servers=servers) as producer,
+        Admin(bootstrap_servers=servers) as admin,
+    ):
+        for member_count in range(1, MEMBER_COUNT + 1):
+            members.enter_context(running(text, numbers))
+            while not is_shared_by(admin, f"{group}-{topic}", member_count):
+                for number in range(sent_count, sent_count + CHUNK):
+                    producer.send(topic, f"{number:0{VALUE_BYTES}}".encode(), partition=number % 2)
+                producer.flush()
+                sent_count += CHUNK
+        while len(seen) < sent_count:
+            seen[numbers.get(timeout=RUN_TIMEOUT_S)] += 1
+    assert set(seen) == set(range(sent_count))
+    if heading == "At most once":
+        assert set(seen.values()) == {1}
+
+
+def is_shared_by(admin: Admin, group: str, member_count: int) -> bool:
+    """Whether a group has so many members, and is done with sharing its partitions out."""
+    if group not in admin.list_groups(states=["Stable"]):
+        return False
+    return len(admin.describe_groups([group])[group].members) == member_count
+
+
+@contextmanager
+def running(text: str, numbers: queue.Queue[int]) -> Iterator[None]:
+    """Run a program whose numbers go into a queue, until the block ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, cwd=ROOT, text=True
+    ) as process:
+        assert process.stdout is not None
+        output = process.stdout
+
+        def read() -> None:
+            for line in output:
+                # The last line may be cut off by the end.
+                if len(line) == VALUE_BYTES + 1:
+                    numbers.put(int(line))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            yield
+        finally:
+            process.kill()
+            reader.join()
 
 
 def test_every_program_of_the_guide_is_run() -> None:
