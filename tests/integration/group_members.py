@@ -45,6 +45,7 @@ __all__ = [
     "OurCooperativeMember",
     "OurEagerMember",
     "OurMember",
+    "OurModernMember",
     "import_libraries",
 ]
 
@@ -124,14 +125,17 @@ class OurMember(GroupMember):
     """The consumer of this project."""
 
     settings: ClassVar[Mapping[str, object]] = {}
+    timing: ClassVar[Mapping[str, object]] = {
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "session_timeout_ms": SESSION_MS,
+    }
 
     def read(self) -> None:
         with Consumer(
             bootstrap_servers=self.servers,
             group_id=GROUP,
             auto_offset_reset="earliest",
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            session_timeout_ms=SESSION_MS,
+            **self.timing,
             **self.settings,
         ) as consumer:
             consumer.subscribe([TOPIC])
@@ -147,6 +151,13 @@ class OurCooperativeMember(OurMember):
     settings: ClassVar[Mapping[str, object]] = {
         "partition_assignment_strategy": "cooperative-sticky"
     }
+
+
+class OurModernMember(OurMember):
+    """As before, with the protocol of KIP-848; the broker says how often it heartbeats."""
+
+    settings: ClassVar[Mapping[str, object]] = {"group_protocol": "consumer"}
+    timing: ClassVar[Mapping[str, object]] = {}
 
 
 class OurEagerMember(OurMember):
