@@ -27,6 +27,7 @@ from pykclient.consumer.group.leaving import Leaving
 from pykclient.consumer.group.member import GroupMetadata
 from pykclient.errors import (
     CoordinatorNotAvailableError,
+    DisconnectedError,
     FencedInstanceIdError,
     InconsistentGroupProtocolError,
     KafkaError,
@@ -89,6 +90,9 @@ class ClassicMembership(ClassicMember):
         """Whether it was a member when the participant was given something to do."""
         self._handover: Operation[None] | Operation[str | None] | None = None
         """What the participant is busy with."""
+        self._call_node_id = 0
+        self._call_doubted_ms = 0
+        """When the JoinGroup or SyncGroup in flight takes so long that its broker may be none."""
         self._owed_count = 0
         """Of JoinGroup and SyncGroup requests, how many are not answered yet, void ones too."""
         self._leave_requests: list[Request] = []
@@ -148,6 +152,7 @@ class ClassicMembership(ClassicMember):
         elif self.state is not ClassicState.LEAVING and self.heartbeat.is_poll_late(now_ms):
             self._leave_late(now_ms)
         node_id = self._coordinator.node_id() if self._wants_coordinator() else None
+        self._doubt_call(node_id, now_ms)
         requests = self._leave_requests if node_id is None else []
         if node_id is not None:
             requests = [*self._leave_requests, *self._due_requests(node_id, now_ms, may_rebalance)]
@@ -159,8 +164,26 @@ class ClassicMembership(ClassicMember):
 
     def _next_ms(self, now_ms: int, *, has_coordinator: bool) -> int:
         retry_ms = self._retry_at_ms if self._retry_at_ms > now_ms else NEVER_MS
-        beat_ms = self.heartbeat.next_ms(has_coordinator=has_coordinator)
-        return max(now_ms, min(retry_ms, beat_ms))
+        is_waiting = self._call is not None
+        beat_ms = self.heartbeat.next_ms(has_coordinator=has_coordinator and not is_waiting)
+        doubt_ms = self._call_doubted_ms if is_waiting else NEVER_MS
+        return max(now_ms, min(retry_ms, beat_ms, doubt_ms))
+
+    def _doubt_call(self, node_id: int | None, now_ms: int) -> None:
+        """Ask again who coordinates when that one is silent, and go there if it is another one.
+
+        A coordinator may wait for the whole group before it answers; or it hangs, and others have
+        taken its place since.
+        """
+        if self._call is None:
+            return
+        if node_id is not None and node_id != self._call_node_id:
+            self._call = None
+            gone = DisconnectedError(f"the coordinator of group {self.member.group_id!r} has moved")
+            self._on_unanswered(gone, self._call_node_id, now_ms)
+        elif now_ms >= self._call_doubted_ms:
+            self._call_doubted_ms = now_ms + self._settings.session_timeout_ms
+            self._coordinator.mark_unknown(self._call_node_id, "it is silent for a session")
 
     def _may_begin(self, now_ms: int) -> bool:
         return (
@@ -232,11 +255,13 @@ class ClassicMembership(ClassicMember):
     # Sending.
 
     def _due_requests(self, node_id: int, now_ms: int, may_rebalance: bool) -> list[Request]:
-        if self._call is None and now_ms >= self._retry_at_ms and self._error is None:
+        if self._call is not None:
+            return []  # the coordinator knows that we wait; a heartbeat would wait behind it
+        if now_ms >= self._retry_at_ms and self._error is None:
             if self.state is ClassicState.JOINING and may_rebalance:
-                return [self._join(node_id)]
+                return [self._join(node_id, now_ms)]
             if self.state is ClassicState.SYNCING and self._joined is None:
-                return [self._sync(node_id)]
+                return [self._sync(node_id, now_ms)]
         if self.heartbeat.has_session_ended(now_ms):
             self._coordinator.mark_unknown(node_id, "no heartbeat was answered for a session")
             self.heartbeat.doubt(now_ms)
@@ -245,24 +270,27 @@ class ClassicMembership(ClassicMember):
             return [self._beat(node_id)]
         return []
 
-    def _join(self, node_id: int) -> Request:
+    def _join(self, node_id: int, now_ms: int) -> Request:
         self.heartbeat.stop()
         self._log.info("group %r: joining as %r", self.member.group_id, self.member.member_id)
         protocols = self._participant.protocols(self.member)
         message = join_request(self.member, protocols, self._settings, self._rejoin_reason or "")
-        return self._send(message, node_id, self._on_joined)
+        return self._send(message, node_id, self._on_joined, now_ms)
 
-    def _sync(self, node_id: int) -> Request:
+    def _sync(self, node_id: int, now_ms: int) -> Request:
         message = sync_request(self.member, self._protocol, self._shares or ())
-        return self._send(message, node_id, self._on_synced)
+        return self._send(message, node_id, self._on_synced, now_ms)
 
     def _send(
         self,
         message: RequestMessage,
         node_id: int,
         on_answer: Callable[[Message, int, int], None],
+        sent_ms: int,
     ) -> Request:
         call = self._call = object()
+        self._call_node_id = node_id
+        self._call_doubted_ms = sent_ms + self._settings.session_timeout_ms
         self._owed_count += 1
 
         def on_response(response: Message | None, now_ms: int) -> None:
@@ -432,6 +460,7 @@ class ClassicMembership(ClassicMember):
         """Begin a new round in the same generation; nothing is to be given up for it."""
         self.ask_to_join(f"rebalance failed due to {type(error).__name__}")
         if self.state is ClassicState.SYNCING:
+            self.heartbeat.stop()
             self._to(ClassicState.JOINING)
 
     def _retry_later(self, error: KafkaError, now_ms: int) -> None:

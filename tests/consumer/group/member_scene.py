@@ -100,7 +100,7 @@ class Coordinator:
         return OTHER_NODE_ID
 
     def mark_unknown(self, node_id: int, reason: object) -> None:
-        assert node_id == NODE_ID
+        assert node_id in (NODE_ID, OTHER_NODE_ID)
         self.reasons.append(str(reason))
 
 

@@ -266,6 +266,37 @@ def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: MemberScen
     assert scene.take(JoinGroupRequest).member_id == "m-1"
 
 
+@pytest.mark.parametrize("is_syncing", [False, True])
+def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
+    is_syncing: bool, scene: MemberScene
+) -> None:
+    scene.ask()
+    if is_syncing:
+        scene.answer_join()
+        scene.poll()
+    hanging = scene.sent.pop()
+    scene.poll(passed_ms=SESSION_MS)
+    assert scene.coordinator.reasons == ["it is silent for a session"]
+    scene.poll()
+    assert not scene.sent, "it may be waiting for the group"
+    scene.coordinator.known = OTHER_NODE_ID
+    scene.poll()
+    scene.poll(passed_ms=100)
+    [again] = scene.sent
+    assert isinstance(again.message, JoinGroupRequest)
+    assert again.node_id == OTHER_NODE_ID
+    hanging.on_response(JoinGroupResponse(generation_id=9, member_id="m-1"), scene.now_ms)
+    assert scene.membership.state is ClassicState.JOINING
+
+
+def test_no_heartbeat_waits_behind_a_sync(scene: MemberScene) -> None:
+    scene.ask()
+    scene.answer_join()
+    scene.poll()
+    scene.wait(SESSION_MS - 1)
+    scene.take(SyncGroupRequest)
+
+
 def test_an_old_broker_that_knows_no_static_members_is_told_of() -> None:
     scene = MemberScene(group_instance_id="i")
     scene.ask()
