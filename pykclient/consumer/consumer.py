@@ -250,16 +250,18 @@ class Consumer(GroupCalls):
         if count_max < 1:
             raise UsageError(f"max_records={max_records}: give a number from 1")
         runs: list[RecordRun] = []
+        timeout_ms = self._timeout_ms(timeout)
+        is_over = self._giving_up_at(now_ms() + timeout_ms)
 
         def is_ready() -> bool:
             if not runs:
-                runs.extend(self._records.take(count_max, now_ms(), is_raw=is_raw))
+                taken = self._records.take(count_max, now_ms(), is_over=is_over, is_raw=is_raw)
+                runs.extend(taken)
                 self._note_handed_out(runs)
                 if runs:
                     self._metrics.on_consumed(runs, now_ms())
             return bool(runs)
 
-        timeout_ms = self._timeout_ms(timeout)
         try:
             if not is_ready():
                 self._wait_for_records(is_ready, timeout_ms)
@@ -271,6 +273,10 @@ class Consumer(GroupCalls):
         finally:
             self._end_poll()
         return runs
+
+    def _giving_up_at(self, deadline_ms: int) -> Callable[[], bool]:
+        """Return what tells that a call must end, though it might find something yet."""
+        return lambda: self._is_interrupted or now_ms() >= deadline_ms
 
     def _wait_for_records(self, is_ready: Callable[[], bool], timeout_ms: int) -> None:
         """Wait until `is_ready`, all limits are reached, or the time is up; raise what is wrong."""
@@ -307,16 +313,18 @@ class Consumer(GroupCalls):
             self._metrics.on_poll(now_ms())
             self._set_limits(NO_LIMITS)
             timeout_ms = self._config.consumer_timeout_ms
+            deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
+            is_over = self._giving_up_at(deadline_ms)
             found: list[tuple[AssignedPartition, RecordRun]] = []
 
             def is_ready() -> bool:
-                next_run = self._records.next_run(self._config.max_poll_records, now_ms())
+                count_max = self._config.max_poll_records
+                next_run = self._records.next_run(count_max, now_ms(), is_over=is_over)
                 found[:] = [] if next_run is None else [next_run]
                 return bool(found)
 
             # In steps, for each of which silence may have a reason by then.
             step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
-            deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
             try:
                 while not found:
                     self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))

@@ -66,21 +66,31 @@ class RecordErrors:
         self._damaged: dict[AssignedPartition, int] = {}
         """Where a batch was damaged, which is being fetched anew."""
 
-    def take(self, count_max: int, now_ms: int, *, is_raw: bool = False) -> list[RecordRun]:
-        """Take records as `FetchBuffer.take`; raises what it does, and what the function raises."""
-        return self._past_bad(lambda: self._buffer.take(count_max, now_ms, is_raw=is_raw))
+    def take(
+        self, count_max: int, now_ms: int, *, is_over: Callable[[], bool], is_raw: bool = False
+    ) -> list[RecordRun]:
+        """Take records as `FetchBuffer.take`; raises what it does, and what the function raises.
 
-    def next_run(self, count_max: int, now_ms: int) -> tuple[AssignedPartition, RecordRun] | None:
-        """Return records as `FetchBuffer.next_run`; raises as `take`."""
-        return self._past_bad(lambda: self._buffer.next_run(count_max, now_ms))
+        `is_over` tells when to give up where one bad record follows another.
+        """
+        runs = self._past_bad(lambda: self._buffer.take(count_max, now_ms, is_raw=is_raw), is_over)
+        return runs or []
 
-    def _past_bad(self, take: Callable[[], T]) -> T:
+    def next_run(
+        self, count_max: int, now_ms: int, *, is_over: Callable[[], bool]
+    ) -> tuple[AssignedPartition, RecordRun] | None:
+        """Return records as `FetchBuffer.next_run`; otherwise as `take`."""
+        return self._past_bad(lambda: self._buffer.next_run(count_max, now_ms), is_over)
+
+    def _past_bad(self, take: Callable[[], T], is_over: Callable[[], bool]) -> T | None:
         while True:
             try:
                 return take()
             except (CorruptRecordError, RecordDeserializationError) as error:
                 if self._raises or not self._passes_over(error):
                     raise
+            if is_over():
+                return None
 
     def _passes_over(self, error: BadRecord) -> bool:
         """Go on, and return True; or return False where that cannot be."""
@@ -97,7 +107,13 @@ class RecordErrors:
             del self._damaged[assigned]
         before = (assigned.epoch, assigned.offset)
         if self._function is None:
-            self._log.warning("skipped: %s", error)
+            self._log.warning(
+                "%s: skipped what is bad from offset %d to %d: %r",
+                assigned.partition,
+                error.offset,
+                error.next_offset - 1,
+                error.__cause__,
+            )
         else:
             with self._lend():
                 self._function(error)

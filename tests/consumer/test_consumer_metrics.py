@@ -56,7 +56,7 @@ def test_records_bytes_and_fetches_are_counted(consumer: Consumer, port: Serving
 
 def test_iteration_counts_too(port: ServingPort) -> None:
     port.logs[0].append(4)
-    with consumer_over(port, consumer_timeout_ms=50) as consumer:
+    with consumer_over(port, consumer_timeout_ms=250) as consumer:
         consumer.assign([A])
         assert len(list(consumer)) == 4
         assert of(consumer, "records-consumed-total") == 4

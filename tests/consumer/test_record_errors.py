@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.errors import ConfigError, CorruptRecordError, RecordDeserializationError
+from pykclient.errors import (
+    ConfigError,
+    CorruptRecordError,
+    RecordDeserializationError,
+    WakeupError,
+)
+from pykclient.network.drive import now_ms
 from tests.consumer.fetched_records import LAST_OFFSET_DELTA_AT, batch, value_at
 from tests.consumer.serving_port import (
     LONG_S,
@@ -72,21 +79,46 @@ def test_skip_goes_on_behind_a_record_and_logs_it(
     ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
         consumer.assign([A])
         assert poll_until(consumer, 4) == [0, 1, 3, 4]
-    assert "skipped: t-0: value_deserializer failed" in caplog.text
+    assert "t-0: skipped what is bad from offset 2 to 2: ValueError('no twos')" in caplog.text
 
 
 def test_skip_goes_through_records_that_are_all_bad(port: ServingPort) -> None:
     port.logs[0].append(500)
     with consumer_over(port, value_deserializer=refuse_all, on_record_error="skip") as consumer:
         consumer.assign([A])
-        assert offsets(consumer.poll(SHORT_S)) == []
-        assert consumer.position(A) == 500
+        while consumer.position(A) < 500:
+            assert offsets(consumer.poll(SHORT_S)) == []
+
+
+@pytest.mark.parametrize("is_woken", [False, True])
+def test_many_bad_records_do_not_hold_a_call_beyond_its_time(
+    port: ServingPort, is_woken: bool
+) -> None:
+    """Each takes its time, as a letter to the dead letters would; no call waits for all."""
+    port.logs[0].append(500)
+    calls: list[int] = []
+
+    def spend(error: BadRecord) -> None:
+        calls.append(1)
+        if is_woken:
+            consumer.wakeup()
+        deadline_ms = now_ms() + 2
+        while now_ms() < deadline_ms:
+            pass
+
+    with consumer_over(port, value_deserializer=refuse_all, on_record_error=spend) as consumer:
+        consumer.assign([A])
+        while not calls:
+            with pytest.raises(WakeupError) if is_woken else nullcontext():
+                assert offsets(consumer.poll(LONG_S if is_woken else SHORT_S)) == []
+        assert len(calls) < 100
+        assert consumer.position(A) == len(calls)
 
 
 def test_iteration_skips_as_well(port: ServingPort) -> None:
     port.logs[0].append(5)
     with consumer_over(
-        port, value_deserializer=refuse_twos, on_record_error="skip", consumer_timeout_ms=50
+        port, value_deserializer=refuse_twos, on_record_error="skip", consumer_timeout_ms=250
     ) as consumer:
         consumer.assign([A])
         assert [record.offset for record in consumer] == [0, 1, 3, 4]
