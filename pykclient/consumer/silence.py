@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.subscription import SubscriptionMode
+from pykclient.consumer.subscription import PositionState, SubscriptionMode
 from pykclient.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
@@ -105,7 +105,12 @@ class Silence:
         if self._coordinators is None or self._group_id is None:
             return None
         group = CoordinatorType.GROUP, self._group_id
-        if not self._subscription.is_by_group or self._coordinators.coordinator(*group) is not None:
+        # One that assigns partitions by hand asks it how far the group has come.
+        is_needed = self._subscription.is_by_group or any(
+            assigned.state is PositionState.INITIALIZING
+            for assigned in self._subscription.without_position
+        )
+        if not is_needed or self._coordinators.coordinator(*group) is not None:
             self._no_coordinator_since_ms = None
             return None
         if self._no_coordinator_since_ms is None:

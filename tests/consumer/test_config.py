@@ -71,6 +71,24 @@ def test_a_group_has_kafkas_defaults() -> None:
     assert config.max_poll_interval_ms == 300_000
 
 
+@pytest.mark.parametrize(
+    ("protocol", "name", "value"),
+    [
+        ("consumer", "partition_assignment_strategy", "range"),
+        ("consumer", "session_timeout_ms", 10_000),
+        ("consumer", "heartbeat_interval_ms", 1_000),
+        ("classic", "group_remote_assignor", "uniform"),
+    ],
+)
+def test_what_the_coordinator_decides_is_not_set_here(
+    protocol: str, name: str, value: object
+) -> None:
+    with pytest.raises(ConfigError, match=rf"does not go with group\.protocol={protocol}"):
+        make_config(group_id="g", group_protocol=protocol, **{name: value})
+    other = {"classic": "CONSUMER", "consumer": "Classic"}[protocol]
+    assert make_config(group_id="g", group_protocol=other, **{name: value})
+
+
 def test_without_a_group_nothing_is_committed_automatically() -> None:
     assert not make_config().enable_auto_commit
     with pytest.raises(ConfigError, match=r"enable\.auto\.commit=true has nowhere to commit to"):
