@@ -217,7 +217,9 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(fake_kafka: FakeKaf
         stays.subscribe([TOPIC], listener=diary.listener)
         restarts = member(fake_kafka, group_instance_id="restarts")
         restarts.subscribe([TOPIC])
-        poll_until(lambda: len(restarts.assignment()) == 2, stays, restarts)
+        poll_until(
+            lambda: len(stays.assignment()) == len(restarts.assignment()) == 2, stays, restarts
+        )
         before, told_count = restarts.assignment(), len(diary.lines)
         restarts.close()
         with member(fake_kafka, group_instance_id="restarts") as again:
