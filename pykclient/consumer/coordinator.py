@@ -159,6 +159,8 @@ class ConsumerCoordinator:
         """Why a topic that is subscribed to cannot be read, however long one waits."""
         self._unmatched_version: int | None = None
         """The cluster whose topics the pattern has not been held against yet."""
+        self._incomplete_version: int | None = None
+        """The cluster that does not know what others subscribe to, while another is asked for."""
         retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._membership = ClassicMembership(
             group_id,
@@ -225,6 +227,7 @@ class ConsumerCoordinator:
         self._handover.listener = listener or RebalanceListener()
         if self._subscription.mode is SubscriptionMode.PATTERN:
             self._unmatched_version = self._metadata.cluster.version
+            self._metadata.request_update()
         else:
             self._unmatched_version = None
         if self.identity.is_member or self._membership.needs_join:
@@ -400,8 +403,9 @@ class ConsumerCoordinator:
         topics = frozenset[str]().union(*(member.topics for member in members.values()))
         self._follow_group(topics)
         cluster = self._metadata.cluster
-        if not is_known(cluster, topics):
+        if not is_known(cluster, topics) and self._awaits_topics(cluster):
             return None
+        self._incomplete_version = None
         assigned = share_out(assignor, self._protocol, topic_racks(cluster, topics), members)
         given_topics = {each.topic for given in assigned.values() for each in given}
         self._follow_group(topics | given_topics)
@@ -411,6 +415,19 @@ class ConsumerCoordinator:
             self._expected = frozenset(assigned.get(response.member_id, ()))
             return []
         return [(member, encode_assignment(given)) for member, given in assigned.items()]
+
+    def _awaits_topics(self, cluster: Cluster) -> bool:
+        """Whether the next metadata may tell of more topics than this cluster has.
+
+        Of topics asked for by name each is told of, also one that does not exist. Who asks for all
+        hears nothing of that one, and must not wait for it: the whole group would.
+        """
+        if not self._subscription.is_by_pattern:
+            return True
+        if self._incomplete_version is None:
+            self._incomplete_version = cluster.version
+            self._metadata.request_update()
+        return cluster.version <= self._incomplete_version
 
     def take(self, protocol: str, assignment: bytes, now_ms: int) -> Operation[str | None]:
         """Take what came, and give up what is not in it."""
