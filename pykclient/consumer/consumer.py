@@ -3,7 +3,7 @@
 It is *open*, then *closed*. Each call drives the engine until it has what it wants or its time is
 up; between calls nothing happens.
 
-Owner: one thread at a time, whichever calls; `wakeup` may come from any.
+Owner: one thread at a time, whichever calls; `wakeup` and `metrics` may come from any.
 Source: Java class ``KafkaConsumer``.
 """
 
@@ -46,8 +46,8 @@ class Consumer(GroupCalls):
     """Reads records of partitions.
 
     One thread at a time may use it: another one gets `ConcurrentModificationError` at once, and
-    only `wakeup` may be called from anywhere. It does not survive a fork. Use it in a ``with``
-    block, or call `close`.
+    only `wakeup` and `metrics` may be called from anywhere. It does not survive a fork. Use it in a
+    ``with`` block, or call `close`.
     """
 
     _turned_ms = 0
