@@ -9,13 +9,12 @@ Source: the methods of Java's ``KafkaConsumer`` named alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pykclient.consumer.commits import describe_partitions
 from pykclient.consumer.core import check_offset, check_partition
 from pykclient.consumer.questions import BrokerQuestions
 from pykclient.errors import UsageError
-from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms, run_user_calls
 from pykclient.network.manager import NEVER_MS
 from pykclient.types import OffsetAndMetadata
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 
 __all__ = ["CommitCalls"]
-
-
-CLOSE_TIMEOUT_MS: Final = 30_000
-"""How long `close` may take where nothing is said; Java's."""
 
 
 class CommitCalls(BrokerQuestions):
@@ -163,14 +158,13 @@ class CommitCalls(BrokerQuestions):
         if self._commits is not None:
             self._commits.handed_out.add_by_record(assigned, run.columns.first_offset)
 
-    def _commit_at_close(self, timeout: float | None, *, has_finished: bool) -> None:
+    def _commit_at_close(self, deadline_ms: int, *, has_finished: bool) -> None:
         """Commit as configured, and let what is under way end, as far as the time goes."""
         commits = self._commits
         if commits is None:
             return
         if has_finished:
             commits.handed_out.clear()
-        deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
         last = commits.commit_before_revocation(deadline_ms)
 
         def is_over() -> bool:

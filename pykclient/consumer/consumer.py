@@ -9,7 +9,7 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.arrow import arrow_batch
 from pykclient.consumer.config import ConsumerConfig
@@ -17,6 +17,7 @@ from pykclient.consumer.core import NO_LIMITS
 from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import UsageError
+from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.selector import SelectorPort
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 __all__ = ["Consumer"]
+
+CLOSE_TIMEOUT_MS: Final = 30_000
+"""How long `close` may take where nothing is said; Java's."""
 
 ITERATION_STEP_MS = 1_000
 """How often an iteration that gets nothing looks whether something is wrong."""
@@ -105,9 +109,10 @@ class Consumer(GroupCalls):
         if self._guard.is_closed:
             return
         with self._guard:
+            deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
             try:
-                self._leave_at_close(timeout, group_membership, has_finished=has_finished)
-                self._commit_at_close(timeout, has_finished=has_finished)
+                self._leave_at_close(deadline_ms, group_membership, has_finished=has_finished)
+                self._commit_at_close(deadline_ms, has_finished=has_finished)
             finally:
                 self._end_heartbeats()
                 self._shut_down()

@@ -303,7 +303,9 @@ class ConsumerCoordinator:
             self._notice_changes()
         may_rebalance = self._is_polling and self._unmatched_version is None
         result = self._membership.poll(now_ms, may_rebalance=may_rebalance)
-        if self._is_polling and self.wants_turn(now_ms):
+        if not self._is_polling:
+            return result
+        if self.wants_turn(now_ms):
             return PollResult(result.requests, now_ms)
         return PollResult(result.requests, min(result.next_poll_ms, self._handover.deadline_ms))
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.commit_calls import CLOSE_TIMEOUT_MS, CommitCalls
+from pykclient.consumer.commit_calls import CommitCalls
 from pykclient.consumer.heartbeat_thread import HeartbeatThread
 from pykclient.errors import UsageError
-from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms, run_user_calls, wall_ms
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class GroupCalls(CommitCalls):
                 self._give_up(
                     "the consumer unsubscribed from all topics",
                     sends=is_dynamic,
-                    timeout_ms=self._config.request_timeout_ms,
+                    deadline_ms=now_ms() + self._config.request_timeout_ms,
                 )
             for dropped in self._subscription.unsubscribe():
                 self._buffer.drop(dropped)
@@ -150,7 +149,7 @@ class GroupCalls(CommitCalls):
             raise error
 
     def _leave_at_close(
-        self, timeout: float | None, group_membership: str, *, has_finished: bool
+        self, deadline_ms: int, group_membership: str, *, has_finished: bool
     ) -> None:
         if self._group is None or not self._subscription.is_by_group:
             return
@@ -158,24 +157,23 @@ class GroupCalls(CommitCalls):
             self._commits.handed_out.clear()
         is_dynamic = self._config.group_instance_id is None
         sends = group_membership == "leave_group" or (group_membership == "default" and is_dynamic)
-        timeout_ms = milliseconds(timeout, CLOSE_TIMEOUT_MS)
-        started_ms = now_ms()
-        left = self._give_up("the consumer is being closed", sends=sends, timeout_ms=timeout_ms)
+        left = self._give_up("the consumer is being closed", sends=sends, deadline_ms=deadline_ms)
         drive(
             self._engine,
             self._port,
             until=lambda: left.is_done or self._metadata.fatal_error is not None,
-            deadline_ms=started_ms + timeout_ms,
+            deadline_ms=deadline_ms,
         )
 
-    def _give_up(self, reason: str, *, sends: bool, timeout_ms: int) -> Operation[None]:
+    def _give_up(self, reason: str, *, sends: bool, deadline_ms: int) -> Operation[None]:
         """Give everything up, and begin to tell the coordinator."""
         group = self._group
         assert group is not None
         started_ms = now_ms()
         # A commit that does not get through must leave time for the listener, and for leaving.
+        commit_deadline_ms = (started_ms + deadline_ms) // 2
         left = group.begin_leave(
-            reason, sends=sends, now_ms=started_ms, commit_deadline_ms=started_ms + timeout_ms // 2
+            reason, sends=sends, now_ms=started_ms, commit_deadline_ms=commit_deadline_ms
         )
         group.begin_poll()
         try:
@@ -185,7 +183,7 @@ class GroupCalls(CommitCalls):
                 until=lambda: (
                     not self._subscription.partitions or self._metadata.fatal_error is not None
                 ),
-                deadline_ms=started_ms + timeout_ms,
+                deadline_ms=deadline_ms,
             )
             self._engine.step(now_ms())  # which sends what tells the coordinator
         finally:

@@ -199,10 +199,14 @@ class ModernCoordinator:
 
     def poll(self, now_ms: int) -> PollResult:
         """Go on with what the group needs."""
+        if self._is_polling:
+            self._handover.expire(now_ms)
         result = self._membership.poll(now_ms, may_rebalance=self._is_polling)
-        if self._is_polling and self.wants_turn(now_ms):
+        if not self._is_polling:
+            return result
+        if self.wants_turn(now_ms):
             return PollResult(result.requests, now_ms)
-        return result
+        return PollResult(result.requests, min(result.next_poll_ms, self._handover.deadline_ms))
 
     def poll_in_background(self, now_ms: int) -> PollResult:
         """Go on with what must not wait for the application: it may be in a listener of its own."""
