@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from pykclient.consumer.group.classic import ClassicMembership
 from pykclient.errors.broker import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -28,13 +27,16 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
+from pykclient.testing.fake.groups.settings import GroupSettings
 from pykclient.types import TopicPartition
 from tests.simulation.simulated_clients import SimulatedProducer, TryLaterError
 from tests.simulation.simulated_member import SimulatedMember
 from tests.simulation.simulated_network import SimulatedNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from pykclient.errors import BrokerError
 
 __all__ = ["GroupSimulation"]
 
@@ -87,12 +89,20 @@ API_FAULTS = {
 class GroupSimulation:
     """One run."""
 
+    api_faults: ClassVar[Mapping[ApiKey, tuple[type[BrokerError], ...]]] = API_FAULTS
+    group_settings: ClassVar[GroupSettings] = GroupSettings()
+
     def __init__(self, seed: int, *, member_class: type[SimulatedMember] = SimulatedMember) -> None:
         self.seed = seed
         self.member_class = member_class
         self.random = random = Random(seed)
         self.clock = ManualClock(1_000)
-        self.cluster = FakeCluster(BROKER_COUNT, min_insync_replicas=1, now_ms=self.clock.now_ms)
+        self.cluster = FakeCluster(
+            BROKER_COUNT,
+            min_insync_replicas=1,
+            group_settings=self.group_settings,
+            now_ms=self.clock.now_ms,
+        )
         self.partition_count = random.choice((1, 3, 6))
         self.cluster.create_topic(TOPIC, self.partition_count)
         self.network = SimulatedNetwork(self.cluster, self.clock, random)
@@ -185,9 +195,7 @@ class GroupSimulation:
             bootstrap_servers=self.bootstrap,
             group_id=GROUP,
             auto_offset_reset="earliest",
-            partition_assignment_strategy=self.strategy,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=1_000,
+            **self.protocol_settings(),
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
             auto_commit_interval_ms=500,
             request_timeout_ms=2_000,
@@ -200,6 +208,14 @@ class GroupSimulation:
         else:
             member.subscribe(pattern="t.*", listener=member.listener)
         self.members.append(member)
+
+    def protocol_settings(self) -> dict[str, object]:
+        """What a member is told of how its group agrees."""
+        return {
+            "partition_assignment_strategy": self.strategy,
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "heartbeat_interval_ms": 1_000,
+        }
 
     def _instance_id(self) -> str | None:
         """A static member takes a name that nobody alive has; of one that is gone, perhaps."""
@@ -265,10 +281,10 @@ class GroupSimulation:
             self.cluster.add_partitions(TOPIC, self.partition_count)
 
     def _add_fault(self) -> None:
-        key = self.random.choice(list(API_FAULTS))
+        key = self.random.choice(list(self.api_faults))
         kind, fault = self.random.choice(
             (
-                ("error", faults.fail_with(self.random.choice(API_FAULTS[key]))),
+                ("error", faults.fail_with(self.random.choice(self.api_faults[key]))),
                 ("delay", faults.delay_answer(self.random.choice((5, 500, 3_000)))),
                 ("drop", faults.drop()),
                 ("lost answer", faults.lose_answer()),
@@ -335,11 +351,9 @@ class GroupSimulation:
             group = member._group
             assert group is not None
             membership = group._membership
-            assert isinstance(membership, ClassicMembership)
             lines.append(
                 f"{member._config.client_id}: {membership.state} {membership.member} "
-                f"{sorted(member._subscription.partitions)} join: {membership._rejoin_reason} "
-                f"errors: {member.errors[-2:]}"
+                f"{sorted(member._subscription.partitions)} errors: {member.errors[-2:]}"
             )
         lines.append(str(self.cluster.groups.snapshot(GROUP)))
         return "\n".join(lines)

@@ -27,12 +27,12 @@ from pykclient.consumer.group.modern_requests import (
 from pykclient.consumer.group.modern_state import IN_GROUP, NEXT, ModernState
 from pykclient.errors import (
     BrokerError,
-    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
     NotCoordinatorError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
+    UnreleasedInstanceIdError,
     UnsupportedVersionError,
     error_for_code,
 )
@@ -57,8 +57,9 @@ __all__ = ["ModernMembership", "ModernParticipant"]
 MEMBER_ID_BYTES: Final = 16
 MOVED: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
 UNKNOWN_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
-PASSING: Final = (CoordinatorLoadInProgressError, TopicAuthorizationFailedError)
-"""Errors after which the member goes on as before; the second is told to the application."""
+TOLD: Final = (TopicAuthorizationFailedError, UnreleasedInstanceIdError)
+"""Errors that pass, perhaps: the application is told, and the member tries on. Of a static member
+that was killed, the name is free when its session has ended."""
 
 
 class ModernParticipant(Protocol):
@@ -164,7 +165,7 @@ class ModernMembership:
     def take_error(self) -> KafkaError | None:
         """Return what the application must know, and forget it; what is fatal stays."""
         error = self._error
-        if error is not None and not error.fatal:
+        if error is not None and not (error.fatal and self.state is ModernState.FATAL):
             self._error = None
         return error
 
@@ -200,7 +201,9 @@ class ModernMembership:
         """
         self._log.info("group %r: leaving: %s", self.member.group_id, reason)
         self._wants_join = False
-        self._left = Operation()
+        if self.state is not ModernState.PREPARE_LEAVING:
+            # Else it is asked for again, by the listener that hears of it: both wait for one end.
+            self._left = Operation()
         is_static = self.member.group_instance_id is not None
         self._leave_epoch = LEAVE_EPOCH if sends else LEAVE_STATIC_EPOCH if is_static else None
         if not self.member.is_member:
@@ -425,10 +428,11 @@ class ModernMembership:
             self._due_ms = 0  # as soon as the other one is found
         elif isinstance(error, UNKNOWN_MEMBER):
             self._on_fenced(error, now_ms)
-        elif isinstance(error, PASSING) or error.retriable:
+        elif isinstance(error, TOLD):
             self._retry_later(now_ms)
-            if isinstance(error, TopicAuthorizationFailedError):
-                self._error = error
+            self._error = error
+        elif error.retriable:
+            self._retry_later(now_ms)
         else:
             self._fail(error, now_ms)
 

@@ -279,7 +279,7 @@ def test_an_application_that_does_not_poll_leaves_and_joins_again(stable: Modern
 
 
 @pytest.mark.parametrize(
-    "error", [GroupAuthorizationFailedError, UnsupportedAssignorError, UnreleasedInstanceIdError]
+    "error", [GroupAuthorizationFailedError, UnsupportedAssignorError, FencedInstanceIdError]
 )
 def test_what_no_attempt_cures_is_told_and_costs_the_partitions(
     stable: ModernScene, error: type[BrokerError]
@@ -305,6 +305,19 @@ def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() ->
         scene.poll()
         assert len(scene.sent) == (0 if error.fatal else 1)
         assert scene.membership.has_error == error.fatal
+
+
+def test_a_name_that_is_not_free_yet_is_told_and_tried_again() -> None:
+    scene = ModernScene("instance")
+    scene.membership.ask_to_join()
+    scene.poll()
+    for delay_ms in (RETRY_MS, 2 * RETRY_MS):
+        scene.answer(code=UnreleasedInstanceIdError.code)
+        assert isinstance(scene.membership.take_error(), UnreleasedInstanceIdError)
+        assert not scene.membership.has_error
+        scene.poll(passed_ms=delay_ms)
+    scene.answer(1, {})
+    assert scene.is_in(ModernState.STABLE)
 
 
 def test_a_topic_that_may_not_be_read_is_told_and_the_rest_goes_on(stable: ModernScene) -> None:
