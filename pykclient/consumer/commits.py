@@ -353,6 +353,9 @@ class Commits:
         error: KafkaError = self._first_error(refusals)
         if isinstance(error, WRONG_COORDINATOR_ERRORS):
             self._mark_unknown(node_id, error)
+        elif isinstance(error, MEMBERSHIP_ERRORS) and not self._is_coordinator(node_id):
+            # A broker that was paused gives everybody up before it sees that it is replaced.
+            error = error_for_code(NotCoordinatorError.code, f"node {node_id} said: {error}")
         elif isinstance(error, (RebalanceInProgressError, *MEMBERSHIP_ERRORS)):
             error = self._membership.on_commit_refused(call.member, error)
             if isinstance(error, StaleMemberEpochError) and not commit.keeps_partitions:
@@ -372,6 +375,10 @@ class Commits:
         if error.retriable:
             self._mark_unknown(node_id, error)
         self._retry_or_end(commit, cause if isinstance(cause, DecodeError) else error, now_ms)
+
+    def _is_coordinator(self, node_id: int) -> bool:
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, self._settings.group_id)
+        return node is not None and node.id == node_id
 
     def _first_error(self, refusals: Mapping[TopicPartition, int]) -> BrokerError:
         """Return what to tell of several refusals: what concerns the group before a topic."""

@@ -125,9 +125,14 @@ class ClassicMembership(ClassicMember):
         self._rejoin_reason = None
         was_member = self.member.is_member and not self.is_rebalancing
         self._call = self._joined = self._shares = self._assignment = None
-        self._leave_reason, self._sends_leave = reason, sends
-        self._left = Operation()
-        self._to(ClassicState.LEAVING)
+        self._leave_reason = reason
+        if self.state is ClassicState.LEAVING:
+            # Asked for again, by the listener that hears of it: whoever asked first waits as well.
+            self._sends_leave = self._sends_leave or sends
+        else:
+            self._sends_leave = sends
+            self._left = Operation()
+            self._to(ClassicState.LEAVING)
         self._handover = self._participant.give_up(is_member=was_member, now_ms=now_ms)
         return self._left
 
@@ -440,7 +445,8 @@ class ClassicMembership(ClassicMember):
         error = error_for_code(code, self._about("Heartbeat"))
         if code in MOVED:
             self._coordinator.mark_unknown(node_id, error.name)
-        elif sent != self.member:
+        elif sent != self.member or node_id != self._coordinator.node_id():
+            # A broker that was paused gives everybody up before it sees that it is replaced.
             self._log.debug("an answer to a heartbeat of before is void: %s", error)
         elif code in GIVEN_UP:
             self._lose_generation("Heartbeat", code)

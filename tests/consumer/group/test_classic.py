@@ -357,6 +357,18 @@ def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: MemberScene) ->
     assert joined.membership.state is ClassicState.STABLE
 
 
+@pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
+def test_a_coordinator_that_was_replaced_ends_no_membership(
+    error: type[BrokerError], joined: MemberScene
+) -> None:
+    joined.wait(3_000)
+    joined.coordinator.known = OTHER_NODE_ID
+    joined.answer(HeartbeatResponse(error_code=error.code))
+    assert joined.membership.can_commit
+    joined.wait(100)
+    joined.take(HeartbeatRequest)
+
+
 def test_an_application_that_does_not_poll_leaves_the_group(joined: MemberScene) -> None:
     for _ in range(6):
         joined.beat()
