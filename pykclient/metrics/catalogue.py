@@ -41,7 +41,9 @@ CATALOGUE: Final[dict[tuple[str, str], MetricText]] = {
     (FETCHING, "records-consumed-total"): MetricText("records", "Records handed out."),
     (FETCHING, "records-consumed-rate"): MetricText("records/s", "Records handed out, lately."),
     (FETCHING, "bytes-consumed-total"): MetricText("bytes", "The same, as they are encoded."),
-    (FETCHING, "bytes-consumed-rate"): MetricText("bytes/s", "The same, as they are encoded, lately."),
+    (FETCHING, "bytes-consumed-rate"): MetricText(
+        "bytes/s", "The same, as they are encoded, lately."
+    ),
     (FETCHING, "records-per-poll-avg"): MetricText("records", "Records in a take, lately."),
     (FETCHING, "records-skipped-total"): MetricText(
         "records", "Bad records and batches that on_record_error passed over."
