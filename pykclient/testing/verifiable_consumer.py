@@ -42,12 +42,15 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 class VerifiableConsumer:
-    """Reads a topic as a member of a group until enough was read, or `stop` is called."""
+    """Reads a topic as a member of a group until enough was read, or `stop` is called.
+
+    Programs that do more extend `poll` and `on_records`.
+    """
 
     def __init__(
         self, consumer: Consumer, topic: str, *, max_messages: int, is_verbose: bool, commits: bool
     ) -> None:
-        self._consumer = consumer
+        self.consumer = consumer
         self._topic = topic
         self._max_messages = max_messages
         self._is_verbose = is_verbose
@@ -59,7 +62,7 @@ class VerifiableConsumer:
         """Have `run` end. May be called in a signal handler; more than once is as good as once."""
         if not self._is_stopping:
             self._is_stopping = True
-            self._consumer.wakeup()
+            self.consumer.wakeup()
 
     def run(self) -> int:
         """Read, tell, and commit; the exit status."""
@@ -74,7 +77,7 @@ class VerifiableConsumer:
             status = 1
         finally:
             self._is_stopping = True  # a signal from now on must not wake up `close`
-            self._consumer.close()
+            self.consumer.close()
             tell("shutdown_complete")
         return status
 
@@ -83,12 +86,12 @@ class VerifiableConsumer:
             on_assigned=lambda partitions: tell_partitions("partitions_assigned", partitions),
             on_revoked=lambda partitions: tell_partitions("partitions_revoked", partitions),
         )
-        self._consumer.subscribe([self._topic], listener=listener)
+        self.consumer.subscribe([self._topic], listener=listener)
         while not self._is_finished:
-            records = self._consumer.poll(POLL_S)
+            records = self.poll()
             if not records:
                 continue
-            offsets = self._on_records(records)
+            offsets = self.on_records(records)
             if self._commits:
                 self._commit(offsets)
 
@@ -101,7 +104,11 @@ class VerifiableConsumer:
     def _is_finished(self) -> bool:
         return self._left_count is not None and self._left_count <= 0
 
-    def _on_records(self, records: ConsumerRecords) -> Offsets:
+    def poll(self) -> ConsumerRecords:
+        """Read what is next."""
+        return self.consumer.poll(POLL_S)
+
+    def on_records(self, records: ConsumerRecords) -> Offsets:
         """Tell what was read; what to commit for it."""
         offsets: Offsets = {}
         summaries = []
@@ -128,7 +135,7 @@ class VerifiableConsumer:
 
     def _commit(self, offsets: Offsets) -> None:
         try:
-            self._consumer.commit(offsets)
+            self.consumer.commit(offsets)
         except WakeupError:
             # It comes once, so what was read is committed before all ends.
             self._commit(offsets)
@@ -174,7 +181,11 @@ def tell_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: obje
     tell("offsets_committed", offsets=told, **reason, success=error is None)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    consumer_class: type[VerifiableConsumer] = VerifiableConsumer,
+) -> int:
     """Run until all is read or a signal comes; the exit status."""
     options = _parser().parse_args(arguments)
     try:
@@ -182,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KafkaError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1
-    verifiable = VerifiableConsumer(
+    verifiable = consumer_class(
         consumer,
         options.topic,
         max_messages=options.max_messages,

@@ -9,17 +9,19 @@ Owner: the test that made it; a thread of its own reads what the process tells.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pykclient import TopicPartition
 from pykclient.testing.jvm import find_java
 from pykclient.testing.kafka_jars import kafka_jars
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
 __all__ = ["VerifiableMember"]
@@ -27,19 +29,27 @@ __all__ = ["VerifiableMember"]
 ROOT = Path(__file__).parents[2]
 EXIT_TIMEOUT_S = 60.0
 
-OURS = (sys.executable, "-m", "pykclient.testing.verifiable_consumer")
-
 
 class VerifiableMember:
     """A context manager; what is still running at its end is killed."""
 
-    def __init__(self, servers: str, *options: str, java_version: str | None = None) -> None:
-        command = OURS if java_version is None else _java_command(java_version)
+    module: ClassVar[str] = "pykclient.testing.verifiable_consumer"
+
+    def __init__(
+        self,
+        servers: str,
+        *options: str,
+        java_version: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        ours = (sys.executable, "-m", self.module)
+        command = ours if java_version is None else _java_command(java_version)
         self._process = subprocess.Popen(
             [*command, "--bootstrap-server", servers, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
+            env={**os.environ, **(environment or {})},
             text=True,
         )
         self.events: list[dict[str, Any]] = []
@@ -130,7 +140,8 @@ class VerifiableMember:
     def _read_events(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.events.append(json.loads(line))
+            if line.endswith("\n"):  # who is killed may be cut short
+                self.events.append(json.loads(line))
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
