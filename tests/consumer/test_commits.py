@@ -201,6 +201,19 @@ def test_a_member_that_is_none_any_more_hears_so(
     assert "max_poll_interval_ms" in str(failed)
 
 
+def test_a_coordinator_that_was_replaced_ends_no_membership(scene: CommitScene) -> None:
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.lose_coordinator()
+    scene.answer(request, UnknownMemberIdError.code)
+    assert scene.membership.refusals == []
+    assert isinstance(commit.last_error, NotCoordinatorError)
+    scene.find_coordinator(now_ms=START_MS + RETRY_MS)
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    scene.answer(again)
+    assert commit.operation.error is None
+
+
 def test_a_fenced_instance_is_told_as_such(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
