@@ -16,7 +16,7 @@ from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import NO_LIMITS
 from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
 from pykclient.consumer.record import ConsumerRecords
-from pykclient.errors import UsageError
+from pykclient.errors import ClosedError, UsageError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.manager import NEVER_MS
@@ -113,9 +113,13 @@ class Consumer(GroupCalls):
             try:
                 self._leave_at_close(deadline_ms, group_membership, has_finished=has_finished)
                 self._commit_at_close(deadline_ms, has_finished=has_finished)
+            except ClosedError:
+                if not self._guard.is_closed:  # a listener has closed it, while it was told of this
+                    raise
             finally:
-                self._end_heartbeats()
-                self._shut_down()
+                if not self._guard.is_closed:
+                    self._end_heartbeats()
+                    self._shut_down()
             if has_finished:
                 self._raise_listener_error()
 

@@ -34,6 +34,7 @@ from pykclient.errors import (
     CommitFailedError,
     InconsistentGroupProtocolError,
     RebalanceInProgressError,
+    UsageError,
 )
 from pykclient.network.backoff import Backoff
 from pykclient.network.client_log import ClientLog
@@ -439,7 +440,10 @@ class ConsumerCoordinator:
         if not self._fits(assigned):
             taken.succeed("received assignment does not match the current subscription")
             return taken
-        assignor.on_assignment(assigned, self.identity.generation)
+        try:
+            assignor.on_assignment(assigned, self.identity.generation)
+        except Exception as error:
+            raise UsageError(f"the assignor {protocol!r} failed: {error!r}") from error
         owned = self._subscription.partitions
         revoked = sorted(owned.difference(assigned))
         added = sorted(set(assigned) - owned)

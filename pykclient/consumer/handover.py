@@ -74,6 +74,8 @@ class Handover:
         self._steps: deque[Step] = deque()
         self._operation: Operation[None] = Operation()
         self._awaited: Operation[None] | None = None
+        self._told: set[TopicPartition] = set()
+        """What the listener knows to go, and is here yet. A call of its own may begin anew."""
         self.deadline_ms = NEVER_MS
         """Until when a commit is waited for."""
 
@@ -149,13 +151,24 @@ class Handover:
         return operation
 
     def _tell_revoked(self, partitions: Sequence[TopicPartition]) -> Operation[None] | None:
-        self._history.note_revoked(partitions, self._now_ms)
-        return self._tell(self.listener.on_revoked, "revoked", partitions)
+        untold = self._untold(partitions)
+        if partitions and not untold:
+            return None
+        self._history.note_revoked(untold, self._now_ms)
+        return self._tell(self.listener.on_revoked, "revoked", untold)
 
     def _tell_lost(self, partitions: Sequence[TopicPartition]) -> Operation[None] | None:
-        self._history.note_lost(partitions, self._now_ms)
+        untold = self._untold(partitions)
+        if not untold:
+            return None
+        self._history.note_lost(untold, self._now_ms)
         callback = self.listener.on_lost or self.listener.on_revoked
-        return self._tell(callback, "lost", partitions)
+        return self._tell(callback, "lost", untold)
+
+    def _untold(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        untold = [partition for partition in partitions if partition not in self._told]
+        self._told.update(untold)
+        return untold
 
     def _tell_assigned(self, partitions: Sequence[TopicPartition]) -> Operation[None] | None:
         self._history.note_assigned(partitions, self._now_ms)
@@ -166,6 +179,7 @@ class Handover:
         self._take([a.partition for a in self._subscription if a.partition not in gone])
 
     def _take(self, partitions: Iterable[TopicPartition]) -> None:
+        self._told.clear()
         for dropped in self._subscription.assign_from_group(partitions):
             self._buffer.drop(dropped)
 

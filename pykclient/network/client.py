@@ -69,7 +69,7 @@ class NetworkClient:
         self._completed: deque[_Callback] = deque()
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
-        self._is_closed = False
+        self.is_closed = False
 
     @classmethod
     def from_config(
@@ -96,7 +96,7 @@ class NetworkClient:
 
         It ends by its `timeout_ms` (None = `request_timeout_ms`), counted from now.
         """
-        assert not self._is_closed
+        assert not self.is_closed
         request.deadline_ms = now_ms + self._timeout_ms(request)
         self._unsent.add(request)
 
@@ -223,7 +223,7 @@ class NetworkClient:
 
     def close(self) -> None:
         """Close every connection. Requests that are not done are not called back."""
-        self._is_closed = True
+        self.is_closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

@@ -14,6 +14,8 @@ from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from pykclient.errors import ClosedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
@@ -62,6 +64,9 @@ class Engine:
         return self._step(self._background, now_ms)
 
     def _step(self, managers: Sequence[Manager], now_ms: int) -> int:
+        if self.client.is_closed:
+            # By user code that the driver has called: it must not go on.
+            raise ClosedError("the client was closed by a function that it called")
         self._take_mail(now_ms)
         deadlines_ms = []
         for manager in managers:

@@ -216,3 +216,31 @@ def test_what_is_kept_in_the_end_is_held_no_more(scene: Scene) -> None:
     scene.handover.assign([A, B], [])
     scene.handover.go()
     assert not any(assigned.is_held for assigned in scene.subscription)
+
+
+def test_who_gives_up_again_while_it_is_told_is_not_told_twice(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    again = scene.handover.begin(0)
+    scene.handover.revoke([A, B], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    while scene.user_calls:
+        scene.call()
+    assert again.is_done
+    assert [line for line in scene.diary if line.startswith("revoked")] == [
+        "revoked t-0",
+        "revoked t-1",
+    ]
+    assert not scene.subscription.partitions
+
+
+def test_who_is_told_of_a_revocation_is_not_told_of_a_loss(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.revoke([A, B], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    lost = scene.handover.begin(0)
+    scene.handover.lose([A, B])
+    scene.handover.go()
+    assert lost.is_done
+    assert not scene.subscription.partitions

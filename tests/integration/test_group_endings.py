@@ -7,23 +7,30 @@ real consumers, fake brokers that say nothing.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Consumer
+from pykclient import Consumer, RebalanceListener
+from pykclient.errors import ClosedError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
 from tests.integration.test_groups import (
     GROUP,
     PARTITIONS,
+    TIMEOUT_S,
     TOPIC,
     Diary,
     has_all,
+    member,
     poll_until,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient import TopicPartition
     from pykclient.testing import FakeKafka
 
 CLOSE_S = 1.0
@@ -67,3 +74,52 @@ def test_close_has_one_deadline_for_all_that_it_does(
     consumer.close(timeout=CLOSE_S)
     assert time.monotonic() - started_s < CLOSE_S + SLACK_S
     assert diary.lines[-1] == ("revoked", NUMBERS), "the commit left time for the listener"
+
+
+@pytest.mark.parametrize("inner", ["close", "unsubscribe"])
+@pytest.mark.parametrize("outer", ["close", "unsubscribe"])
+def test_a_listener_that_hears_of_an_end_may_end_it_itself(
+    outer: str, inner: str, consumer: Consumer
+) -> None:
+    told: list[int] = []
+
+    def on_revoked(partitions: Sequence[TopicPartition]) -> None:
+        told.append(len(partitions))
+        getattr(consumer, inner)()
+
+    consumer.subscribe([TOPIC], listener=RebalanceListener(on_revoked=on_revoked))
+    poll_until(has_all(consumer), consumer)
+    started_s = time.monotonic()
+    is_closed_meanwhile = inner == "close" and outer == "unsubscribe"
+    with pytest.raises(ClosedError) if is_closed_meanwhile else nullcontext():
+        getattr(consumer, outer)()
+    consumer.close()
+    assert told == [len(PARTITIONS)], "once"
+    assert time.monotonic() - started_s < TIMEOUT_S / 2
+
+
+def test_a_poll_whose_listener_closes_the_consumer_says_so(consumer: Consumer) -> None:
+    def on_assigned(partitions: Sequence[TopicPartition]) -> None:
+        consumer.close()
+
+    consumer.subscribe([TOPIC], listener=RebalanceListener(on_assigned=on_assigned))
+    with pytest.raises(ClosedError):
+        poll_until(lambda: False, consumer)
+    consumer.close()
+
+
+def test_a_listener_that_hears_of_a_revocation_may_unsubscribe(fake_kafka: FakeKafka) -> None:
+    told: list[int] = []
+    with member(fake_kafka) as leaving, member(fake_kafka) as staying:
+
+        def on_revoked(partitions: Sequence[TopicPartition]) -> None:
+            told.append(len(partitions))
+            leaving.unsubscribe()
+
+        leaving.subscribe([TOPIC], listener=RebalanceListener(on_revoked=on_revoked))
+        poll_until(has_all(leaving), leaving)
+        staying.subscribe([TOPIC])
+        poll_until(lambda: bool(told), leaving, staying)
+        poll_until(has_all(staying), staying)
+        assert told == [len(PARTITIONS)], "once"
+        assert not leaving.assignment()

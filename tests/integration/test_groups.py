@@ -29,7 +29,7 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pykclient.testing import FakeKafka
 
@@ -407,6 +407,21 @@ def test_an_own_assignor_shares_out(fake_kafka: FakeKafka) -> None:
         second.subscribe([TOPIC])
         poll_until(lambda: member_count(fake_kafka) == 2 and has_all(first)(), first, second)
         assert not second.assignment()
+
+
+def test_an_own_assignor_that_fails_is_told_of_and_tried_again(fake_kafka: FakeKafka) -> None:
+    failures = [ValueError("not this time")]
+
+    class Failing(RoundRobinAssignor):
+        def on_assignment(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+            if failures:
+                raise failures.pop()
+
+    with member(fake_kafka, partition_assignment_strategy=[Failing()]) as consumer:
+        consumer.subscribe([TOPIC])
+        with pytest.raises(UsageError, match="not this time"):
+            poll_until(lambda: False, consumer)
+        poll_until(has_all(consumer), consumer)
 
 
 def test_a_rebalance_is_enforced_with_a_reason(fake_kafka: FakeKafka) -> None:
