@@ -161,7 +161,7 @@ class Commits:
         return {
             assigned.partition: position_of(assigned)
             for assigned in self._subscription
-            if assigned.has_position
+            if assigned.has_offset
         }
 
     def processed(self) -> Offsets:
@@ -169,7 +169,7 @@ class Commits:
         return {
             assigned.partition: self.handed_out.processed(assigned)
             for assigned in self._subscription
-            if assigned.has_position
+            if assigned.has_offset
         }
 
     def commit(self, offsets: Offsets, deadline_ms: int) -> Commit:

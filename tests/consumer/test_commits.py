@@ -366,6 +366,17 @@ def test_positions_are_committed_when_the_interval_is_over(automatic: CommitScen
     assert len(automatic.sent(START_MS + 2 * INTERVAL_MS)) == 1
 
 
+def test_a_position_that_a_new_leader_has_yet_to_confirm_is_committed_too(
+    automatic: CommitScene,
+) -> None:
+    """Java's leaves it out, without a word: what was read there is read again after a restart."""
+    for assigned in automatic.subscription:
+        automatic.subscription.await_validation(assigned)
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    assert committed_in(request) == {P0: 10, P1: 20}
+    assert set(automatic.commits.consumed()) == {P0, P1}
+
+
 def test_the_timer_is_looked_at_only_in_poll(automatic: CommitScene) -> None:
     hand_out(automatic, 5)
     assert automatic.commits.poll(START_MS).next_poll_ms == NEVER_MS
