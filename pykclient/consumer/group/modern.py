@@ -24,7 +24,7 @@ from pykclient.consumer.group.modern_requests import (
     HeartbeatFields,
     heartbeat_of,
 )
-from pykclient.consumer.group.modern_state import IN_GROUP, NEXT, ModernState
+from pykclient.consumer.group.modern_state import BEATING, IN_GROUP, NEXT, ModernState
 from pykclient.errors import (
     BrokerError,
     CoordinatorNotAvailableError,
@@ -227,7 +227,7 @@ class ModernMembership:
             self._leave_late(now_ms)
         if self.state is ModernState.FATAL and now_ms < self._retry_at_ms:
             return PollResult(next_poll_ms=self._retry_at_ms)
-        if self.state not in IN_GROUP and self.state is not ModernState.LEAVING:
+        if self.state not in BEATING and self.state is not ModernState.LEAVING:
             return PollResult()
         node_id = self._coordinator.node_id()
         requests = []
@@ -244,7 +244,7 @@ class ModernMembership:
         late_ms = self._late_ms() if self.state in IN_GROUP else NEVER_MS
         if self._call is not None or not has_coordinator:
             return late_ms
-        due_ms = self._due_ms if self.state in IN_GROUP else NEVER_MS
+        due_ms = self._due_ms if self.state in IN_GROUP or self.member.is_member else NEVER_MS
         return max(now_ms, min(late_ms, max(due_ms, self._retry_at_ms)))
 
     def _is_due(self, now_ms: int) -> bool:
@@ -252,6 +252,8 @@ class ModernMembership:
             return True
         if self._call is not None or now_ms < self._retry_at_ms:
             return False
+        if self.state is ModernState.PREPARE_LEAVING:
+            return self.member.is_member and now_ms >= self._due_ms
         if self.state in (ModernState.JOINING, ModernState.ACKNOWLEDGING):
             return True
         interest = self._participant.interest()
@@ -393,6 +395,8 @@ class ModernMembership:
         )
         if is_new:
             self._log.info("group %r: joined as %r", self.member.group_id, self.member.member_id)
+        if self.state is ModernState.PREPARE_LEAVING:
+            return
         if response.assignment is not None or self.state is ModernState.JOINING:
             told = [] if response.assignment is None else response.assignment.topic_partitions
             self._on_target(
@@ -426,6 +430,9 @@ class ModernMembership:
         if isinstance(error, MOVED):
             self._coordinator.mark_unknown(node_id, error.name)
             self._due_ms = 0  # as soon as the other one is found
+        elif isinstance(error, UNKNOWN_MEMBER) and node_id != self._coordinator.node_id():
+            # A broker that was paused gives everybody up before it sees that it is replaced.
+            self._due_ms = 0
         elif isinstance(error, UNKNOWN_MEMBER):
             self._on_fenced(error, now_ms)
         elif isinstance(error, TOLD):

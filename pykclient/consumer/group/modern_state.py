@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-__all__ = ["IN_GROUP", "NEXT", "ModernState"]
+__all__ = ["BEATING", "IN_GROUP", "NEXT", "ModernState"]
 
 
 class ModernState(Enum):
@@ -48,4 +48,8 @@ NEXT: Final[dict[ModernState, frozenset[ModernState]]] = {
     _S.FATAL: frozenset({_S.JOINING, _S.PREPARE_LEAVING}),
 }
 IN_GROUP: Final = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
-"""States in which heartbeats are sent at their interval."""
+"""States of a member that goes on to be one."""
+
+BEATING: Final = IN_GROUP | {_S.PREPARE_LEAVING}
+"""States in which heartbeats are sent at their interval: giving up may take longer than a session.
+"""

@@ -23,6 +23,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.protocol.messages.consumer_group_heartbeat import RequestTopicPartitions
+from tests.consumer.group.member_scene import NODE_ID
 from tests.consumer.group.modern_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
 
 MEMBER_ID_LENGTH = 22
@@ -370,6 +371,30 @@ def test_leaving_gives_up_first_and_then_tells(
         assert scene.told().member_epoch == epoch
         scene.answer()
     assert left.is_done
+
+
+def test_heartbeats_go_on_while_everything_is_given_up(stable: ModernScene) -> None:
+    stable.participant.is_slow = True
+    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
+    stable.poll()
+    assert stable.sent == []
+    stable.wait(INTERVAL_MS)
+    assert stable.told().member_epoch == 1
+    stable.answer(2, {B: (0,)})
+    assert stable.membership.can_commit
+    stable.finish()
+    stable.poll()
+    assert stable.participant.diary == ["give up"]
+    assert stable.told().member_epoch == -1
+
+
+def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(stable: ModernScene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.coordinator.known = NODE_ID + 5
+    stable.answer(code=UnknownMemberIdError.code)
+    assert stable.is_in(ModernState.STABLE)
+    stable.poll()
+    assert stable.sent[0].node_id == NODE_ID + 5
 
 
 def test_leaving_ends_also_when_the_answer_is_lost_or_nobody_is_there(stable: ModernScene) -> None:
