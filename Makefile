@@ -12,12 +12,13 @@ COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench protocol docs build clean java kafka
+.PHONY: help demo test check chaos bench protocol docs build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make check     style, types, import rules, generated code"
+	@echo "make chaos     groups of consumers under fire, about half an hour; CHAOS_ROUNDS=1 is shorter"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make protocol  write the generated protocol modules anew"
 	@echo "make docs      write docs/configuration.md anew"
@@ -39,6 +40,10 @@ check: java kafka
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m tools.protogen --check
 	$(PYTHON) -m tools.config_reference --check
+
+# What may be chosen by the environment stands in tests/chaos/campaign.py.
+chaos: java kafka
+	$(PYTHON) -m tests.chaos.campaign
 
 bench: java kafka $(BENCH_INSTALLED)
 	$(PYTHON) benchmarks/suite.py --output bench-output
