@@ -118,7 +118,12 @@ class Silence:
         waited_ms = now_ms - self._no_coordinator_since_ms
         if waited_ms < self._session_timeout_ms:
             return None
-        why = self._coordinators.last_error(*group) or "no broker has told who it is"
+        self._no_coordinator_since_ms = now_ms  # it is told once a session, not in each poll
+        why = (
+            self._coordinators.last_error(*group)
+            or self._client.describe_failures()
+            or "no broker has told who it is"
+        )
         return KafkaTimeoutError(
             f"the coordinator of group {self._group_id!r} was not found for {waited_ms} ms: {why}; "
             f"check that the brokers run, and that __consumer_offsets has leaders"

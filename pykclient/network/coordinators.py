@@ -121,8 +121,11 @@ class Coordinators:
         client: Reachability,
         *,
         retry_backoff: Backoff,
+        lookup_timeout_ms: int | None = None,
         client_id: str = "",
     ) -> None:
+        self._lookup_timeout_ms = lookup_timeout_ms
+        """How long a broker may take to tell; None for `request_timeout_ms`."""
         self._log = ClientLog("pykclient.network", client_id)
         self._metadata = metadata
         self._client = client
@@ -211,6 +214,7 @@ class Coordinators:
             node_id=None,
             on_response=partial(self._on_response, lookups),
             on_failure=partial(self._on_failure, lookups),
+            timeout_ms=self._lookup_timeout_ms,
             check=partial(_check, keys),
             build=partial(_build, key_type, keys),
         )

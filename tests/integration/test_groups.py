@@ -467,6 +467,17 @@ def test_a_topic_that_may_not_be_read_is_told_of(fake_kafka: FakeKafka) -> None:
             poll_until(lambda: False, consumer)
 
 
+def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake_kafka: FakeKafka) -> None:
+    with fake_kafka.control() as cluster:
+        lost = cluster.faults.add(faults.drop(), ApiKey.FIND_COORDINATOR)
+    with member(fake_kafka, session_timeout_ms=6_000) as consumer:
+        started_s = time.monotonic()
+        consumer.subscribe([TOPIC])
+        poll_until(has_all(consumer), consumer)
+        assert time.monotonic() - started_s < 6.0
+    assert lost.used_count == 1
+
+
 def test_a_coordinator_that_nobody_finds_is_told_of_after_a_session(
     fake_kafka: FakeKafka,
 ) -> None:
