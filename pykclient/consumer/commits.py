@@ -247,6 +247,8 @@ class Commits:
         """Send what is due."""
         self._expire(now_ms)
         next_poll_ms = self._commit_automatically(now_ms)
+        while self._waiting and not (self._waiting[0].offsets or self._in_flight):
+            self._end(self._waiting.popleft(), None, now_ms)  # there is nobody to tell anything
         if not self._waiting:
             return PollResult(next_poll_ms=next_poll_ms)
         node_id = self._find_coordinator(now_ms)
@@ -310,6 +312,8 @@ class Commits:
         # One that may be sent again must not overtake, or be overtaken by, a newer one.
         while self._waiting and not any(commit.is_retried for commit in self._in_flight):
             commit = self._waiting[0]
+            if commit is self._auto:
+                self._leave_out_what_is_gone(commit)
             if commit.retry_at_ms > now_ms or (not commit.offsets and self._in_flight):
                 break
             self._waiting.popleft()
@@ -319,6 +323,14 @@ class Commits:
             elif not commit.operation.is_done:
                 self._end(commit, None, now_ms)
         return requests
+
+    def _leave_out_what_is_gone(self, commit: Commit) -> None:
+        """It may have waited while partitions went to others, whose offsets must stay."""
+        commit.offsets = {
+            partition: offset
+            for partition, offset in commit.offsets.items()
+            if self._subscription.find(partition) is not None
+        }
 
     def _request(self, commit: Commit, node_id: int, now_ms: int) -> Request | None:
         try:

@@ -129,6 +129,8 @@ class Member:
         self.trouble: KafkaError | None = None
         """What keeps it from committing."""
         self.refusals: list[BrokerError] = []
+        self.has_newer_epoch = False
+        """Whether it is a member still, of KIP-848, whose epoch has grown."""
 
     def member(self) -> GroupMetadata:
         """As whom to commit."""
@@ -143,7 +145,7 @@ class Member:
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
         """Note a refusal."""
         self.refusals.append(error)
-        return error if error.fatal else commit_refused(member, error)
+        return error if error.fatal or self.has_newer_epoch else commit_refused(member, error)
 
 
 class _Network:
