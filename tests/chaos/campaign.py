@@ -33,20 +33,20 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """What one group has gone through; times in milliseconds, but for its length in seconds."""
+    """What one group has gone through; of one that did not get over it only the time is known."""
 
     scenario: str
     group: str
     rounds: int
     seconds: int
-    records: int
-    lost: int
-    repeated: int
-    generations: int
-    failed_commits: int
-    longest_stall_ms: int
-    longest_close_ms: int
-    violations: int
+    records: int | None = None
+    lost: int | None = None
+    repeated: int | None = None
+    generations: int | None = None
+    failed_commits: int | None = None
+    longest_stall_ms: int | None = None
+    longest_close_ms: int | None = None
+    violations: int = 1
 
 
 class Campaign(NamedTuple):
@@ -78,23 +78,27 @@ class Campaign(NamedTuple):
                 yield self._row(kafka, scenario, kind)
 
     def _row(self, kafka: KafkaCluster, scenario: Scenario, kind: GroupKind) -> Row:
-        started_s = time.monotonic()
-        judged = scenario.run(kafka, kind, round_count=self.round_count)
+        name, started_s = kind.name.lower(), time.monotonic()
+        try:
+            judged = scenario.run(kafka, kind, round_count=self.round_count)
+        except AssertionError as error:
+            sys.stderr.write(f"{scenario.name}, {name}: {error}\n")
+            return Row(scenario.name, name, self.round_count, round(time.monotonic() - started_s))
         for violation in judged.violations:
-            sys.stderr.write(f"{scenario.name}, {kind.name.lower()}: {violation}\n")
+            sys.stderr.write(f"{scenario.name}, {name}: {violation}\n")
         return Row(
             scenario.name,
-            kind.name.lower(),
+            name,
             self.round_count,
             round(time.monotonic() - started_s),
-            judged.record_count,
-            judged.lost_count,
-            judged.processed_count - judged.record_count,
-            len(judged.generations),
-            judged.failed_commit_count,
-            judged.stall_ms,
-            judged.close_ms,
-            len(judged.violations),
+            records=judged.record_count,
+            lost=judged.lost_count,
+            repeated=judged.processed_count - judged.record_count,
+            generations=len(judged.generations),
+            failed_commits=judged.failed_commit_count,
+            longest_stall_ms=judged.stall_ms,
+            longest_close_ms=judged.close_ms,
+            violations=len(judged.violations),
         )
 
 
