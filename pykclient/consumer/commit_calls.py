@@ -135,10 +135,19 @@ class CommitCalls(BrokerQuestions):
 
     def _begin_poll(self) -> None:
         """Note that the application asks for more, and call back what has ended meanwhile."""
-        if self._commits is not None:
-            self._commits.begin_poll(now_ms())
-        # Before records are taken: a callback that commits must not commit those.
-        run_user_calls(self._engine)
+        commits = self._commits
+        if commits is not None:
+            commits.begin_poll(now_ms())
+        try:
+            # Before records are taken: a callback that commits must not commit those.
+            run_user_calls(self._engine)
+            # And who always finds records at hand must hear of it, too.
+            error = None if commits is None else commits.take_error()
+            if error is not None:
+                raise error
+        except BaseException:
+            self._end_poll()
+            raise
 
     def _end_poll(self) -> None:
         if self._commits is not None:

@@ -253,13 +253,13 @@ class Consumer(GroupCalls):
         """Take records as soon as there are any, and send for the next ones."""
         self._require_assignment()
         self._raise_interruption()
-        self._begin_poll()
-        self._metrics.on_poll(now_ms())
         count_max = self._config.max_poll_records if max_records is None else max_records
         if count_max < 1:
             raise UsageError(f"max_records={max_records}: give a number from 1")
-        runs: list[RecordRun] = []
         timeout_ms = self._timeout_ms(timeout)
+        self._begin_poll()
+        self._metrics.on_poll(now_ms())
+        runs: list[RecordRun] = []
         is_over = self._giving_up_at(now_ms() + timeout_ms)
 
         def is_ready() -> bool:

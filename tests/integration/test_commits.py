@@ -279,6 +279,37 @@ def test_an_automatic_commit_that_is_refused_for_good_is_raised_from_poll(
             cluster.faults.clear()
 
 
+def test_a_refusal_is_raised_though_there_are_records_at_hand(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    with fake_kafka.control() as cluster:
+        refusal = faults.fail_with(TopicAuthorizationFailedError)
+        cluster.faults.add(refusal, ApiKey.OFFSET_COMMIT, times=None)
+    with reader(servers, P0, auto_commit_interval_ms=1, max_poll_records=1) as consumer:
+
+        def read_half() -> None:
+            for _ in range(COUNT // 2):
+                assert consumer.poll(TIMEOUT_S)
+                consumer.committed([P0])  # answered after what was sent before
+
+        with pytest.raises(TopicAuthorizationFailedError):
+            read_half()
+        with fake_kafka.control() as cluster:
+            cluster.faults.clear()
+
+
+def test_committing_nothing_needs_no_coordinator(fake_kafka: FakeKafka, servers: str) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.faults.add(faults.drop(), ApiKey.FIND_COORDINATOR, times=None)
+    with Consumer(
+        bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest"
+    ) as consumer:
+        started_s = time.monotonic()
+        consumer.commit()
+        consumer.commit({})
+        assert time.monotonic() - started_s < TIMEOUT_S
+
+
 def offset_of(fake_kafka: FakeKafka, partition: TopicPartition) -> int | None:
     """What the broker has of group ``g``."""
     with fake_kafka.control() as cluster:
