@@ -171,8 +171,7 @@ class ModernMembership:
 
     def ask_to_join(self) -> None:
         """Have it join at the application's next poll, if it is no member."""
-        if self.state is ModernState.UNSUBSCRIBED:
-            self._wants_join = True
+        self._wants_join = self.state not in IN_GROUP
 
     def on_commit_refused(self) -> None:
         """Hear that a commit was refused: a heartbeat will tell whether this is a member still."""
@@ -200,7 +199,7 @@ class ModernMembership:
         member tells that it will be back.
         """
         self._log.info("group %r: leaving: %s", self.member.group_id, reason)
-        self._wants_join = False
+        self._wants_join, self._error = False, None
         if self.state is not ModernState.PREPARE_LEAVING:
             # Else it is asked for again, by the listener that hears of it: both wait for one end.
             self._left = Operation()

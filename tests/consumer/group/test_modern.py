@@ -420,6 +420,33 @@ def test_one_that_left_may_join_again(stable: ModernScene) -> None:
     assert stable.told().member_epoch == 0
 
 
+def test_one_that_is_to_join_while_it_leaves_joins_after_that(stable: ModernScene) -> None:
+    stable.participant.is_slow = True
+    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
+    stable.poll()
+    stable.membership.ask_to_join()
+    stable.finish()
+    stable.poll(times=1)
+    assert stable.told().member_epoch == -1
+    stable.answer()
+    stable.poll()
+    assert stable.told().member_epoch == 0
+
+
+def test_leaving_ends_what_was_fatal() -> None:
+    scene = ModernScene("instance")
+    scene.membership.ask_to_join()
+    scene.poll()
+    scene.answer(code=FencedInstanceIdError.code)
+    scene.poll()
+    scene.membership.begin_leave("done", sends=True, now_ms=scene.now_ms)
+    scene.poll()
+    scene.membership.ask_to_join()
+    scene.poll(passed_ms=RETRY_MS)
+    assert not scene.membership.has_error
+    assert scene.told().member_epoch == 0
+
+
 def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: ModernScene) -> None:
     stable.wait(INTERVAL_MS)
     stable.participant.is_slow = True
