@@ -1,4 +1,4 @@
-"""`make chaos`: does every scenario to groups of every kind, many times over, and prints a table.
+"""`make chaos`: does every scenario to groups of every kind, a few times over, and prints a table.
 
 The environment says what, where it is to be less or more:
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pykclient.cli.table import write_rows
@@ -81,7 +82,7 @@ class Campaign(NamedTuple):
         name, started_s = kind.name.lower(), time.monotonic()
         try:
             judged = scenario.run(kafka, kind, round_count=self.round_count)
-        except AssertionError as error:
+        except (AssertionError, TimeoutExpired) as error:
             sys.stderr.write(f"{scenario.name}, {name}: {error}\n")
             return Row(scenario.name, name, self.round_count, round(time.monotonic() - started_s))
         for violation in judged.violations:

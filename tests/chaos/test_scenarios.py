@@ -21,8 +21,6 @@ IN_SHORT = [
     ("coordinator_killed", GroupKind.MODERN),
     ("brokers_rolled", GroupKind.COOPERATIVE),
     ("member_killed", GroupKind.COOPERATIVE),
-    ("member_killed", GroupKind.MODERN),
-    ("member_frozen", GroupKind.EAGER),
     ("member_frozen", GroupKind.MODERN),
     ("members_churned", GroupKind.COOPERATIVE),
     ("members_churned", GroupKind.MODERN),
