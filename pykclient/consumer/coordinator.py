@@ -162,8 +162,11 @@ class ConsumerCoordinator:
         """The cluster whose topics the pattern has not been held against yet."""
         self._incomplete_version: int | None = None
         """The cluster that does not know what others subscribe to, while another is asked for."""
+        self._membership = self._make_membership(config, group_id)
+
+    def _make_membership(self, config: ConsumerConfig, group_id: str) -> ClassicMembership:
         retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._membership = ClassicMembership(
+        return ClassicMembership(
             group_id,
             self,
             self._address,

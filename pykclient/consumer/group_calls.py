@@ -30,6 +30,8 @@ class GroupCalls(CommitCalls):
     """Leaving the group, and what is known about it."""
 
     _heartbeat_thread: HeartbeatThread | None = None
+    _left: Operation[None] | None = None
+    """Ends when the coordinator has heard that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> None:
         """Stop reading, and leave the group if this is a member of one.
@@ -151,28 +153,34 @@ class GroupCalls(CommitCalls):
     def _leave_at_close(
         self, deadline_ms: int, group_membership: str, *, has_finished: bool
     ) -> None:
-        if self._group is None or not self._subscription.is_by_group:
-            return
+        if self._group is not None and self._subscription.is_by_group:
+            self._give_up_at_close(deadline_ms, group_membership, has_finished=has_finished)
+        left = self._left
+        if left is not None:  # perhaps since `unsubscribe`, which does not wait for it
+            drive(
+                self._engine,
+                self._port,
+                until=lambda: left.is_done or self._metadata.fatal_error is not None,
+                deadline_ms=deadline_ms,
+            )
+
+    def _give_up_at_close(
+        self, deadline_ms: int, group_membership: str, *, has_finished: bool
+    ) -> None:
         if has_finished and self._commits is not None:
             self._commits.handed_out.clear()
         is_dynamic = self._config.group_instance_id is None
         sends = group_membership == "leave_group" or (group_membership == "default" and is_dynamic)
-        left = self._give_up("the consumer is being closed", sends=sends, deadline_ms=deadline_ms)
-        drive(
-            self._engine,
-            self._port,
-            until=lambda: left.is_done or self._metadata.fatal_error is not None,
-            deadline_ms=deadline_ms,
-        )
+        self._give_up("the consumer is being closed", sends=sends, deadline_ms=deadline_ms)
 
-    def _give_up(self, reason: str, *, sends: bool, deadline_ms: int) -> Operation[None]:
+    def _give_up(self, reason: str, *, sends: bool, deadline_ms: int) -> None:
         """Give everything up, and begin to tell the coordinator."""
         group = self._group
         assert group is not None
         started_ms = now_ms()
         # A commit that does not get through must leave time for the listener, and for leaving.
         commit_deadline_ms = (started_ms + deadline_ms) // 2
-        left = group.begin_leave(
+        self._left = group.begin_leave(
             reason, sends=sends, now_ms=started_ms, commit_deadline_ms=commit_deadline_ms
         )
         group.begin_poll()
@@ -188,7 +196,6 @@ class GroupCalls(CommitCalls):
             self._engine.step(now_ms())  # which sends what tells the coordinator
         finally:
             group.end_poll()
-        return left
 
 
 def check_membership_at_close(value: str) -> None:

@@ -16,94 +16,36 @@ from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
 from pykclient.consumer.assignors import RoundRobinAssignor
 from pykclient.errors import (
     CommitFailedError,
-    CoordinatorNotAvailableError,
     FencedInstanceIdError,
-    GroupAuthorizationFailedError,
-    KafkaTimeoutError,
     RebalanceListenerError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
     UsageError,
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
+from tests.integration.fake_group import (
+    GROUP,
+    PARTITIONS,
+    POLL_S,
+    TIMEOUT_S,
+    TOPIC,
+    Diary,
+    has_all,
+    member,
+    member_count,
+    poll_until,
+    wait_until,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pykclient.testing import FakeKafka
-
-TOPIC = "t"
-GROUP = "g"
-PARTITIONS = [TopicPartition(TOPIC, number) for number in range(4)]
-TIMEOUT_S = 20.0
-POLL_S = 0.02
-
-
-class Diary:
-    """A listener that writes down what it is told, with the thread."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, list[int]]] = []
-        self.threads: set[int] = set()
-
-    @property
-    def listener(self) -> RebalanceListener:
-        return RebalanceListener(
-            lambda partitions: self._write("assigned", partitions),
-            lambda partitions: self._write("revoked", partitions),
-            lambda partitions: self._write("lost", partitions),
-        )
-
-    def _write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        self.lines.append((what, [partition.partition for partition in partitions]))
-        self.threads.add(threading.get_ident())
 
 
 @pytest.fixture(autouse=True)
 def _topic(fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:
         cluster.create_topic(TOPIC, len(PARTITIONS))
-
-
-def member(fake: FakeKafka, **settings: object) -> Consumer:
-    return Consumer(
-        bootstrap_servers=fake.bootstrap_servers,
-        **{
-            "group_id": GROUP,
-            "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            "session_timeout_ms": 6_000,
-            **settings,
-        },
-    )
-
-
-def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
-    """Have all of them poll in turn until it is so."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        for consumer in consumers:
-            consumer.poll(POLL_S)
-        assert time.monotonic() < deadline_s, f"not within {TIMEOUT_S} s"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until it is so; nobody polls."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        time.sleep(POLL_S)
-        assert time.monotonic() < deadline_s, f"not within {TIMEOUT_S} s"
-
-
-def member_count(fake: FakeKafka) -> int:
-    with fake.control() as cluster:
-        group = cluster.groups.snapshot(GROUP)
-    return 0 if group is None else len(group.members)
-
-
-def has_all(consumer: Consumer) -> Callable[[], bool]:
-    return lambda: len(consumer.assignment()) == len(PARTITIONS)
 
 
 def test_listeners_are_told_on_the_thread_that_polls(fake_kafka: FakeKafka) -> None:
@@ -291,11 +233,6 @@ def test_closing_leaves_the_group_or_remains(
     assert member_count(fake_kafka) == left_count
 
 
-def test_another_way_to_close_is_refused(fake_kafka: FakeKafka) -> None:
-    with member(fake_kafka) as consumer, pytest.raises(UsageError, match="leave_group"):
-        consumer.close(group_membership="stay")
-
-
 def test_closing_ends_in_its_time_when_nobody_answers(fake_kafka: FakeKafka) -> None:
     diary = Diary()
     consumer = member(fake_kafka)
@@ -437,88 +374,6 @@ def test_a_rebalance_is_enforced_with_a_reason(fake_kafka: FakeKafka) -> None:
         poll_until(has_all(consumer), consumer)
         assert consumer.group_history()[-1].reason == "my weights have changed"
     assert [what for what, _ in diary.lines] == ["assigned", "revoked", "assigned", "revoked"]
-
-
-def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.faults.add(faults.fail_with(GroupAuthorizationFailedError), ApiKey.JOIN_GROUP)
-    with member(fake_kafka) as consumer:
-        consumer.subscribe([TOPIC])
-        with pytest.raises(GroupAuthorizationFailedError, match="'g'"):
-            poll_until(lambda: False, consumer)
-        poll_until(has_all(consumer), consumer)
-
-
-def test_a_topic_that_does_not_exist_is_told_of(fake_kafka: FakeKafka) -> None:
-    with member(fake_kafka, allow_auto_create_topics=False) as consumer:
-        consumer.subscribe(["absent"])
-        with pytest.raises(UnknownTopicOrPartitionError, match="'absent'"):
-            poll_until(lambda: False, consumer)
-
-
-def test_a_topic_that_may_not_be_read_is_told_of(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.faults.add(
-            faults.fail_with(TopicAuthorizationFailedError), ApiKey.METADATA, times=None
-        )
-    with member(fake_kafka) as consumer:
-        consumer.subscribe([TOPIC])
-        with pytest.raises(TopicAuthorizationFailedError, match="'t'"):
-            poll_until(lambda: False, consumer)
-
-
-def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
-        lost = cluster.faults.add(faults.drop(), ApiKey.FIND_COORDINATOR)
-    with member(fake_kafka, session_timeout_ms=6_000) as consumer:
-        started_s = time.monotonic()
-        consumer.subscribe([TOPIC])
-        poll_until(has_all(consumer), consumer)
-        assert time.monotonic() - started_s < 6.0
-    assert lost.used_count == 1
-
-
-def test_a_coordinator_that_nobody_finds_is_told_of_after_a_session(
-    fake_kafka: FakeKafka,
-) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.faults.add(
-            faults.fail_with(CoordinatorNotAvailableError), ApiKey.FIND_COORDINATOR, times=None
-        )
-    with member(fake_kafka, session_timeout_ms=300) as consumer:
-        consumer.subscribe([TOPIC])
-        with pytest.raises(KafkaTimeoutError, match=r"coordinator of group 'g' was not found"):
-            poll_until(lambda: False, consumer)
-
-
-@pytest.mark.parametrize(
-    ("subscribe", "message"),
-    [
-        (lambda c: c.subscribe("t"), r"give a list"),
-        (lambda c: c.subscribe(["t/"]), r"can be no topic"),
-        (lambda c: c.subscribe([]), r"topics or a pattern"),
-        (lambda c: c.subscribe(["t"], pattern="t"), r"topics or a pattern"),
-        (lambda c: c.subscribe(pattern="("), r"no regular expression"),
-        (lambda c: c.subscribe(["t"], listener=print), r"no RebalanceListener"),
-        (lambda c: (c.subscribe(["t"]), c.subscribe(pattern="t")), r"exclude each other"),
-        (lambda c: (c.subscribe(["t"]), c.assign(PARTITIONS)), r"exclude each other"),
-        (lambda c: (c.assign(PARTITIONS), c.subscribe(["t"])), r"exclude each other"),
-    ],
-)
-def test_what_is_no_subscription_is_refused(
-    subscribe: Callable[[Consumer], object], message: str, fake_kafka: FakeKafka
-) -> None:
-    with member(fake_kafka) as consumer, pytest.raises(UsageError, match=message):
-        subscribe(consumer)
-
-
-def test_a_subscription_needs_a_group(fake_kafka: FakeKafka) -> None:
-    servers = fake_kafka.bootstrap_servers
-    with Consumer(bootstrap_servers=servers) as consumer:
-        for call in (lambda: consumer.subscribe(["t"]), consumer.group_metadata):
-            with pytest.raises(UsageError, match="group_id"):
-                call()
-        consumer.unsubscribe()
 
 
 def test_assigned_by_hand_again_after_unsubscribing(fake_kafka: FakeKafka) -> None:
