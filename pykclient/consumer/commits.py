@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pykclient.consumer.membership import Membership
-    from pykclient.consumer.subscription import SubscriptionState
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.backoff import Backoff
     from pykclient.network.coordinators import Coordinators
     from pykclient.network.manager import Request
@@ -93,6 +93,7 @@ class Commit:
         "number",
         "offsets",
         "operation",
+        "owners",
         "retry_at_ms",
     )
 
@@ -103,6 +104,8 @@ class Commit:
         self.is_retried = False
         self.keeps_partitions = False
         """Whether nobody else gets the partitions before it has ended: a newer epoch will do."""
+        self.owners: dict[TopicPartition, AssignedPartition] | None = None
+        """The assignment that it is for, if nobody but us chose what is in it."""
         self.callback: CommitCallback | None = None
         self.number = 0
         self.retry_at_ms = 0
@@ -208,6 +211,7 @@ class Commits:
             return done
         commit = self.commit(offsets, deadline_ms)
         commit.keeps_partitions = True
+        commit.owners = {assigned.partition: assigned for assigned in self._subscription}
         return commit.operation
 
     def cancel(self, commit: Commit) -> None:
@@ -278,6 +282,7 @@ class Commits:
             offsets = self.processed()
             if offsets:
                 self._auto = self._start(Commit(offsets, NEVER_MS))
+                self._auto.owners = {each.partition: each for each in self._subscription}
         return self._auto_due_ms
 
     def _expire(self, now_ms: int) -> None:
@@ -312,8 +317,7 @@ class Commits:
         # One that may be sent again must not overtake, or be overtaken by, a newer one.
         while self._waiting and not any(commit.is_retried for commit in self._in_flight):
             commit = self._waiting[0]
-            if commit is self._auto:
-                self._leave_out_what_is_gone(commit)
+            self._leave_out_what_is_gone(commit)
             if commit.retry_at_ms > now_ms or (not commit.offsets and self._in_flight):
                 break
             self._waiting.popleft()
@@ -325,12 +329,17 @@ class Commits:
         return requests
 
     def _leave_out_what_is_gone(self, commit: Commit) -> None:
-        """It may have waited while partitions went to others, whose offsets must stay."""
-        commit.offsets = {
-            partition: offset
-            for partition, offset in commit.offsets.items()
-            if self._subscription.find(partition) is not None
-        }
+        """It may have waited while partitions went to others, whose offsets must stay.
+
+        They may even have come back since.
+        """
+        owners = commit.owners
+        if owners is not None:
+            commit.offsets = {
+                partition: offset
+                for partition, offset in commit.offsets.items()
+                if self._subscription.find(partition) is owners[partition]
+            }
 
     def _request(self, commit: Commit, node_id: int, now_ms: int) -> Request | None:
         try:

@@ -332,3 +332,15 @@ def test_a_failure_that_nobody_listens_to_is_logged(
     scene.answer(request, OffsetMetadataTooLargeError.code)
     (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert "commit_async of t-0 failed: OFFSET_METADATA_TOO_LARGE" in record.getMessage()
+
+
+def test_what_was_lost_meanwhile_is_not_committed_though_it_came_back() -> None:
+    scene = CommitScene(auto_commit_interval_ms=INTERVAL_MS)
+    scene.read(5, 6)
+    scene.commits.commit_before_revocation(LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, CoordinatorLoadInProgressError.code)
+    scene.subscription.assign([P1])  # P0 is lost, and comes back: others may have gone on
+    scene.subscription.assign([P0, P1])
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    assert committed_in(again) == {P1: 6}
