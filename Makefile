@@ -18,7 +18,7 @@ help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make check     style, types, import rules, generated code"
-	@echo "make chaos     groups of consumers under fire, about half an hour; CHAOS_ROUNDS=1 is shorter"
+	@echo "make chaos     groups of consumers under fire, some twenty minutes; CHAOS_ROUNDS=1 is shorter"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make protocol  write the generated protocol modules anew"
 	@echo "make docs      write docs/configuration.md anew"
