@@ -14,16 +14,18 @@ COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz sanitize protocol build clean java kafka
+.PHONY: help demo test check chaos bench fuzz sanitize protocol docs build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make check     style, types, import rules, generated code"
+	@echo "make chaos     groups of consumers under fire, some twenty minutes; CHAOS_ROUNDS=1 is shorter"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
 	@echo "make sanitize  the compiled core's tests under GCC's address and undefined-behaviour sanitizers"
 	@echo "make protocol  write the generated protocol modules anew"
+	@echo "make docs      write docs/configuration.md anew"
 	@echo "make build     wheel and sdist, into dist"
 	@echo "make clean     remove what was built; the virtual environment stays"
 
@@ -41,6 +43,11 @@ check: java kafka
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m tools.protogen --check
+	$(PYTHON) -m tools.config_reference --check
+
+# What may be chosen by the environment stands in tests/chaos/campaign.py.
+chaos: java kafka
+	$(PYTHON) -m tests.chaos.campaign
 
 bench: java kafka $(BENCH_INSTALLED)
 	$(PYTHON) benchmarks/suite.py --output bench-output
@@ -54,6 +61,9 @@ sanitize: $(INSTALLED)
 
 protocol: java kafka
 	$(PYTHON) -m tools.protogen
+
+docs: $(INSTALLED)
+	$(PYTHON) -m tools.config_reference
 
 build: $(INSTALLED)
 	$(PYTHON) -m build

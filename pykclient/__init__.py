@@ -18,9 +18,15 @@ from pykclient.version import __version__
 if TYPE_CHECKING:
     from pykclient.accel import ConsumerRecord, Delivery
     from pykclient.admin.admin import Admin
+    from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
+    from pykclient.consumer.assignors import Assignor, GroupMember, RebalanceProtocol
     from pykclient.consumer.consumer import Consumer
+    from pykclient.consumer.group.history import Rebalance
+    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
+    from pykclient.metrics.catalogue import MetricName
     from pykclient.network.cluster import PartitionInfo
     from pykclient.producer.bulk_delivery import RecordMetadataRange
     from pykclient.producer.producer import Producer
@@ -35,11 +41,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "Assignor",
     "Consumer",
     "ConsumerRecord",
     "ConsumerRecords",
     "CreatedTopic",
     "Delivery",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "GroupMetadata",
+    "MemberDescription",
+    "MetricName",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",
@@ -47,6 +60,9 @@ __all__ = [
     "PartitionInfo",
     "Producer",
     "ProducerRecord",
+    "Rebalance",
+    "RebalanceListener",
+    "RebalanceProtocol",
     "RecordMetadata",
     "RecordMetadataRange",
     "TimestampType",
@@ -59,11 +75,18 @@ __all__ = [
 
 _HOME = {
     "Admin": "pykclient.admin.admin",
+    "Assignor": "pykclient.consumer.assignors",
     "Consumer": "pykclient.consumer.consumer",
     "ConsumerRecord": "pykclient.accel",
     "ConsumerRecords": "pykclient.consumer.record",
     "CreatedTopic": "pykclient.admin.topics",
     "Delivery": "pykclient.accel",
+    "GroupDescription": "pykclient.admin.groups",
+    "GroupListing": "pykclient.admin.groups",
+    "GroupMember": "pykclient.consumer.assignors",
+    "GroupMetadata": "pykclient.consumer.group.member",
+    "MemberDescription": "pykclient.admin.groups",
+    "MetricName": "pykclient.metrics.catalogue",
     "NewTopic": "pykclient.admin.topics",
     "Node": "pykclient.types",
     "OffsetAndMetadata": "pykclient.types",
@@ -71,6 +94,9 @@ _HOME = {
     "PartitionInfo": "pykclient.network.cluster",
     "Producer": "pykclient.producer.producer",
     "ProducerRecord": "pykclient.producer.record",
+    "Rebalance": "pykclient.consumer.group.history",
+    "RebalanceListener": "pykclient.consumer.rebalance",
+    "RebalanceProtocol": "pykclient.consumer.assignors",
     "RecordMetadata": "pykclient.producer.record",
     "RecordMetadataRange": "pykclient.producer.bulk_delivery",
     "TimestampType": "pykclient.types",

@@ -21,17 +21,21 @@ from flights.audit import Audit
 from flights.chart import draw_delays
 from flights.data_set import FlightDataSet
 from flights.delays import AirlineDelay, airline_delays, differences
+from flights.reading_group import LEAVES, STAYS, ReadingGroup
 from flights.record import flight_records
 from flights.stopwatch import Stopwatch
-from pykclient import ConsumerRecord, Producer, TimestampType
+from pykclient import Admin, ConsumerRecord, Producer, TimestampType
+from pykclient.errors import ConfigError
 from pykclient.testing import MissingPrerequisiteError
 from tests.testing.test_process_group import await_true
 
 if TYPE_CHECKING:
     from flights.data_set import Flight
     from flights.record import FlightRecord
+    from pykclient.testing import FakeKafka
 
 ROOT = Path(__file__).parents[1]
+SILENCE_S = 30.0
 
 FLIGHTS_CSV = """\
 year,dep_delay,carrier,tailnum
@@ -177,6 +181,50 @@ def test_an_altered_key_is_a_fault(records: list[FlightRecord]) -> None:
     for record in records:
         audit.add(as_read(record._replace(key=b"UA")))
     assert audit.faults()[0].startswith("2 altered: ")
+
+
+def test_two_members_share_the_flights_and_one_leaves_half_way(fake_kafka: FakeKafka) -> None:
+    count, partition_count = 20_000, 6
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("flights", partition_count)
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+        for number in range(count):
+            producer.send("flights", b"%d" % number, partition=number % partition_count)
+    read: dict[int, list[int]] = {}
+    with ReadingGroup(fake_kafka.bootstrap_servers, "flights", partition_count) as group:
+        for record in group.records(count, SILENCE_S):
+            assert isinstance(record.value, bytes)
+            read.setdefault(record.partition, []).append(int(record.value))
+    assert read == {
+        partition: list(range(partition, count, partition_count))
+        for partition in range(partition_count)
+    }
+    assert sum(group.counts.values()) == count
+    assert 0 < group.counts[LEAVES] <= count / 2 <= group.counts[STAYS]
+    assert "assigned flights-0, flights-1, flights-2, flights-3" in group.history[-1]
+    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
+        (left,) = admin.describe_groups(admin.list_groups()).values()
+        offsets = admin.list_group_offsets(left.group_id)
+    assert left.members == ()
+    assert sum(each.offset for each in offsets.values()) == count
+
+
+def test_a_group_that_reads_nothing_is_not_waited_for_for_ever(fake_kafka: FakeKafka) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("flights", 2)
+    with (
+        ReadingGroup(fake_kafka.bootstrap_servers, "flights", 2) as group,
+        pytest.raises(TimeoutError, match=r"no record came for 0\.05 s"),
+    ):
+        list(group.records(1, 0.05))
+
+
+def test_what_a_member_raises_is_raised_by_its_group() -> None:
+    with (
+        ReadingGroup("nobody:here", "flights", 2) as group,
+        pytest.raises(ConfigError, match="bootstrap_servers"),
+    ):
+        list(group.records(1, SILENCE_S))
 
 
 def test_equal_answers_do_not_differ_and_the_last_bit_is_rounding() -> None:

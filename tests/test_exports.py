@@ -25,9 +25,12 @@ CLIENT_NAMES = {
     *("Admin", "Consumer", "Producer", "errors", "__version__"),
     *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),
     *("RecordMetadata", "RecordMetadataRange"),
+    *("Assignor", "GroupMember", "RebalanceProtocol"),
+    *("GroupMetadata", "Rebalance", "RebalanceListener"),
+    *("GroupDescription", "GroupListing", "MemberDescription"),
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
-    "TimestampType",
+    *("MetricName", "TimestampType"),
 }
 # What a user may not have, or what would make the import slow.
 OPTIONAL_MODULES = {

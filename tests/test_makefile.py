@@ -94,6 +94,7 @@ def test_the_pure_core_is_tested_too(project: Path) -> None:
 def test_the_tests_come_after_all_checks(project: Path) -> None:
     plan = planned(project, "test")
     steps = ["ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"]
+    steps.append("config_reference --check")
     places = [plan.index(step) for step in [*steps, "-m pytest"]]
     assert places == sorted(places)
 

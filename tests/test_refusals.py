@@ -136,12 +136,7 @@ def test_a_refused_secret_is_not_shown(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("config", "key", "value", "feature"),
     [
-        (ConsumerConfig, "group.id", "g", "Consumer groups are not built yet"),
-        (ConsumerConfig, "group_instance_id", "i", "Consumer groups are not built yet"),
-        (ConsumerConfig, "session.timeout.ms", 10_000, "Consumer groups are not built yet"),
-        (ConsumerConfig, "enable.auto.commit", "maybe", "Consumer groups are not built yet"),
         (ConsumerConfig, "share.acquire.mode", "record_limit", "Share groups are not built yet"),
-        (ConsumerConfig, "exclude.internal.topics", False, "Subscriptions are not built yet"),
         (ProducerConfig, "transactional.id", "t", "Transactions are not built yet"),
         (ProducerConfig, "metric.reporters", "a.b.C", "Metrics reporters"),
         (ProducerConfig, "config.providers", "file", "not looked up in configuration providers"),
@@ -166,10 +161,6 @@ def test_a_known_setting_that_is_not_built_is_refused_by_name(
         (ProducerConfig, "enable.metrics.push", False),
         (ProducerConfig, "ssl.enabled.protocols", "TLSv1.2, TLSv1.3"),
         (ProducerConfig, "ssl.enabled.protocols", ["TLSv1.2", "TLSv1.3"]),
-        (ConsumerConfig, "group_id", None),
-        (ConsumerConfig, "enable.auto.commit", False),
-        (ConsumerConfig, "enable_auto_commit", "TRUE"),
-        (ConsumerConfig, "session.timeout.ms", "45000"),
     ],
 )
 def test_a_setting_that_is_not_built_may_say_what_happens_anyway(

@@ -134,7 +134,11 @@ def dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
             named_in.setdefault(name, set()).add(file.path)
     packaging = "".join(file.text for file in files if file.path == "pyproject.toml")
     for file in product:
-        is_way_in = file.path.endswith(("__init__.py", "__main__.py")) or file.module in packaging
+        is_way_in = (
+            file.path.endswith(("__init__.py", "__main__.py"))
+            or file.module in packaging
+            or '\nif __name__ == "__main__":\n' in file.text  # python -m
+        )
         # Which messages are generated, the generator's table says.
         if (
             not is_way_in

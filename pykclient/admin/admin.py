@@ -2,20 +2,18 @@
 
 It is *open*, then *closed*. Calls from several threads queue.
 
-Owner: the admin lock, which a call holds from start to end.
+Owner: the admin lock (`AdminDriver`).
 Source: Java interface ``Admin``.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from pykclient.admin.config import AdminConfig
-from pykclient.admin.core import SPREAD_MS_MAX, AdminCore
+from pykclient.admin.core import SPREAD_MS_MAX
+from pykclient.admin.group_calls import GroupCalls
+from pykclient.admin.name_list import name_list
 from pykclient.admin.topics import (
     ALL_TOPICS,
     CreateTopics,
@@ -25,78 +23,31 @@ from pykclient.admin.topics import (
     TopicsAbsent,
     TopicsPresent,
 )
-from pykclient.errors import ClosedError, ForkedClientError, KafkaTimeoutError, UsageError
-from pykclient.network.call_timeout import timeout_ms as milliseconds
-from pykclient.network.drive import drive, now_ms
-from pykclient.network.selector import SelectorPort
+from pykclient.errors import UsageError
+from pykclient.network.drive import now_ms
+from pykclient.network.live_client import LiveClient
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
-    from types import TracebackType
-    from typing import Self
+    from collections.abc import Iterable
 
-    from pykclient.admin.call import AdminCall, AdminHandler
+    from pykclient.admin.call import AdminHandler
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
 
 __all__ = ["Admin"]
 
 log = logging.getLogger("pykclient.admin")
 
-KeyT = TypeVar("KeyT", bound="Hashable")
-ValueT = TypeVar("ValueT")
 
-
-class Admin(AdminCore):
-    """Creates, deletes and describes topics.
+class Admin(GroupCalls, LiveClient):
+    """Creates, deletes and describes topics; describes groups, and moves and deletes their offsets.
 
     Safe from many threads; their calls run one after the other. It does not survive a fork. Use it
     in a ``with`` block, or call `close`.
 
-    Every call tries every topic that it is given. When one fails, its error is raised; when several
-    do, an `AdminCallError` that has them by name. `timeout` is in seconds, None means
+    Every call tries all that it is given, such as topics. When one fails, its error is raised; when
+    several do, an `AdminCallError` that has them by name. `timeout` is in seconds, None means
     `default_api_timeout_ms`.
     """
-
-    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
-        """Take the settings of `AdminConfig`, as a mapping, as keywords, or both.
-
-        Nothing is connected before the first call.
-
-        Raises:
-            ConfigError: a setting is unknown, malformed or not built yet.
-        """
-        config = AdminConfig.from_settings(settings, **keywords)
-        super().__init__(config, SelectorPort.from_config(config))
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._process_id = os.getpid()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close all connections, once the call under way has ended. Again it does nothing.
-
-        Raises:
-            KafkaTimeoutError: that call did not end within `timeout` seconds.
-        """
-        if self._is_closed:
-            return
-        try:
-            with self._entered(self._timeout_ms(timeout)):
-                self._is_closed = True
-                self._client.close()
-                self._port.shutdown()
-        except ClosedError:
-            return  # another thread closed it while this one waited
 
     def create_topics(
         self, topics: Iterable[NewTopic], timeout: float | None = None
@@ -136,7 +87,7 @@ class Admin(AdminCore):
             AdminCallError: it did not delete several.
             KafkaTimeoutError: no answer in time; the topics may have been deleted.
         """
-        names = _names(topics)
+        names = name_list(topics, "topic")
         deadline_ms, timeout_ms = self._deadline(timeout)
         with self._entered(timeout_ms):
             call = self._call(DeleteTopics(), names, deadline_ms)
@@ -156,11 +107,7 @@ class Admin(AdminCore):
             KafkaTimeoutError: no broker answered in time.
             BrokerError: a broker refuses.
         """
-        deadline_ms, timeout_ms = self._deadline(timeout)
-        with self._entered(timeout_ms):
-            call = self._call(ListTopics(), (ALL_TOPICS,), deadline_ms)
-            self._drive(call, deadline_ms)
-            topics = self._result(call, "the list of", timeout_ms)[ALL_TOPICS]
+        topics = self._run(ListTopics(), (ALL_TOPICS,), "the list of", timeout)[ALL_TOPICS]
         if include_internal:
             return topics
         return {name: topic for name, topic in topics.items() if not topic.is_internal}
@@ -176,55 +123,9 @@ class Admin(AdminCore):
             AdminCallError: it cannot describe several.
             KafkaTimeoutError: no broker answered in time.
         """
-        names = _names(topics)
-        deadline_ms, timeout_ms = self._deadline(timeout)
-        with self._entered(timeout_ms):
-            call = self._call(DescribeTopics(), names, deadline_ms)
-            self._drive(call, deadline_ms)
-            return self._result(call, "the description of topics", timeout_ms)
-
-    def _timeout_ms(self, timeout: float | None) -> int:
-        return milliseconds(timeout, self._config.default_api_timeout_ms)
-
-    def _deadline(self, timeout: float | None) -> tuple[int, int]:
-        """Return when a call's time is up, and the milliseconds until then."""
-        timeout_ms = self._timeout_ms(timeout)
-        return now_ms() + timeout_ms, timeout_ms
-
-    @contextmanager
-    def _entered(self, timeout_ms: int) -> Iterator[None]:
-        """Wait for the calls before this one. Their time counts as ours."""
-        if os.getpid() != self._process_id:
-            raise ForkedClientError(
-                f"this admin client was made in process {self._process_id}, and this is process "
-                f"{os.getpid()}; make a new one after a fork"
-            )
-        if not self._lock.acquire(timeout=min(timeout_ms / 1000, threading.TIMEOUT_MAX)):
-            raise KafkaTimeoutError(
-                f"waited {timeout_ms} ms for a call that another thread makes with this admin "
-                f"client"
-            )
-        try:
-            if self._is_closed:
-                raise ClosedError("this admin client is closed; make a new one")
-            yield
-        finally:
-            self._lock.release()
-
-    def _drive(self, call: AdminCall[KeyT, ValueT], deadline_ms: int) -> None:
-        """Run the engine until the call is done or its time is up. Raises what is fatal."""
-        self._calls.start(call)
-        try:
-            drive(
-                self._engine,
-                self._port,
-                until=lambda: call.is_done or self._metadata.fatal_error is not None,
-                deadline_ms=deadline_ms,
-            )
-        finally:
-            self._calls.end(call)
-        if not call.is_done and self._metadata.fatal_error is not None:
-            raise self._metadata.fatal_error
+        return self._run(
+            DescribeTopics(), name_list(topics, "topic"), "the description of topics", timeout
+        )
 
     def _spread(self, handler: AdminHandler[int, int], deadline_ms: int) -> None:
         """Wait until all brokers have heard of a change that is made already."""
@@ -244,11 +145,3 @@ def _name_of(topic: NewTopic) -> str:
     if not isinstance(name, str):
         raise UsageError(f"{topic!r:.100} is no topic to create; give NewTopic(name, ...)")
     return name
-
-
-def _names(topics: Iterable[str]) -> list[str]:
-    # A single string is an iterable of strings as well, though not the one that was meant.
-    names = None if isinstance(topics, str) else list(dict.fromkeys(topics))
-    if names is None or not all(isinstance(name, str) for name in names):
-        raise UsageError(f"{topics!r:.100}: give a list of topic names")
-    return names

@@ -1,8 +1,9 @@
 """AdminCall: one call for some keys (topics, brokers), each looked up, asked for and done apart.
 
-A key is *looking up* its broker, *mapped* to it, *in flight*, and at the end *completed* or
-*failed*; after an error that another attempt may cure it is looked up anew, after a back-off. Keys
-at the same broker share a request. It ends no key by time: whoever drives it has the deadline.
+A key is *looking up* its broker (or *asking* for it), *mapped* to it, *in flight*, and at the end
+*completed* or *failed*; after an error that another attempt may cure it is looked up anew, after a
+back-off. Keys at the same broker share a request. It ends no key by time: whoever drives it has the
+deadline.
 
 Owner: the admin lock; the driver of the engine.
 Source: Java classes ``AdminApiDriver``, ``AdminApiHandler``.
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from pykclient.errors import BrokerError, DecodeError, KafkaError
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.unsent_requests import ANY_NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pykclient.admin.lookup import Lookup, Place
     from pykclient.network.backoff import Backoff
@@ -41,6 +43,7 @@ class KeyState(Enum):
     """How far a key is."""
 
     LOOKING_UP = "looking_up"
+    ASKING = "asking"
     MAPPED = "mapped"
     IN_FLIGHT = "in_flight"
     COMPLETED = "completed"
@@ -48,7 +51,8 @@ class KeyState(Enum):
 
 
 NEXT: Final[dict[KeyState, frozenset[KeyState]]] = {
-    KeyState.LOOKING_UP: frozenset({KeyState.MAPPED}),
+    KeyState.LOOKING_UP: frozenset({KeyState.ASKING, KeyState.MAPPED}),
+    KeyState.ASKING: frozenset({KeyState.LOOKING_UP, KeyState.FAILED}),
     KeyState.MAPPED: frozenset({KeyState.IN_FLIGHT}),
     KeyState.IN_FLIGHT: frozenset({KeyState.LOOKING_UP, KeyState.COMPLETED, KeyState.FAILED}),
     KeyState.COMPLETED: frozenset(),
@@ -63,6 +67,8 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
     final_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
     """Errors that end a key here, though elsewhere another attempt may cure them."""
     max_version: ClassVar[int | None] = None
+    keys_per_request_max: ClassVar[int | None] = None
+    """How many keys a request has room for; None means all of them."""
 
     @abstractmethod
     def request(self, keys: Sequence[KeyT], timeout_ms: int) -> RequestMessage:
@@ -135,6 +141,8 @@ class AdminCall(Generic[KeyT, ValueT]):
     def poll(self, now_ms: int) -> PollResult:
         """Send what can be sent now."""
         by_place: defaultdict[Place, list[KeyT]] = defaultdict(list)
+        by_question: defaultdict[str, list[KeyT]] = defaultdict(list)
+        lookup = self._handler.lookup
         next_poll_ms = NEVER_MS
         for key in self._unfinished:
             progress = self._progress[key]
@@ -143,14 +151,53 @@ class AdminCall(Generic[KeyT, ValueT]):
             if progress.retry_at_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, progress.retry_at_ms)
                 continue
-            place = self._handler.lookup.find(key, self._metadata.cluster)
-            if place is None:
+            place = lookup.find(key, self._metadata.cluster)
+            if place is not None:
+                _to(progress, KeyState.MAPPED)
+                by_place[place].append(key)
+            elif (question := lookup.question(key)) is not None:
+                _to(progress, KeyState.ASKING)
+                by_question[question].append(key)
+            else:
                 self._metadata.request_update()
-                continue
-            _to(progress, KeyState.MAPPED)
-            by_place[place].append(key)
-        requests = [self._request(place, keys, now_ms) for place, keys in by_place.items()]
+        requests = [
+            self._request(place, share, now_ms)
+            for place, keys in by_place.items()
+            for share in self._shares(keys)
+        ]
+        requests += [self._question(question, keys) for question, keys in by_question.items()]
         return PollResult(requests, next_poll_ms)
+
+    def _shares(self, keys: Sequence[KeyT]) -> Iterator[Sequence[KeyT]]:
+        """Cut keys into what a request has room for."""
+        most = self._handler.keys_per_request_max or len(keys)
+        for start in range(0, len(keys), most):
+            yield keys[start : start + most]
+
+    def _question(self, question: str, keys: Sequence[KeyT]) -> Request:
+        lookup = self._handler.lookup
+        return Request(
+            lookup.request(question),
+            ANY_NODE,
+            on_response=partial(self._on_place, question, keys),
+            on_failure=partial(self._on_no_place, keys),
+            max_version=lookup.max_version,
+        )
+
+    def _on_place(
+        self, question: str, keys: Sequence[KeyT], message: Message | None, now_ms: int
+    ) -> None:
+        assert message is not None
+        error = self._handler.lookup.learn(question, message)
+        if error is not None:
+            self._on_no_place(keys, error, now_ms)
+            return
+        for key in keys:
+            _to(self._progress[key], KeyState.LOOKING_UP)
+
+    def _on_no_place(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
+        for key in keys:
+            self._on_error(key, error, now_ms)
 
     def _request(self, place: Place, keys: Sequence[KeyT], now_ms: int) -> Request:
         for key in keys:
@@ -203,7 +250,9 @@ class AdminCall(Generic[KeyT, ValueT]):
             del self._unfinished[key]
             self.errors[key] = error
             return
-        self._metadata.request_update()  # the controller may be another by now
+        # The controller, or the coordinator, may be another by now.
+        self._metadata.request_update()
+        self._handler.lookup.forget(key)
         _to(progress, KeyState.LOOKING_UP)
         progress.retry_at_ms = now_ms + self._attempts.backoff.delay_ms(progress.failure_count)
         progress.failure_count += 1

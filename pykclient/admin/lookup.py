@@ -1,20 +1,46 @@
 """Lookups: which broker can serve a key of an admin call.
 
-Owner: no state.
-Source: Java classes ``AdminApiLookupStrategy``, ``AllBrokersStrategy``, ``KafkaAdminClient``
-(``LeastLoadedNodeProvider``, ``ControllerNodeProvider``).
+Metadata tells most of them; who coordinates a group has to be asked of a broker.
+
+Owner: the call that a lookup was made for; those that hold nothing are shared.
+Source: Java classes ``AdminApiLookupStrategy``, ``CoordinatorStrategy``, ``KafkaAdminClient``
+(``NodeProvider``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
+
+from pykclient.errors import KafkaError, error_for_code
+from pykclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykclient.types import Node
 
 if TYPE_CHECKING:
     from pykclient.network.cluster import Cluster
+    from pykclient.protocol.message import Message, Request
 
-__all__ = ["AnyBroker", "Controller", "Lookup", "NamedBroker", "Place"]
+__all__ = [
+    "ONE_KEY_MAX_VERSION",
+    "AnyBroker",
+    "Controller",
+    "CoordinatorOf",
+    "GroupCoordinator",
+    "Lookup",
+    "NamedBroker",
+    "Place",
+    "coordinator_request",
+    "coordinator_told",
+]
 
 KeyT_contra = TypeVar("KeyT_contra", contravariant=True)
+
+GROUP_KEY_TYPE: Final = 0
+ONE_KEY_MAX_VERSION: Final = 3
+"""Newer versions of FindCoordinator take many keys (KIP-699), which brokers before 3.0 do not."""
 
 
 class Place(NamedTuple):
@@ -23,15 +49,32 @@ class Place(NamedTuple):
     node_id: int | None
 
 
-class Lookup(Protocol[KeyT_contra]):
+class Lookup(ABC, Generic[KeyT_contra]):
     """Finds the place of a key."""
 
+    max_version: ClassVar[int | None] = None
+
+    @abstractmethod
     def find(self, key: KeyT_contra, cluster: Cluster) -> Place | None:
-        """Return the place, or None when newer metadata is needed to tell."""
-        ...
+        """Return the place, or None while it is not known."""
+
+    def question(self, key: KeyT_contra) -> str | None:
+        """Return what must be asked to find it; None when newer metadata tells."""
+        return None
+
+    def request(self, question: str) -> Request:
+        """Return the message that asks any broker."""
+        raise NotImplementedError
+
+    def learn(self, question: str, message: Message) -> KafkaError | None:
+        """Take the answer; return why there is none."""
+        raise NotImplementedError
+
+    def forget(self, key: KeyT_contra) -> None:
+        """Drop what was learned about a key: it is not served there."""
 
 
-class AnyBroker:
+class AnyBroker(Lookup[object]):
     """Every broker can serve it."""
 
     def find(self, key: object, cluster: Cluster) -> Place | None:
@@ -39,7 +82,7 @@ class AnyBroker:
         return Place(None)
 
 
-class Controller:
+class Controller(Lookup[object]):
     """The controller serves it; in a KRaft cluster a broker that passes it on to the controller."""
 
     def find(self, key: object, cluster: Cluster) -> Place | None:
@@ -47,9 +90,81 @@ class Controller:
         return None if cluster.controller_id is None else Place(cluster.controller_id)
 
 
-class NamedBroker:
+class NamedBroker(Lookup[int]):
     """The key is the id of the broker that serves it."""
 
     def find(self, key: int, cluster: Cluster) -> Place | None:
         """Return that broker."""
         return Place(key)
+
+
+class _Coordinators(Lookup[KeyT_contra]):
+    """The coordinator of a key's group serves it. Each group is asked for once."""
+
+    max_version = ONE_KEY_MAX_VERSION
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+
+    def find(self, key: KeyT_contra, cluster: Cluster) -> Place | None:
+        """Return the coordinator, None while nobody has told."""
+        node = self._nodes.get(self.question(key))
+        return None if node is None else Place(node.id)
+
+    def coordinator(self, key: KeyT_contra) -> Node:
+        """Return the coordinator that was found, with its address."""
+        return self._nodes[self.question(key)]
+
+    @abstractmethod
+    def question(self, key: KeyT_contra) -> str:
+        """Return the group."""
+
+    def request(self, question: str) -> FindCoordinatorRequest:
+        """Ask for the coordinator of a group."""
+        return coordinator_request(question)
+
+    def learn(self, question: str, message: Message) -> KafkaError | None:
+        """Remember the coordinator."""
+        told = coordinator_told(question, message)
+        if isinstance(told, KafkaError):
+            return told
+        self._nodes[question] = told
+        return None
+
+    def forget(self, key: KeyT_contra) -> None:
+        """Have the group asked for again."""
+        self._nodes.pop(self.question(key), None)
+
+
+class GroupCoordinator(_Coordinators[str]):
+    """The key is a group, which its coordinator serves."""
+
+    def question(self, key: str) -> str:
+        """Return the key."""
+        return key
+
+
+class CoordinatorOf(_Coordinators[object]):
+    """Every key belongs to one group, whose coordinator serves it."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+
+    def question(self, key: object) -> str:
+        """Return the group."""
+        return self._group
+
+
+def coordinator_request(group: str) -> FindCoordinatorRequest:
+    """Ask any broker who coordinates a group; see `ONE_KEY_MAX_VERSION`."""
+    return FindCoordinatorRequest(key=group, key_type=GROUP_KEY_TYPE)
+
+
+def coordinator_told(group: str, message: Message) -> Node | KafkaError:
+    """Return the coordinator that an answer names, or why it names none."""
+    assert isinstance(message, FindCoordinatorResponse)
+    if message.error_code != 0:
+        said = f": {message.error_message}" if message.error_message else ""
+        return error_for_code(message.error_code, f"coordinator of group {group!r}{said}")
+    return Node(message.node_id, message.host, message.port)

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pykclient.cli import log
+from pykclient.cli import groups, log
 from pykclient.errors.base import KafkaError
 from pykclient.version import __version__
 
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pykclient", description="Kafka at the command line.")
     parser.add_argument("--version", action="version", version=f"pykclient {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    groups.add_command(commands)
     log.add_command(commands)
     options = parser.parse_args(arguments)
     try:

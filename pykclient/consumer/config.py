@@ -11,10 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config import ClientConfig
+from pykclient.consumer.assignors.choice import assignor_list
+from pykclient.consumer.duration import duration_ms
+from pykclient.consumer.record_errors import RAISE, SKIP
 from pykclient.errors.base import ConfigError
 from pykclient.setting import (
     INT_MAX,
     LONG_MAX,
+    Kind,
     Setting,
     boolean,
     choice,
@@ -34,8 +38,95 @@ __all__ = ["ConsumerConfig"]
 ANSWER_OVERHEAD_BYTES: Final = 512
 """Room for what surrounds the records of a fetch answer."""
 
+CLASSIC_ONLY: Final = {
+    "partition_assignment_strategy": "the coordinator assigns; choose how with "
+    "group.remote.assignor",
+    "session_timeout_ms": "the group has it, group.consumer.session.timeout.ms of the brokers",
+    "heartbeat_interval_ms": "the group has it, group.consumer.heartbeat.interval.ms of the "
+    "brokers",
+}
+"""Settings that mean nothing where the coordinator decides, and who decides there."""
+
+MODERN_ONLY: Final = {
+    "group_remote_assignor": "members assign; choose how with partition.assignment.strategy",
+}
+
 _EARLIEST_HINT: Final = "It is now called earliest."
 _LATEST_HINT: Final = "It is now called latest."
+
+
+GROUP_NAME_LENGTH_MAX: Final = 249
+
+
+def _group_name() -> Kind[str | None]:
+    """A group's name, or None for no group."""
+
+    def parse(value: object) -> str | None:
+        if value is None:
+            return None
+        if isinstance(value, str) and value.strip():
+            return value
+        raise ValueError("For no group, leave it out.")
+
+    return Kind(parse, "a name that is not empty", str)
+
+
+def _instance_name() -> Kind[str | None]:
+    """A static member's name, or None for a dynamic member."""
+
+    def parse(value: object) -> str | None:
+        if value is None:
+            return None
+        if (
+            isinstance(value, str)
+            and 0 < len(value) <= GROUP_NAME_LENGTH_MAX
+            and value not in (".", "..")
+            and all(sign.isascii() and (sign.isalnum() or sign in "._-") for sign in value)
+        ):
+            return value
+        raise ValueError
+
+    allowed = f"1 to {GROUP_NAME_LENGTH_MAX} letters, digits, dots, underscores and hyphens"
+    return Kind(parse, allowed, str)
+
+
+_BY_DURATION: Final = "by_duration:"
+
+
+def _offset_reset() -> Kind[str]:
+    words = choice(
+        {name: name for name in ("latest", "earliest", "none")},
+        hints={
+            "smallest": _EARLIEST_HINT,
+            "beginning": _EARLIEST_HINT,
+            "largest": _LATEST_HINT,
+            "end": _LATEST_HINT,
+            "error": "It is now called none.",
+        },
+    )
+
+    def parse(value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not text.startswith(_BY_DURATION):
+            return words.parse(value)
+        duration_ms(text.removeprefix(_BY_DURATION))
+        return text
+
+    return Kind(parse, f"{words.allowed}, or by_duration: with a duration such as PT12H")
+
+
+def _on_record_error() -> Kind[object]:
+    functions = object_or_name()
+
+    def parse(value: object) -> object:
+        word = value.strip() if isinstance(value, str) else None
+        if word in (RAISE, SKIP):
+            return word
+        if value is None:
+            raise ValueError
+        return functions.parse(value)
+
+    return Kind(parse, f"{RAISE}, {SKIP}, a function or 'package.module:name'")
 
 
 class ConsumerConfig(ClientConfig):
@@ -43,20 +134,64 @@ class ConsumerConfig(ClientConfig):
 
     client = "consumer"
 
+    group_id = Setting(
+        _group_name(),
+        None,
+        "The consumer group: what subscribe shares partitions in, and where offsets are committed.",
+    )
+    group_instance_id = Setting(
+        _instance_name(),
+        None,
+        "Makes this a static member (KIP-345): it keeps its partitions over a restart that is "
+        "shorter than session_timeout_ms.",
+    )
+    group_protocol = Setting(
+        choice({"classic": "classic", "consumer": "consumer"}, is_case_kept=False),
+        "classic",
+        "How members of a group agree: classic, where one of them assigns, or consumer, where the "
+        "coordinator does (KIP-848, Kafka 4.0 and newer).",
+    )
+    group_remote_assignor = Setting(
+        string(),
+        "",
+        "The coordinator's assignor, uniform or range, with group_protocol=consumer; empty leaves "
+        "it to the group.",
+    )
+    partition_assignment_strategy: Setting[tuple[object, ...]] = Setting(
+        assignor_list(),
+        ("range", "cooperative-sticky"),
+        "How the group's leader shares partitions out, in order of preference: range, roundrobin, "
+        "sticky, cooperative-sticky, or an assignor of your own.",
+    )
+    session_timeout_ms = Setting(
+        integer(0), 45_000, "A member that the coordinator did not hear from for so long is out."
+    )
+    heartbeat_interval_ms = Setting(
+        integer(0), 3_000, "How often a member tells that it lives; a third of the session at most."
+    )
+    max_poll_interval_ms = Setting(
+        integer(1),
+        300_000,
+        "A member that does not poll for so long leaves the group, and others read on.",
+    )
+    exclude_internal_topics = Setting(
+        boolean(), True, "A pattern matches none of Kafka's own topics."
+    )
+    enable_auto_commit = Setting(
+        boolean(),
+        True,
+        "Commit what the application has finished with, every auto_commit_interval_ms and before "
+        "partitions are given up. Without group_id nothing is committed.",
+    )
+    auto_commit_interval_ms = Setting(
+        integer(0), 5_000, "How often offsets are committed automatically."
+    )
     auto_offset_reset = Setting(
-        choice(
-            {name: name for name in ("latest", "earliest", "none")},
-            hints={
-                "smallest": _EARLIEST_HINT,
-                "beginning": _EARLIEST_HINT,
-                "largest": _LATEST_HINT,
-                "end": _LATEST_HINT,
-                "error": "It is now called none.",
-            },
-        ),
+        _offset_reset(),
         "latest",
         "Where to read a partition that has no position, or whose position is gone: its end, its "
-        "beginning, or nowhere (none raises an error).",
+        "beginning, the first record that is no older than a duration (KIP-1106), or nowhere "
+        "(none raises an error).",
     )
     key_deserializer = Setting(
         object_or_name(), None, "Turns bytes into keys; none leaves bytes as they are."
@@ -66,6 +201,14 @@ class ConsumerConfig(ClientConfig):
     )
     interceptors: Setting[tuple[object, ...]] = Setting(
         object_list(), (), "Called for records before the application.", key="interceptor.classes"
+    )
+    on_record_error: Setting[object] = Setting(
+        _on_record_error(),
+        RAISE,
+        "What becomes of a record that cannot be read: raise stops there, skip goes on behind it, "
+        "and a function is called with the error (which has the raw bytes) and goes on when it "
+        "returns.",
+        is_ours=True,
     )
     isolation_level = Setting(
         choice({level.name.lower(): level for level in IsolationLevel}),
@@ -85,7 +228,8 @@ class ConsumerConfig(ClientConfig):
     fetch_max_bytes = Setting(
         integer(0),
         52_428_800,
-        "Most data in one fetch answer; a first batch that is larger comes whole.",
+        "Most data that is asked of all brokers at a time, each for its share; a first batch that "
+        "is larger comes whole.",
     )
     max_partition_fetch_bytes = Setting(
         integer(0),
@@ -117,8 +261,39 @@ class ConsumerConfig(ClientConfig):
 
     def _reconcile(self, given: Collection[str]) -> None:
         super()._reconcile(given)
+        self._reconcile_group("enable_auto_commit" in given)
+        self._reconcile_protocol(given)
         self._reconcile_fetch_wait("fetch_max_wait_ms" in given)
         self._reconcile_receive_limit("receive_max_bytes" in given)
+
+    def _reconcile_group(self, is_auto_commit_given: bool) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below "
+                f"session.timeout.ms={self.session_timeout_ms}: the session would end between two "
+                f"heartbeats. A third of it is usual."
+            )
+        if self.group_id is not None:
+            return
+        if self.group_instance_id is not None:
+            raise ConfigError(
+                f"group.instance.id={self.group_instance_id!r} names a member of a group, and "
+                f"there is none: set group.id."
+            )
+        if is_auto_commit_given and self.enable_auto_commit:
+            raise ConfigError(
+                "enable.auto.commit=true has nowhere to commit to: set group.id, or leave it out."
+            )
+        self._settle("enable_auto_commit", False)
+
+    def _reconcile_protocol(self, given: Collection[str]) -> None:
+        foreign = CLASSIC_ONLY if self.group_protocol == "consumer" else MODERN_ONLY
+        for name in foreign:
+            if name in given and getattr(self, name):
+                raise ConfigError(
+                    f"{name.replace('_', '.')} does not go with group.protocol="
+                    f"{self.group_protocol}: {foreign[name]}."
+                )
 
     def _reconcile_fetch_wait(self, is_given: bool) -> None:
         if self.fetch_max_wait_ms < self.request_timeout_ms:

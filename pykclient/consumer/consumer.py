@@ -3,20 +3,21 @@
 It is *open*, then *closed*. Each call drives the engine until it has what it wants or its time is
 up; between calls nothing happens.
 
-Owner: one thread at a time, whichever calls; `wakeup` may come from any.
+Owner: one thread at a time, whichever calls; `wakeup` and `metrics` may come from any.
 Source: Java class ``KafkaConsumer``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.arrow import arrow_batch
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import NO_LIMITS
-from pykclient.consumer.questions import BrokerQuestions
+from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
 from pykclient.consumer.record import ConsumerRecords
-from pykclient.errors import UsageError
+from pykclient.errors import ClosedError, UsageError
+from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.selector import SelectorPort
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.record import ConsumerRecord, RecordRun
     from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.metrics.catalogue import MetricName
     from pykclient.types import TopicPartition
 
 __all__ = ["Consumer"]
+
+CLOSE_TIMEOUT_MS: Final = 30_000
+"""How long `close` may take where nothing is said; Java's."""
 
 ITERATION_STEP_MS = 1_000
 """How often an iteration that gets nothing looks whether something is wrong."""
@@ -41,12 +46,12 @@ TURN_INTERVAL_MS = 1
 """Polls that only take what is at hand share the turns of the engine, about one in so long."""
 
 
-class Consumer(BrokerQuestions):
+class Consumer(GroupCalls):
     """Reads records of partitions.
 
     One thread at a time may use it: another one gets `ConcurrentModificationError` at once, and
-    only `wakeup` may be called from anywhere. It does not survive a fork. Use it in a ``with``
-    block, or call `close`.
+    only `wakeup` and `metrics` may be called from anywhere. It does not survive a fork. Use it in a
+    ``with`` block, or call `close`.
     """
 
     _turned_ms = 0
@@ -78,26 +83,62 @@ class Consumer(BrokerQuestions):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # After an exception the application has not finished with what was handed out last.
+        self._close(None, "default", has_finished=kind is None)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Close all connections. Calling it again does nothing.
+    def close(self, timeout: float | None = None, *, group_membership: str = "default") -> None:
+        """Commit as configured, leave the group, close all connections.
 
-        `timeout` (seconds) is for what must be told to a group, and there is none yet; nothing is
-        waited for.
+        Calling it again does nothing. With `enable_auto_commit` everything that was handed out is
+        committed. `timeout` is in seconds, None means 30; what could not be done by then is left
+        undone, and logged. `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until
+        the session ends), or `default`: static members remain, others leave.
+
+        Leaving a ``with`` block by an exception closes as well, but does not commit what was handed
+        out last.
 
         Raises:
             ConcurrentModificationError: another thread is using the consumer.
+            UsageError: `group_membership` is none of the three.
+            RebalanceListenerError: the listener failed. The consumer is closed all the same.
         """
+        check_membership_at_close(group_membership)
+        self._close(timeout, group_membership, has_finished=True)
+
+    def _close(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
         if self._guard.is_closed:
             return
         with self._guard:
+            deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
+            try:
+                self._leave_at_close(deadline_ms, group_membership, has_finished=has_finished)
+                self._commit_at_close(deadline_ms, has_finished=has_finished)
+            except ClosedError:
+                if not self._guard.is_closed:  # a listener has closed it, while it was told of this
+                    raise
+            finally:
+                if not self._guard.is_closed:
+                    self._end_heartbeats()
+                    self._shut_down()
+            if has_finished:
+                self._raise_listener_error()
+
+    def _shut_down(self) -> None:
+        with self._guard:
             self._guard.close()
-            for dropped in self._subscription.assign(()):
+            for dropped in self._subscription.unsubscribe():
                 self._buffer.drop(dropped)
+            self._end_fetch_sessions()
             self._client.close()
             self._port.shutdown()
             self._interceptors.close()
+
+    def _end_fetch_sessions(self) -> None:
+        """Have brokers forget us, as far as a request that is written at once can do that."""
+        ended_ms = now_ms()
+        for request in self._fetcher.end_sessions(ended_ms):
+            self._client.send(request, ended_ms)
+        self._client.prepare(ended_ms)
 
     # Reading.
 
@@ -116,6 +157,9 @@ class Consumer(BrokerQuestions):
             CorruptRecordError: the records at a position are damaged. The position stays; `seek`
                 past them, or poll again to fetch them anew.
             RecordDeserializationError: a deserializer failed. The position stays at that record.
+                With `on_record_error` both may be passed over instead.
+            LogTruncationError: records that were read are no longer in the log, and
+                `auto_offset_reset` is none (an `OffsetOutOfRangeError`; KIP-320, brokers from 2.3).
             KafkaTimeoutError: no broker could be reached since the first poll.
             UnknownTopicOrPartitionError: the brokers do not know a partition, for a second by now.
             BrokerError: a broker refuses, such as TopicAuthorizationFailedError.
@@ -129,7 +173,8 @@ class Consumer(BrokerQuestions):
                 records = ConsumerRecords(runs)
                 if not self._interceptors or not runs:
                     return records
-                return self._interceptors.on_consume(records)
+                with self._guard.lent():
+                    return self._interceptors.on_consume(records)
             except BaseException:  # an interrupt; what an interceptor raises does not get here
                 self._give_back(runs)
                 raise
@@ -188,6 +233,18 @@ class Consumer(BrokerQuestions):
             else:
                 assigned.offset = last_offset + 1
 
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what the consumer has measured, by name; lag per partition is among it.
+
+        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
+        out. It may be called from any thread, and asks no broker.
+
+        Raises:
+            ForkedClientError: this is a child process.
+        """
+        self._guard.check_process()
+        return self._metrics.snapshot(now_ms())
+
     # Waiting.
 
     def _poll_runs(
@@ -199,22 +256,36 @@ class Consumer(BrokerQuestions):
         count_max = self._config.max_poll_records if max_records is None else max_records
         if count_max < 1:
             raise UsageError(f"max_records={max_records}: give a number from 1")
+        timeout_ms = self._timeout_ms(timeout)
+        self._begin_poll()
+        self._metrics.on_poll(now_ms())
         runs: list[RecordRun] = []
+        is_over = self._giving_up_at(now_ms() + timeout_ms)
 
         def is_ready() -> bool:
             if not runs:
-                runs.extend(self._buffer.take(count_max, now_ms(), is_raw=is_raw))
+                taken = self._records.take(count_max, now_ms(), is_over=is_over, is_raw=is_raw)
+                runs.extend(taken)
+                self._note_handed_out(runs)
+                if runs:
+                    self._metrics.on_consumed(runs, now_ms())
             return bool(runs)
 
-        timeout_ms = self._timeout_ms(timeout)
         try:
             if not is_ready():
                 self._wait_for_records(is_ready, timeout_ms)
+            self._keep_partitions()
             self._turn_if_due()
         except BaseException:
             self._give_back(runs)
             raise
+        finally:
+            self._end_poll()
         return runs
+
+    def _giving_up_at(self, deadline_ms: int) -> Callable[[], bool]:
+        """Return what tells that a call must end, though it might find something yet."""
+        return lambda: self._is_interrupted or now_ms() >= deadline_ms
 
     def _wait_for_records(self, is_ready: Callable[[], bool], timeout_ms: int) -> None:
         """Wait until `is_ready`, all limits are reached, or the time is up; raise what is wrong."""
@@ -227,7 +298,7 @@ class Consumer(BrokerQuestions):
             return (
                 has_records
                 or self._is_interrupted
-                or self._subscription.has_error
+                or self._has_news
                 or self._have_all_reached_limits()
             )
 
@@ -237,7 +308,7 @@ class Consumer(BrokerQuestions):
         if has_records:
             return
         self._raise_interruption()
-        error = self._subscription.take_error()
+        error = self._take_news()
         if error is None and not is_done:
             error = self._silence.reason(started_ms, now_ms())
         if error is not None:
@@ -247,23 +318,33 @@ class Consumer(BrokerQuestions):
         with self._guard:
             self._require_assignment()
             self._raise_interruption()
+            self._begin_poll()
+            self._metrics.on_poll(now_ms())
             self._set_limits(NO_LIMITS)
             timeout_ms = self._config.consumer_timeout_ms
+            deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
+            is_over = self._giving_up_at(deadline_ms)
             found: list[tuple[AssignedPartition, RecordRun]] = []
 
             def is_ready() -> bool:
-                next_run = self._buffer.next_run(self._config.max_poll_records, now_ms())
+                count_max = self._config.max_poll_records
+                next_run = self._records.next_run(count_max, now_ms(), is_over=is_over)
                 found[:] = [] if next_run is None else [next_run]
                 return bool(found)
 
             # In steps, for each of which silence may have a reason by then.
             step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
-            deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
-            while not found:
-                self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
-                if not found and now_ms() >= deadline_ms:
-                    return None
-            self._turn()
+            try:
+                while not found:
+                    self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
+                    if not found and now_ms() >= deadline_ms:
+                        return None
+                self._note_iterated(*found[0])
+                self._metrics.on_consumed([found[0][1]], now_ms())
+                self._keep_partitions()
+                self._turn()
+            finally:
+                self._end_poll()
             return found[0]
 
     def _records_of(self, run: RecordRun) -> Iterable[ConsumerRecord]:

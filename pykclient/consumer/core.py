@@ -1,7 +1,7 @@
 """ConsumerCore: the consumer without the waiting.
 
-Builds the engine with its managers in the right order, and has every public method that does not
-wait. `Consumer` adds those that do; it reads and changes nothing that is not here.
+Has every public method that does not wait. `Consumer` adds those that do; it reads and changes
+nothing that is not here, or in `ConsumerParts`.
 
 Owner: the thread guard, which each public method takes; `wakeup` alone does not.
 Source: Java class ``KafkaConsumer``.
@@ -11,96 +11,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient import accel
-from pykclient.consumer.deserialization import RecordDeserializer
-from pykclient.consumer.fetch_buffer import FetchBuffer
-from pykclient.consumer.fetched_partition import DecodeSettings
-from pykclient.consumer.fetcher import Fetcher, FetchSettings
-from pykclient.consumer.interceptors import ConsumerInterceptors
-from pykclient.consumer.offset_lookups import OffsetLookups
-from pykclient.consumer.positions import PositionManager
-from pykclient.consumer.silence import Silence
-from pykclient.consumer.subscription import OffsetReset, SubscriptionState
-from pykclient.consumer.thread_guard import ThreadGuard
-from pykclient.consumer.topic_listing import TopicListing
+from pykclient.consumer.parts import ConsumerParts
+from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.subscription import OffsetReset
+from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
 from pykclient.errors import NotSubscribedError, UsageError, WakeupError
-from pykclient.network.backoff import Backoff
-from pykclient.network.client import NetworkClient
-from pykclient.network.client_log import ClientLog
-from pykclient.network.engine import Engine
-from pykclient.network.metadata import Metadata
 from pykclient.setting import INT_MAX, LONG_MAX
-from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
+from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Collection, Iterable, Mapping
 
-    from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.subscription import AssignedPartition
-    from pykclient.network.cluster import Cluster
-    from pykclient.network.port import Port
+    from pykclient.errors import KafkaError
 
-__all__ = ["NO_LIMITS", "ConsumerCore", "check_partition"]
+__all__ = ["NO_LIMITS", "ConsumerCore", "check_offset", "check_partition"]
 
 NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
 
 
-class ConsumerCore:
+class ConsumerCore(ConsumerParts):
     """A consumer's state and every method that does not wait."""
-
-    def __init__(self, config: ConsumerConfig, port: Port) -> None:
-        # What may be refused comes first: nothing is open yet.
-        deserializer = RecordDeserializer.from_config(config)
-        self._interceptors = ConsumerInterceptors.from_setting(config.interceptors)
-        self._config = config
-        self._log = ClientLog("pykclient.consumer", config.client_id)
-        self._port = port
-        self._guard = ThreadGuard("consumer")
-        self._is_woken = False
-        self._asked_topics: set[str] = set()
-        """Topics of calls under way, which are followed as those of the assignment are."""
-        self._unavailable_topics: frozenset[str] = frozenset()
-        """Those that the log has been told of."""
-        retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        auto_offset_reset = OffsetReset(config.auto_offset_reset)
-        self._metadata = Metadata.from_config(
-            config, allow_auto_topic_creation=config.allow_auto_create_topics
-        )
-        self._metadata.set_topics(())
-        self._metadata.add_listener(self._on_cluster)
-        self._client = NetworkClient.from_config(config, port, self._metadata)
-        self._subscription = SubscriptionState()
-        self._buffer = FetchBuffer(deserializer, retry_backoff)
-        self._lookups = OffsetLookups(
-            self._metadata, isolation_level=config.isolation_level, retry_backoff=retry_backoff
-        )
-        self._positions = PositionManager(
-            self._subscription,
-            self._lookups,
-            auto_offset_reset=auto_offset_reset,
-            retry_backoff=retry_backoff,
-            client_id=config.client_id,
-        )
-        self._listing = TopicListing(retry_backoff)
-        fetcher = Fetcher(
-            subscription=self._subscription,
-            buffer=self._buffer,
-            metadata=self._metadata,
-            client=self._client,
-            settings=_fetch_settings(config, auto_offset_reset),
-            retry_backoff=retry_backoff,
-        )
-        self._silence = Silence(self._metadata, self._client, self._subscription)
-        self._engine = Engine(
-            self._client,
-            [self._metadata, self._listing, self._positions, self._lookups, fetcher],
-        )
-        if config.check_crcs:
-            # Its package takes 20 ms to import: now, rather than when the first records come.
-            accel.crc32c(b"")
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
 
     # The assignment.
 
@@ -131,19 +63,46 @@ class ConsumerCore:
         self,
         topics: Collection[str] = (),
         *,
-        pattern: str | None = None,
-        listener: object = None,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
     ) -> None:
-        """Refuse: consumer groups are not built yet. Use `assign`.
+        """Read topics together with the other members of the group, which share the partitions.
+
+        Give `topics`, or a `pattern`: a regular expression of Python that whole names match, held
+        against topics that appear later, too. With `group_protocol=consumer` the brokers match a
+        pattern that is a string, as RE2 does (KIP-848), and only a compiled one is matched here.
+
+        A new subscription takes the place of the last one, and `listener` of the last listener. The
+        group is joined by the next `poll`; until then, and for a moment after, what was assigned
+        stays.
 
         Raises:
-            UsageError: always.
+            UsageError: there is no `group_id`, both or neither of topics and pattern are given, one
+                is malformed, or partitions were given to `assign`; call `unsubscribe` first.
         """
         with self._guard:
-            raise UsageError(
-                f"subscribe({pattern or list(topics)!r}) needs a consumer group, and groups are "
-                f"not built yet; use assign() with the partitions to read"
-            )
+            group = self._require_group("subscribe")
+            if listener is not None and not isinstance(listener, RebalanceListener):
+                raise UsageError(
+                    f"subscribe: {listener!r:.100} is no RebalanceListener; make one of functions"
+                )
+            if (pattern is None) == (not topics):
+                raise UsageError(
+                    "subscribe takes topics or a pattern, one of the two; unsubscribe() ends it"
+                )
+            if pattern is None:
+                self._subscription.subscribe(checked_topics(topics))
+            elif isinstance(pattern, str) and self._config.group_protocol == "consumer":
+                self._subscription.subscribe_broker_pattern(pattern)
+            else:
+                self._subscription.subscribe_pattern(compiled_pattern(pattern))
+            group.on_subscribed(listener)
+            self._follow_topics()
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed to; of a pattern those that match by now."""
+        with self._guard:
+            return self._subscription.wanted_topics
 
     # Positions.
 
@@ -161,10 +120,9 @@ class ConsumerCore:
             if isinstance(offset, OffsetAndMetadata):
                 leader_epoch = offset.leader_epoch
                 offset = offset.offset
-            if not _is_number(offset, LONG_MAX):
-                raise UsageError(
-                    f"seek({partition}, {offset!r}): an offset is an integer from 0 to {LONG_MAX}"
-                )
+            check_offset(offset, f"seek({partition}) to")
+            if self._commits is not None:
+                self._commits.handed_out.forget(assigned)
             if self._buffer.can_skip_to(assigned, offset):
                 # Past a bad record, say: what is behind it need not be fetched again.
                 self._subscription.skip_to(assigned, offset)
@@ -233,23 +191,35 @@ class ConsumerCore:
         """
         with self._guard:
             assigned = self._subscription.require(partition)
-            end = assigned.high_watermark
-            if self._config.isolation_level is IsolationLevel.READ_COMMITTED:
-                end = assigned.last_stable_offset
-            if end is None or not assigned.has_position:
-                return None
-            return max(0, end - assigned.offset)
+            return assigned.lag(self._config.isolation_level)
 
     def wakeup(self) -> None:
         """Make the call that waits now, or the next one that would, raise `WakeupError`.
 
         The one method for other threads. Records that are at hand are returned first, so none is
         lost.
+
+        Raises:
+            ForkedClientError: this is a child process; the parent's call is not woken.
         """
+        self._guard.check_process()
         self._is_woken = True
         self._client.wakeup()
 
     # For the front-end.
+
+    def _step_in_background(self, now_ms: int) -> int:
+        """Do what cannot wait for the application; return when to come again.
+
+        Requires the core lock. Nothing is waited for: answers are looked for a moment later.
+        """
+        assert self._group is not None
+        next_ms = self._engine.step_in_background(now_ms)
+        self._port.wait(0)
+        self._engine.complete(now_ms)
+        if self._group.has_request_in_flight:
+            next_ms = min(next_ms, now_ms + self._config.retry_backoff_ms)
+        return next_ms
 
     @property
     def _is_interrupted(self) -> bool:
@@ -264,10 +234,29 @@ class ConsumerCore:
             self._is_woken = False
             raise WakeupError("Consumer.wakeup() was called")
 
+    @property
+    def _has_news(self) -> bool:
+        """Whether there is an error that `poll` is to raise."""
+        return (
+            self._subscription.has_error
+            or (self._commits is not None and self._commits.has_error)
+            or (self._group is not None and self._group.has_error)
+        )
+
+    def _take_news(self) -> KafkaError | None:
+        """Return the oldest error that `poll` is to raise, and forget it; None if none."""
+        error = self._subscription.take_error()
+        if error is None and self._commits is not None:
+            error = self._commits.take_error()
+        if error is None and self._group is not None:
+            error = self._group.take_error()
+        return error
+
     def _require_assignment(self) -> None:
-        if not len(self._subscription):
+        if not len(self._subscription) and not self._subscription.is_by_group:
             raise NotSubscribedError(
-                "there is nothing to read: call assign() with partitions first"
+                "there is nothing to read: call subscribe() with topics, or assign() with "
+                "partitions first"
             )
 
     def _set_limits(self, limits: Mapping[TopicPartition, int]) -> None:
@@ -275,11 +264,10 @@ class ConsumerCore:
             self._buffer.refresh(assigned)
 
     def _have_all_reached_limits(self) -> bool:
-        return all(assigned.has_reached_limit for assigned in self._subscription)
-
-    def _follow_topics(self) -> None:
-        """Have metadata kept for what is assigned and asked about."""
-        self._metadata.set_topics(sorted(self._subscription.topics | self._asked_topics))
+        # A member that has got nothing yet waits for its share.
+        return len(self._subscription) > 0 and all(
+            assigned.has_reached_limit for assigned in self._subscription
+        )
 
     def _reset(
         self, partitions: Iterable[TopicPartition] | None, reset_to: OffsetReset
@@ -289,17 +277,6 @@ class ConsumerCore:
             self._buffer.drop(assigned)
             self._subscription.await_reset(assigned, reset_to)
         return chosen
-
-    def _on_cluster(self, cluster: Cluster) -> None:
-        """Tell the user of topics that no waiting will bring, and log those that it may."""
-        for assigned in self._subscription:
-            error = cluster.topic_errors.get(assigned.partition.topic)
-            if error is not None and not error.retriable:
-                self._subscription.fail(assigned, error)
-        unavailable = self._subscription.topics & cluster.topic_errors.keys()
-        for topic in unavailable - self._unavailable_topics:
-            self._log.warning("%s; it is waited for", cluster.topic_errors[topic])
-        self._unavailable_topics = unavailable
 
 
 def check_partition(partition: TopicPartition) -> None:
@@ -319,21 +296,16 @@ def check_partition(partition: TopicPartition) -> None:
         )
 
 
+def check_offset(offset: object, where: str) -> None:
+    """Refuse what is no offset.
+
+    Raises:
+        UsageError: it is no integer from 0 that a log can have.
+    """
+    if not _is_number(offset, LONG_MAX):
+        raise UsageError(f"{where} {offset!r}: an offset is an integer from 0 to {LONG_MAX}")
+
+
 def _is_number(value: object, maximum: int) -> bool:
     # What does not fit a request's field would fail that of every other partition as well.
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
-
-
-def _fetch_settings(config: ConsumerConfig, auto_offset_reset: OffsetReset) -> FetchSettings:
-    return FetchSettings(
-        min_bytes=config.fetch_min_bytes,
-        max_wait_ms=config.fetch_max_wait_ms,
-        max_bytes=config.fetch_max_bytes,
-        partition_max_bytes=config.max_partition_fetch_bytes,
-        isolation_level=config.isolation_level,
-        rack=config.client_rack,
-        read_replica_ms=config.metadata_max_age_ms,
-        auto_offset_reset=auto_offset_reset,
-        decode=DecodeSettings(config.check_crcs, config.decompressed_max_bytes),
-        client_id=config.client_id,
-    )

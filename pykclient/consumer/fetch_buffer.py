@@ -101,7 +101,8 @@ class FetchBuffer:
 
     def refresh(self, assigned: AssignedPartition) -> None:
         """Put a partition aside, or take it back, as its state says by now."""
-        is_aside = assigned.is_paused or assigned.has_reached_limit or assigned in self._failed
+        is_stopped = assigned.is_paused or assigned.is_held or assigned.has_reached_limit
+        is_aside = is_stopped or assigned in self._failed
         if assigned in self._ready and is_aside:
             del self._ready[assigned]
             for link in self._chains[assigned]:

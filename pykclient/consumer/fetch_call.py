@@ -4,14 +4,16 @@ What an answer means is the fetcher's matter; that it tells only of what was ask
 here before the fetcher hears of it.
 
 Owner: the driver of the engine.
-Source: Java class ``AbstractFetch``, method ``createFetchRequest``; KIP-516 (topic ids).
+Source: Java class ``AbstractFetch``, method ``createFetchRequest``; KIP-227 (sessions), KIP-516
+(topic ids).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.errors import DecodeError
+from pykclient.consumer.fetch_session import Asked
+from pykclient.errors import DecodeError, error_for_code
 from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.fetch import (
@@ -19,11 +21,13 @@ from pykclient.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pykclient.consumer.fetch_session import FetchSession, SessionFetch
     from pykclient.consumer.fetcher import FetchSettings
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
@@ -31,11 +35,9 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
 
-__all__ = ["FetchCall", "Target", "Targets"]
+__all__ = ["FetchCall", "Target", "Targets", "session_message"]
 
-FULL_FETCH_SESSION_ID: Final = 0
-FULL_FETCH_SESSION_EPOCH: Final = -1
-"""Together: no session (KIP-227), each request names all its partitions."""
+NO_EPOCH: Final = -1
 
 TOPIC_NAMES_MAX_VERSION: Final = 12
 """Newer versions of Fetch name topics by id alone (KIP-516)."""
@@ -45,27 +47,39 @@ class Target(NamedTuple):
     """What was asked of one partition."""
 
     assigned: AssignedPartition
-    epoch: int
+    fetch_epoch: int
     offset: int
 
     @property
     def is_current(self) -> bool:
         """Whether the answer still concerns anybody."""
-        return self.assigned.is_assigned and self.assigned.epoch == self.epoch
+        return self.assigned.is_assigned and self.assigned.fetch_epoch == self.fetch_epoch
 
 
 Targets = dict[tuple[str, int], Target]
 
 
 class FetchCall:
-    """A request to `node_id`; ids and leader epochs are those of `cluster`."""
+    """A request to `node_id` in its `session`; ids and leader epochs are those of `cluster`.
 
-    def __init__(self, node_id: int, targets: Targets, cluster: Cluster) -> None:
+    `targets` is everything that the answer may tell of; the request names what is new of it.
+    """
+
+    def __init__(
+        self, node_id: int, targets: Targets, cluster: Cluster, session: FetchSession
+    ) -> None:
         self.node_id = node_id
         self.targets = targets
-        self._topics: dict[str, FetchTopic] = {}
-        self._names_by_id: dict[bytes, str] = {}
         self._cluster = cluster
+        self._session = session
+        wanted = {name: self._asked(target) for name, target in targets.items()}
+        self._has_ids = all(asked.topic_id != NO_TOPIC_ID for asked in wanted.values())
+        self._fetch = session.ask(wanted, uses_ids=self._has_ids)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the request names all that is wanted, and the answer is due to do so too."""
+        return self._fetch.is_full
 
     def request(
         self,
@@ -75,27 +89,28 @@ class FetchCall:
         on_failure: Callable[[KafkaError, int], None],
     ) -> Request:
         """Make the request, in a version that names topics if one of them has no id."""
-        for target in self.targets.values():
-            self._ask(target, settings.partition_max_bytes)
-        message = FetchRequest(
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.max_bytes,
-            isolation_level=settings.isolation_level,
-            session_id=FULL_FETCH_SESSION_ID,
-            session_epoch=FULL_FETCH_SESSION_EPOCH,
-            topics=list(self._topics.values()),
-            rack_id=settings.rack,
-        )
-        has_ids = NO_TOPIC_ID not in self._names_by_id
+        message = session_message(self._fetch, settings)
         return Request(
             message,
             self.node_id,
             on_response=on_response,
             on_failure=on_failure,
-            max_version=None if has_ids else TOPIC_NAMES_MAX_VERSION,
+            max_version=None if self._has_ids else TOPIC_NAMES_MAX_VERSION,
             check=self.check,
         )
+
+    def settle(self, response: FetchResponse) -> KafkaError | None:
+        """Tell the session how the request went; return why it was refused, None if it was not."""
+        if response.error_code == 0:
+            self._session.on_answer(response.session_id)
+            return None
+        error = error_for_code(response.error_code, f"Fetch from broker {self.node_id}")
+        self._session.on_error(error)
+        return error
+
+    def fail(self, error: KafkaError) -> None:
+        """Tell the session that the answer will not come."""
+        self._session.on_error(error)
 
     def check(self, response: Message) -> None:
         """Make sure that an answer names no partition but those asked for, each once.
@@ -120,27 +135,47 @@ class FetchCall:
         for partition, answer in self._answers(response):
             yield self.targets[partition], answer
 
-    def _ask(self, target: Target, max_bytes: int) -> None:
+    def _asked(self, target: Target) -> Asked:
         partition = target.assigned.partition
-        name, index = partition
-        topic = self._topics.get(name)
-        if topic is None:
-            topic_id = self._cluster.topic_id(name)
-            topic = self._topics[name] = FetchTopic(topic=name, topic_id=topic_id)
-            self._names_by_id[topic_id] = name
         info = self._cluster.partition(partition)
         epoch = None if info is None else info.leader_epoch
-        topic.partitions.append(
-            FetchPartition(
-                partition=index,
-                current_leader_epoch=-1 if epoch is None else epoch,
-                fetch_offset=target.offset,
-                partition_max_bytes=max_bytes,
-            )
-        )
+        topic_id = self._cluster.topic_id(partition.topic)
+        return Asked(topic_id, NO_EPOCH if epoch is None else epoch, target.offset)
 
     def _answers(self, response: FetchResponse) -> Iterator[tuple[tuple[str, int], PartitionData]]:
         for topic in response.responses:
-            name = topic.topic or self._names_by_id.get(topic.topic_id, "")
+            name = topic.topic or self._cluster.topic_name(topic.topic_id) or ""
             for answer in topic.partitions:
                 yield (name, answer.partition_index), answer
+
+
+def session_message(fetch: SessionFetch, settings: FetchSettings) -> FetchRequest:
+    """Return the request that says what a session has to say."""
+    topics: dict[str, FetchTopic] = {}
+    for (name, index), asked in fetch.named.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchTopic(topic=name, topic_id=asked.topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=asked.leader_epoch,
+                fetch_offset=asked.offset,
+                partition_max_bytes=settings.partition_max_bytes,
+            )
+        )
+    forgotten: dict[str, ForgottenTopic] = {}
+    for (name, index), topic_id in fetch.forgotten:
+        left = forgotten.setdefault(name, ForgottenTopic(topic=name, topic_id=topic_id))
+        left.partitions.append(index)
+    return FetchRequest(
+        max_wait_ms=settings.max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=settings.isolation_level,
+        session_id=fetch.session_id,
+        session_epoch=fetch.epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=list(forgotten.values()),
+        rack_id=settings.rack,
+    )

@@ -61,7 +61,9 @@ class FetchedPartition:
         "_columns",
         "_decompressed_max_bytes",
         "_error",
+        "_high_watermark",
         "_passed_offset",
+        "_records",
         "end_offset",
         "fetch_offset",
         "partition",
@@ -90,11 +92,12 @@ class FetchedPartition:
         self._columns: RecordColumns | None = None
         self._passed_offset = fetch_offset
         self._error: CorruptRecordError | None = None
-        view = memoryview(records)
+        self._records = memoryview(records)
+        self._high_watermark = high_watermark
         try:
-            self._take_batches(view, settings.check_crcs, high_watermark)
+            self._take_batches(settings.check_crcs)
         except CorruptRecordError as error:
-            self._error = self._with_cure(error, self._end_of_batch_at(error.offset, view))
+            self._error = self._told(error)
 
     @property
     def is_exhausted(self) -> bool:
@@ -201,17 +204,15 @@ class FetchedPartition:
 
     def _fail(self, error: CorruptRecordError) -> None:
         """End here: nothing behind an error is read."""
-        end = None if self._batch is None else self._batch.last_offset + 1
-        self._error = self._with_cure(error, end)
+        self._error = self._told(error, self._batch)
         self._batch = None
         self._batches.clear()
 
-    def _take_batches(
-        self, records: memoryview, check_crcs: bool, high_watermark: int | None
-    ) -> None:
+    def _take_batches(self, check_crcs: bool) -> None:
         topic, partition = self.partition
+        high_watermark = self._high_watermark
         batches = iterate_batches(
-            records,
+            self._records,
             topic=topic,
             partition=partition,
             start_offset=self.fetch_offset,
@@ -231,30 +232,57 @@ class FetchedPartition:
             self._batches.append(batch)
             self.end_offset = batch.last_offset + 1
         if not self._batches:
-            raise self._incomplete(records)
+            raise self._incomplete(self._records)
 
-    def _end_of_batch_at(self, offset: int | None, records: memoryview) -> int | None:
-        """Return the offset after a batch whose checksum is wrong; None if its header is as well.
+    def _told(
+        self, error: CorruptRecordError, batch: RecordBatch | None = None
+    ) -> CorruptRecordError:
+        """Return the error as the application gets it: with the bytes, and the way past them.
 
-        Without it one would have to seek through the batch record by record.
+        `batch` is the one that is damaged where its header was found good.
         """
-        topic, partition = self.partition
-        batches = iterate_batches(records, topic=topic, partition=partition, check_crcs=False)
-        try:
-            return next((b.last_offset + 1 for b in batches if b.base_offset == offset), None)
-        except CorruptRecordError:
-            return None  # that is no news: it is the error that is being told
-
-    def _with_cure(self, error: CorruptRecordError, end: int | None) -> CorruptRecordError:
+        start, size_bytes, claimed_end = self._found_at(error.offset)
+        end = claimed_end if batch is None else batch.last_offset + 1
         past = "seek() past it" if end is None else f"seek() to {end}, the offset after it"
         told = CorruptRecordError(
             f"{error}. Poll again to fetch it anew, or {past}",
             topic=error.topic,
             partition=error.partition,
             offset=error.offset,
+            next_offset=end,
+            raw=bytes(self._records[start : start + size_bytes]),
         )
         told.__cause__ = error
         return told
+
+    def _found_at(self, offset: int | None) -> tuple[int, int, int | None]:
+        """Return where the batch at an offset starts, how many bytes it has, and where it ends.
+
+        Its checksum is wrong, so what it says of itself may be, too: an end that does not fit what
+        follows it is None. Without any end one would have to seek through it record by record.
+        """
+        topic, partition = self.partition
+        batches = iterate_batches(self._records, topic=topic, partition=partition, check_crcs=False)
+        start = 0
+        found: RecordBatch | None = None
+        try:
+            for batch in batches:
+                if found is not None:
+                    return start, found.size_bytes, found.last_offset + 1
+                if batch.base_offset == offset:
+                    found = batch
+                else:
+                    start += batch.size_bytes
+        except CorruptRecordError:
+            # That is no news: it is the error that is being told. Behind that, it is a reason not
+            # to trust it.
+            if found is not None:
+                return start, found.size_bytes, None
+        if found is None:
+            return start, len(self._records) - start, None
+        end = found.last_offset + 1
+        is_readable = self._high_watermark is None or end <= self._high_watermark
+        return start, found.size_bytes, end if is_readable else None
 
     def _incomplete(self, records: memoryview) -> CorruptRecordError:
         size_bytes = first_batch_size_bytes(records)

@@ -2,11 +2,13 @@
 
 Per node it is *idle* or has one fetch *in flight*. While one answer waits to be read it sends for
 more that is known to be there, so that a broker reads while the application works; memory stays at
-two answers a node. Each fetch is a full one, without a session. An answer that was overtaken by a
-seek or an unassign is thrown away.
+two answers a node, each of which is its share of `fetch_max_bytes`. With each node it has a
+session, so that a fetch names what is new. An answer that was overtaken by a seek or an unassign is
+thrown away.
 
 Owner: the driver of the engine.
-Source: Java class ``AbstractFetch``; KIP-320 (leader epochs), KIP-392 (read from followers).
+Source: Java class ``AbstractFetch``; KIP-227 (sessions), KIP-320 (leader epochs), KIP-392 (read
+from followers).
 """
 
 from __future__ import annotations
@@ -15,25 +17,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pykclient.consumer.fetch_buffer import FetchedResponse
-from pykclient.consumer.fetch_call import FetchCall, Target, Targets
+from pykclient.consumer.fetch_call import FetchCall, Target, Targets, session_message
+from pykclient.consumer.fetch_session import FetchSession
 from pykclient.consumer.fetched_partition import FetchedPartition
 from pykclient.errors import (
     CorruptMessageError,
     CorruptRecordError,
     DecodeError,
+    FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
     FrameTooLargeError,
+    InvalidFetchSessionEpochError,
     OffsetOutOfRangeError,
     UnknownServerError,
     error_for_code,
 )
 from pykclient.network.client_log import ClientLog
 from pykclient.network.leader_hints import LeaderHints
-from pykclient.network.manager import NEVER_MS, PollResult
+from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.protocol.messages.fetch import FetchResponse
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from pykclient.consumer.consumer_metrics import ConsumerMetrics
     from pykclient.consumer.fetch_buffer import FetchBuffer
     from pykclient.consumer.fetched_partition import DecodeSettings
     from pykclient.consumer.subscription import (
@@ -43,7 +52,6 @@ if TYPE_CHECKING:
     )
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
-    from pykclient.network.manager import Request
     from pykclient.network.metadata import Metadata
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
@@ -61,9 +69,20 @@ ABSENCE_MS: Final = 500
 
 UNGROUPED: Final = (-1, -1, -1)
 
+_LOST_SESSIONS: Final = (
+    FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpochError,
+)
+"""Nothing is wrong with the partitions: the next fetch, which names them all, goes out at once."""
+
 
 class Reachability(Protocol):
     """What a fetcher asks the network client about a node."""
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Return whether a request sent now would be written now."""
+        ...
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
         """Return whether the node waits out its back-off."""
@@ -101,16 +120,19 @@ class Fetcher:
         client: Reachability,
         settings: FetchSettings,
         retry_backoff: Backoff,
+        metrics: ConsumerMetrics,
     ) -> None:
+        self._metrics = metrics
         self._log = ClientLog("pykclient.consumer", settings.client_id)
         self._subscription = subscription
         self._buffer = buffer
         self._metadata = metadata
         self._client = client
-        self._settings = settings
+        self._settings = self._node_settings = settings
         self._retry_backoff = retry_backoff
         self._in_flight: dict[int, int] = {}
         """When the answer of each node that was asked counts as late."""
+        self._sessions: dict[int, FetchSession] = {}
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
         """The versions of subscription, cluster and buffer that `_by_node` was made of."""
@@ -140,8 +162,24 @@ class Fetcher:
             if targets:
                 self._in_flight[node_id] = now_ms + self._settings.max_wait_ms + LATE_MS
                 next_poll_ms = min(next_poll_ms, self._in_flight[node_id])
-                requests.append(self._request(node_id, targets))
+                requests.append(self._request(node_id, targets, now_ms))
         return PollResult(requests, next_poll_ms)
+
+    def end_sessions(self, now_ms: int) -> list[Request]:
+        """Return requests by which brokers forget us; nobody waits for their answers.
+
+        Only for those that owe us nothing: behind a fetch that waits for records, the request would
+        not be read before the connection is closed. The others give the place to somebody else when
+        they need it.
+        """
+        requests = []
+        for node_id, session in self._sessions.items():
+            is_free = node_id not in self._in_flight and self._client.is_ready(node_id, now_ms)
+            fetch = session.final() if is_free else None
+            if fetch is not None:
+                message = session_message(fetch, self._settings)
+                requests.append(Request(message, node_id, _ignore, _ignore))
+        return requests
 
     # Whom to ask for what.
 
@@ -178,6 +216,9 @@ class Fetcher:
             elif cluster.partitions_for(assigned.partition.topic) is not None:
                 self._metadata.request_update()
         self._by_node = by_node
+        # Two answers of each node may wait to be read; together they stay at twice the setting.
+        share_bytes = self._settings.max_bytes // max(1, len(by_node))
+        self._node_settings = self._settings._replace(max_bytes=share_bytes)
 
     def _node_id(self, assigned: AssignedPartition, now_ms: int) -> int | None:
         cluster = self._metadata.cluster
@@ -211,7 +252,7 @@ class Fetcher:
                 continue
             offset = self._buffer.fetch_offset(assigned)
             if offset is not None:
-                targets[assigned.partition] = Target(assigned, assigned.epoch, offset)
+                targets[assigned.partition] = Target(assigned, assigned.fetch_epoch, offset)
         if is_ahead and not any(map(self._may_have_more, targets.values())):
             # Until the next answer, or something changes: a poll that takes a few records must not
             # look at all partitions each time.
@@ -221,45 +262,57 @@ class Fetcher:
 
     def _may_have_more(self, target: Target) -> bool:
         """Return whether the log goes on after what is fetched, as far as we have heard."""
-        end = target.assigned.high_watermark
-        if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
-            end = target.assigned.last_stable_offset
+        end = target.assigned.end(self._settings.isolation_level)
         return end is None or target.offset < end
 
-    def _request(self, node_id: int, targets: Targets) -> Request:
-        call = FetchCall(node_id, targets, self._metadata.cluster)
+    def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
+        session = self._sessions.setdefault(node_id, FetchSession())
+        call = FetchCall(node_id, targets, self._metadata.cluster, session)
         return call.request(
-            self._settings,
-            on_response=partial(self._on_response, call),
+            self._node_settings,
+            on_response=partial(self._on_response, call, now_ms),
             on_failure=partial(self._on_failure, call),
         )
 
     # Answers.
 
-    def _on_response(self, call: FetchCall, message: Message | None, now_ms: int) -> None:
+    def _on_response(
+        self, call: FetchCall, asked_ms: int, message: Message | None, now_ms: int
+    ) -> None:
         assert isinstance(message, FetchResponse)
         node_id = call.node_id
         self._in_flight.pop(node_id, None)
         self._nothing_ahead.pop(node_id, None)
         self._unreadable_nodes.discard(node_id)
-        if message.error_code != 0:
-            error = error_for_code(message.error_code, f"Fetch from broker {node_id}")
-            self._fail_all(call.targets, error, now_ms)
+        error = call.settle(message)
+        if error is not None:
+            self._log.debug("%s", error)
+            if call.is_full or not isinstance(error, _LOST_SESSIONS):
+                self._fail_all(call.targets, error, now_ms)
             return
         response = FetchedResponse(node_id)
         hints = LeaderHints(message.node_endpoints)
-        rest = dict(call.targets)
+        told: set[tuple[str, int]] = set()
+        size_bytes = 0
         for target, answer in call.answers(message):
-            del rest[target.assigned.partition]
+            told.add(target.assigned.partition)
+            size_bytes += len(answer.records or b"")
             hints.add(target.assigned.partition, answer.current_leader)
             if target.is_current:
                 self._on_answer(target, answer, response, now_ms)
+        self._metrics.on_fetched(size_bytes, now_ms - asked_ms, now_ms)
         if self._metadata.learn_leaders(hints):
             self._ask_new_leaders(call, now_ms)
-        for target in rest.values():
-            self._log.debug("broker %d: nothing about %s", node_id, target.assigned.partition)
-            self._back_off(target.assigned, now_ms)
-        self._let_others_first(node_id, response)
+        if call.is_full:
+            self._wait_for_untold(call, told, now_ms)
+            self._let_others_first(node_id, response)
+
+    def _wait_for_untold(self, call: FetchCall, told: Set[tuple[str, int]], now_ms: int) -> None:
+        """Leave alone for a while what a broker says nothing of, though it was named."""
+        for name, target in call.targets.items():
+            if name not in told:
+                self._log.debug("broker %d: nothing about %s", call.node_id, name)
+                self._back_off(target.assigned, now_ms)
 
     def _on_answer(
         self, target: Target, answer: PartitionData, response: FetchedResponse, now_ms: int
@@ -351,6 +404,7 @@ class Fetcher:
 
     def _on_failure(self, call: FetchCall, error: KafkaError, now_ms: int) -> None:
         self._in_flight.pop(call.node_id, None)
+        call.fail(error)
         self._log.debug("fetch from broker %d failed: %s", call.node_id, error)
         self._fail_all(call.targets, error, now_ms)
         current = [target.assigned for target in call.targets.values() if target.is_current]
@@ -413,9 +467,14 @@ class Fetcher:
         assigned.failure_count += 1
 
     def _let_others_first(self, node_id: int, response: FetchedResponse) -> None:
-        """Name the partitions last in the next request that had something in this answer.
+        """Name the partitions last in the next full request that had something in this answer.
 
-        A broker fills an answer in order of the request, up to max_bytes.
+        A broker fills an answer in order of the request, up to max_bytes. In a session it turns the
+        order itself.
         """
         if response.ready_count and node_id in self._by_node:
             self._by_node[node_id].sort(key=self._buffer.has)
+
+
+def _ignore(_: object, now_ms: int) -> None:
+    """Nobody waits for this answer."""

@@ -15,10 +15,11 @@ from pykclient.errors import ConfigError
 from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
     from pykclient.consumer.record import ConsumerRecords
+    from pykclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["ConsumerInterceptor", "ConsumerInterceptors"]
 
@@ -26,7 +27,11 @@ log = logging.getLogger("pykclient.consumer")
 
 
 class ConsumerInterceptor(Protocol):
-    """What an interceptor has to have. A `close()`, where it has one, is called at the end."""
+    """What an interceptor has to have.
+
+    An `on_commit(offsets)`, where it has one, is called with offsets that were committed, and a
+    `close()` at the end.
+    """
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         """Return the records to hand out: those given, or others."""
@@ -66,6 +71,17 @@ class ConsumerInterceptors:
             except Exception:  # the application's code; the records go their way
                 log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
         return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell those that want it of offsets that were committed."""
+        for interceptor in self._interceptors:
+            on_commit = getattr(interceptor, "on_commit", None)
+            if not callable(on_commit):
+                continue
+            try:
+                on_commit(offsets)
+            except Exception:  # the application's code; the offsets are committed all the same
+                log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
 
     def close(self) -> None:
         """Close those that want it."""

@@ -1,11 +1,13 @@
 """PositionManager: gives a position to each partition that has none.
 
-Where there is nothing to start from, `auto_offset_reset` decides: a broker is asked for the
-beginning or the end of the log, or (none) the user gets an error. It moves no position that is
-known, and never moves one silently: what a reset skips is logged.
+A group's partition goes on where the group has committed. Where there is nothing to start from,
+`auto_offset_reset` decides: a broker is asked for the beginning or the end of the log, or (none)
+the user gets an error. It moves no position that is known, and never moves one silently: what a
+reset skips is logged.
 
 Owner: the driver of the engine.
-Source: Java class ``OffsetFetcher`` (``resetPositionsIfNeeded``).
+Source: Java classes ``ConsumerCoordinator`` (``initWithCommittedOffsetsIfNeeded``) and
+``OffsetFetcher`` (``resetPositionsIfNeeded``).
 """
 
 from __future__ import annotations
@@ -20,21 +22,26 @@ from pykclient.network.client_log import ClientLog
 from pykclient.network.manager import IDLE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.consumer.committed import CommittedLookup, CommittedOffsets
     from pykclient.consumer.offset_lookups import OffsetLookup, OffsetLookups
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
     from pykclient.network.manager import Operation, PollResult
-    from pykclient.types import OffsetAndTimestamp
+    from pykclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 __all__ = ["PositionManager"]
 
 TIMESTAMPS: Final = {
     OffsetReset.EARLIEST: (EARLIEST,),
     OffsetReset.LATEST: (LATEST,),
+    OffsetReset.BY_DURATION: (LATEST,),
     OffsetReset.NONE: (EARLIEST, LATEST),
 }
-"""What is asked for a reset. With none it is the whole range, to tell the user."""
+"""What is asked for a reset. By duration a time comes before it: where no record is that young, the
+end counts. With none it is the whole range, to tell the user."""
 
 
 class _Reset:
@@ -48,7 +55,11 @@ class _Reset:
 
 
 class PositionManager:
-    """Looks after `subscription.without_position`. Comes before `lookups` in the engine."""
+    """Looks after `subscription.without_position`. Comes before what it asks in the engine.
+
+    `committed` is None without a group. `reset_from_ms` tells the time, in ms since 1970, of the
+    first record to be read after a reset by duration.
+    """
 
     def __init__(
         self,
@@ -57,6 +68,8 @@ class PositionManager:
         *,
         auto_offset_reset: OffsetReset,
         retry_backoff: Backoff,
+        committed: CommittedOffsets | None = None,
+        reset_from_ms: Callable[[], int] | None = None,
         client_id: str = "",
     ) -> None:
         self._log = ClientLog("pykclient.consumer", client_id)
@@ -65,15 +78,27 @@ class PositionManager:
         self._auto_offset_reset = auto_offset_reset
         self._retry_backoff = retry_backoff
         self._resets: dict[AssignedPartition, _Reset] = {}
+        self._reset_from_ms = reset_from_ms
+        self._committed = committed
+        self._lookup: CommittedLookup | None = None
+        """The question under way about what the group has committed."""
         self._now_ms = 0
 
     def poll(self, now_ms: int) -> PollResult:
         """Start what is to be looked up; `lookups` sends it in the same step."""
         self._now_ms = now_ms
         self._forget_stale()
-        for assigned in self._subscription.without_position:
-            if assigned.state is PositionState.INITIALIZING:
+        new = [
+            assigned
+            for assigned in self._subscription.without_position
+            if assigned.state is PositionState.INITIALIZING
+        ]
+        if self._committed is not None:
+            self._look_up_committed(self._committed, new)
+        else:
+            for assigned in new:
                 self._begin(assigned)
+        for assigned in self._subscription.without_position:
             if assigned.state is PositionState.AWAITING_RESET and assigned not in self._resets:
                 self._look_up(assigned)
         return IDLE
@@ -82,7 +107,49 @@ class PositionManager:
         """Return why a partition still has no position, as far as that is known."""
         reset = self._resets.get(assigned)
         errors = [] if reset is None else [lookup.last_error for lookup in reset.lookups]
+        if self._lookup is not None and assigned.state is PositionState.INITIALIZING:
+            errors.append(self._lookup.last_error)
         return next((error for error in errors if error is not None), None)
+
+    def _look_up_committed(self, committed: CommittedOffsets, new: list[AssignedPartition]) -> None:
+        """Ask in one question about all that are new, again when there are others."""
+        # One that the user is told of is asked about again after that.
+        wanted = {a.partition for a in new if self._subscription.error_of(a) is None}
+        if self._lookup is not None and not wanted <= self._lookup.partitions:
+            committed.cancel(self._lookup)
+            self._lookup = None
+        if wanted and self._lookup is None:
+            lookup = self._lookup = committed.start(wanted)
+            lookup.operation.on_done(partial(self._on_committed, lookup))
+
+    def _on_committed(
+        self,
+        lookup: CommittedLookup,
+        operation: Operation[dict[TopicPartition, OffsetAndMetadata | None]],
+    ) -> None:
+        if lookup is not self._lookup:
+            return
+        self._lookup = None
+        asked = [
+            assigned
+            for assigned in self._subscription.without_position
+            if assigned.state is PositionState.INITIALIZING
+            and assigned.partition in lookup.partitions
+        ]
+        if operation.error is not None:
+            for assigned in asked[:1]:  # one error for all, which are asked about again together
+                self._subscription.fail(assigned, operation.error)
+            return
+        found = operation.result()
+        for assigned in asked:
+            committed = found[assigned.partition]
+            if committed is None:
+                self._begin(assigned)
+            else:
+                self._log.info(
+                    "%s: going on at the committed offset %d", assigned.partition, committed.offset
+                )
+                self._subscription.seek(assigned, committed.offset, committed.leader_epoch)
 
     def _begin(self, assigned: AssignedPartition) -> None:
         if self._auto_offset_reset is OffsetReset.NONE:
@@ -98,10 +165,11 @@ class PositionManager:
 
     def _look_up(self, assigned: AssignedPartition) -> None:
         assert assigned.reset_to is not None
-        lookups = [
-            self._lookups.start(assigned.partition, timestamp)
-            for timestamp in TIMESTAMPS[assigned.reset_to]
-        ]
+        timestamps = TIMESTAMPS[assigned.reset_to]
+        if assigned.reset_to is OffsetReset.BY_DURATION:
+            assert self._reset_from_ms is not None
+            timestamps = (max(0, self._reset_from_ms()), *timestamps)
+        lookups = [self._lookups.start(assigned.partition, each) for each in timestamps]
         self._resets[assigned] = _Reset(assigned.epoch, lookups)
         for lookup in lookups:
             lookup.operation.on_done(partial(self._on_done, assigned))
@@ -140,10 +208,11 @@ class PositionManager:
         if reset_to is OffsetReset.NONE:
             self._report_range(assigned, found)
             return
-        assert found[0] is not None, "the beginning and the end of a log always exist"
+        first = found[0] or found[-1]
+        assert first is not None, "the beginning and the end of a log always exist"
         assert reset_to is not None
-        offset = found[0].offset
-        self._subscription.complete_reset(assigned, offset, found[0].leader_epoch)
+        offset = first.offset
+        self._subscription.complete_reset(assigned, offset, first.leader_epoch)
         if lost_offset is None:
             self._log.info(
                 "%s: starting at offset %d (%s)", assigned.partition, offset, reset_to.value

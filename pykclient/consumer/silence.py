@@ -12,18 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pykclient.consumer.subscription import PositionState, SubscriptionMode
 from pykclient.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
+from pykclient.network.coordinators import CoordinatorType
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykclient.consumer.subscription import SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.client import NetworkClient
     from pykclient.network.cluster import Cluster
+    from pykclient.network.coordinators import Coordinators
     from pykclient.network.metadata import Metadata
-    from pykclient.types import TopicPartition
 
 __all__ = ["NO_CLUSTER_MS", "UNKNOWN_TOPIC_MS", "Silence", "unknown_partition"]
 
@@ -57,9 +60,20 @@ class Silence:
     """Watches the polls of one consumer."""
 
     def __init__(
-        self, metadata: Metadata, client: NetworkClient, subscription: SubscriptionState
+        self,
+        metadata: Metadata,
+        client: NetworkClient,
+        subscription: SubscriptionState,
+        *,
+        coordinators: Coordinators | None = None,
+        group_id: str | None = None,
+        session_timeout_ms: int = 0,
     ) -> None:
         self._metadata = metadata
+        self._coordinators = coordinators
+        self._group_id = group_id
+        self._session_timeout_ms = session_timeout_ms
+        self._no_coordinator_since_ms: int | None = None
         self._client = client
         self._subscription = subscription
         self._first_poll_ms: int | None = None
@@ -74,7 +88,7 @@ class Silence:
             self._first_poll_ms = started_ms
         if self._metadata.cluster.version == 0:
             return self._no_cluster(self._first_poll_ms, now_ms)
-        return self._unknown(started_ms, now_ms)
+        return self._unknown(started_ms, now_ms) or self._no_coordinator(started_ms, now_ms)
 
     def _no_cluster(self, since_ms: int, now_ms: int) -> KafkaError | None:
         waited_ms = now_ms - since_ms
@@ -86,6 +100,35 @@ class Silence:
             f"and that the brokers run"
         )
 
+    def _no_coordinator(self, started_ms: int, now_ms: int) -> KafkaError | None:
+        """Whatever keeps the coordinator from being found has ended this member's session."""
+        if self._coordinators is None or self._group_id is None:
+            return None
+        group = CoordinatorType.GROUP, self._group_id
+        # One that assigns partitions by hand asks it how far the group has come.
+        is_needed = self._subscription.is_by_group or any(
+            assigned.state is PositionState.INITIALIZING
+            for assigned in self._subscription.without_position
+        )
+        if not is_needed or self._coordinators.coordinator(*group) is not None:
+            self._no_coordinator_since_ms = None
+            return None
+        if self._no_coordinator_since_ms is None:
+            self._no_coordinator_since_ms = started_ms
+        waited_ms = now_ms - self._no_coordinator_since_ms
+        if waited_ms < self._session_timeout_ms:
+            return None
+        self._no_coordinator_since_ms = now_ms  # it is told once a session, not in each poll
+        why = (
+            self._coordinators.last_error(*group)
+            or self._client.describe_failures()
+            or "no broker has told who it is"
+        )
+        return KafkaTimeoutError(
+            f"the coordinator of group {self._group_id!r} was not found for {waited_ms} ms: {why}; "
+            f"check that the brokers run, and that __consumer_offsets has leaders"
+        )
+
     def _has_tried_all(self) -> bool:
         return all(
             self._client.last_error(node.id) is not None for node in self._metadata.bootstrap
@@ -95,12 +138,16 @@ class Silence:
         cluster = self._metadata.cluster
         before, self._unknown_since_ms = self._unknown_since_ms, {}
         found: KafkaError | None = None
-        for assigned in self._subscription:
-            error = unknown_partition(cluster, assigned.partition)
+        wanted = [assigned.partition for assigned in self._subscription]
+        if self._subscription.mode is SubscriptionMode.TOPICS:
+            # A group assigns nothing of a topic that does not exist.
+            wanted += [TopicPartition(topic, 0) for topic in self._subscription.wanted_topics]
+        for partition in wanted:
+            error = unknown_partition(cluster, partition)
             if error is None:
                 continue
-            since_ms = before.get(assigned.partition, started_ms)
-            self._unknown_since_ms[assigned.partition] = since_ms
+            since_ms = before.get(partition, started_ms)
+            self._unknown_since_ms[partition] = since_ms
             if now_ms - since_ms >= UNKNOWN_TOPIC_MS:
                 found = found or error
         return found

@@ -1,10 +1,13 @@
-"""SubscriptionState: which partitions the consumer has, and where it stands in each.
+"""SubscriptionState: what the consumer wants to read, what it has, and where it stands in each.
+
+What is wanted is *nothing*, *topics* or a *pattern* (a group assigns), or *assigned* partitions.
 
 A partition's position is *initializing* (nothing known), *awaiting reset* (a broker is to be asked
-where to begin) or *fetching* (the offset of the next record is known). A partition may be paused
-in any of them. It asks no broker: `PositionManager` does, and `Fetcher` reads.
+where to begin), *fetching* (the offset of the next record is known) or *awaiting validation* (a new
+leader is to be asked whether its log still has what was read). A partition may be paused or held in
+any of them. It asks no broker: `PositionManager` and `PositionValidator` do, and `Fetcher` reads.
 
-Owner: the core lock, which is the thread guard's while there are no groups; under asyncio the loop.
+Owner: the core lock; under asyncio the loop.
 Source: Java class ``SubscriptionState``.
 """
 
@@ -13,15 +16,25 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from pykclient.consumer.subscription_mode import GROUP_MODES, PATTERN_MODES, SubscriptionMode
 from pykclient.errors import UsageError
+from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator, Mapping
 
     from pykclient.errors import KafkaError
     from pykclient.types import TopicPartition
 
-__all__ = ["NEXT", "AssignedPartition", "OffsetReset", "PositionState", "SubscriptionState"]
+__all__ = [
+    "NEXT",
+    "AssignedPartition",
+    "OffsetReset",
+    "PositionState",
+    "SubscriptionMode",
+    "SubscriptionState",
+]
 
 
 class PositionState(Enum):
@@ -29,14 +42,27 @@ class PositionState(Enum):
 
     INITIALIZING = "initializing"
     AWAITING_RESET = "awaiting_reset"
+    AWAITING_VALIDATION = "awaiting_validation"
     FETCHING = "fetching"
 
 
 NEXT: Final[dict[PositionState, frozenset[PositionState]]] = {
     PositionState.INITIALIZING: frozenset({PositionState.AWAITING_RESET, PositionState.FETCHING}),
     PositionState.AWAITING_RESET: frozenset({PositionState.AWAITING_RESET, PositionState.FETCHING}),
-    PositionState.FETCHING: frozenset({PositionState.AWAITING_RESET, PositionState.FETCHING}),
+    PositionState.FETCHING: frozenset(
+        {
+            PositionState.AWAITING_RESET,
+            PositionState.AWAITING_VALIDATION,
+            PositionState.FETCHING,
+        }
+    ),
+    PositionState.AWAITING_VALIDATION: frozenset(
+        {PositionState.AWAITING_RESET, PositionState.FETCHING}
+    ),
 }
+
+UNCHECKED: Final = -1
+"""No leader's epoch: a position that has one of its own is held against the log first."""
 
 
 class OffsetReset(Enum):
@@ -44,6 +70,7 @@ class OffsetReset(Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    BY_DURATION = "by_duration"
     NONE = "none"
 
 
@@ -58,8 +85,10 @@ class AssignedPartition:
     __slots__ = (
         "epoch",
         "failure_count",
+        "fetch_epoch",
         "high_watermark",
         "is_assigned",
+        "is_held",
         "is_paused",
         "last_stable_offset",
         "leader_epoch",
@@ -73,6 +102,7 @@ class AssignedPartition:
         "reset_to",
         "retry_at_ms",
         "state",
+        "validated_epoch",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -80,12 +110,19 @@ class AssignedPartition:
         self.state = PositionState.INITIALIZING
         self.is_assigned = True
         self.is_paused = False
+        self.is_held = False
+        """Whether it is about to be given up: nothing more of it is handed out."""
         self.epoch = 0
         """Counts seeks and resets."""
+        self.fetch_epoch = 0
+        """Counts whatever makes answers to fetches void: these, and validations."""
         self.offset = 0
-        """Of the next record to hand out. Means something in state FETCHING only."""
+        """Of the next record to hand out. Means something where `has_offset` is true."""
         self.leader_epoch: int | None = None
         """The leader epoch of the record before `offset` (KIP-320); None if not known."""
+        self.validated_epoch: int | None = None
+        """The epoch of the leader in whose log the position stands; None = that of whoever leads
+        when it is first looked at."""
         self.reset_to: OffsetReset | None = None
         self.lost_offset: int | None = None
         """The position that turned out to be outside the log, while its reset is under way."""
@@ -102,13 +139,40 @@ class AssignedPartition:
 
     @property
     def has_position(self) -> bool:
-        """Whether `offset` means something."""
+        """Whether `offset` is known to stand in the log."""
         return self.state is PositionState.FETCHING
 
     @property
+    def has_offset(self) -> bool:
+        """Whether `offset` means something, though a new leader may not have confirmed it yet."""
+        return self.has_position or self.state is PositionState.AWAITING_VALIDATION
+
+    @property
     def is_fetching(self) -> bool:
-        """Whether it is assigned, has a position and is not paused."""
-        return self.state is PositionState.FETCHING and self.is_assigned and not self.is_paused
+        """Whether it is assigned, has a position, is not paused and not about to be given up."""
+        return (
+            self.state is PositionState.FETCHING
+            and self.is_assigned
+            and not self.is_paused
+            and not self.is_held
+        )
+
+    @property
+    def lead(self) -> int | None:
+        """How many offsets are between the log's start and the position; None if not known."""
+        if self.log_start_offset is None or not self.has_offset:
+            return None
+        return max(0, self.offset - self.log_start_offset)
+
+    def end(self, isolation_level: IsolationLevel) -> int | None:
+        """Return where the log ends for a reader, as last heard of it; None if not at all."""
+        is_committed = isolation_level is IsolationLevel.READ_COMMITTED
+        return self.last_stable_offset if is_committed else self.high_watermark
+
+    def lag(self, isolation_level: IsolationLevel) -> int | None:
+        """Return how many offsets are between the position and that end; None if not known."""
+        end = self.end(isolation_level)
+        return None if end is None or not self.has_offset else max(0, end - self.offset)
 
     @property
     def has_reached_limit(self) -> bool:
@@ -124,13 +188,19 @@ class AssignedPartition:
 
 
 class SubscriptionState:
-    """The assignment, in the order given, with a position each."""
+    """What is wanted, and the assignment, in the order given, with a position each."""
 
     def __init__(self) -> None:
+        self.mode = SubscriptionMode.NONE
+        self.wanted_topics: frozenset[str] = frozenset()
+        """What is subscribed to; for a pattern what it matches by now."""
+        self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern: str | None = None
         self.version = 0
         """Grows whenever another set of partitions may be fetched."""
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._without_position: dict[AssignedPartition, None] = {}
+        self._unvalidated: dict[AssignedPartition, None] = {}
         self._limits: Mapping[TopicPartition, int] | None = {}
         """What `set_limits` was given last; None when it does not hold for the assignment."""
         self._errors: dict[AssignedPartition, KafkaError] = {}
@@ -156,6 +226,21 @@ class SubscriptionState:
         """The partitions that cannot be read before they get a position."""
         return tuple(self._without_position)
 
+    @property
+    def awaiting_validation(self) -> tuple[AssignedPartition, ...]:
+        """The partitions whose new leaders are to be asked about them."""
+        return tuple(self._unvalidated)
+
+    @property
+    def is_by_pattern(self) -> bool:
+        """Whether topics that are made later may come to be read."""
+        return self.mode in PATTERN_MODES
+
+    @property
+    def is_by_group(self) -> bool:
+        """Whether a group chooses the partitions."""
+        return self.mode in GROUP_MODES
+
     def find(self, partition: TopicPartition) -> AssignedPartition | None:
         """Return an assigned partition, or None."""
         return self._assigned.get(partition)
@@ -179,20 +264,93 @@ class SubscriptionState:
             return list(self._assigned.values())
         return [self.require(partition) for partition in partitions]
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Replace the assignment; return what was dropped.
+    # What is wanted.
 
-        A partition that stays keeps its position.
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Want these topics, in place of those before.
+
+        Raises:
+            UsageError: a pattern or partitions were chosen before.
         """
+        self._choose(SubscriptionMode.TOPICS)
+        self.wanted_topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Want the topics whose whole names match, in place of those before.
+
+        Raises:
+            UsageError: topics or partitions were chosen before.
+        """
+        self._choose(SubscriptionMode.PATTERN)
+        self.pattern = pattern
+        self.wanted_topics = frozenset()
+
+    def subscribe_broker_pattern(self, pattern: str) -> None:
+        """Want the topics that brokers match with an expression of RE2's.
+
+        Raises:
+            UsageError: topics or partitions were chosen before.
+        """
+        self._choose(SubscriptionMode.BROKER_PATTERN)
+        self.broker_pattern = pattern
+        self.wanted_topics = frozenset()
+
+    def match(self, topics: Iterable[str]) -> None:
+        """Look which of all topics the pattern matches."""
+        assert self.pattern is not None
+        self.wanted_topics = frozenset(filter(self.pattern.fullmatch, topics))
+
+    def unsubscribe(self) -> list[AssignedPartition]:
+        """Want nothing; return what was dropped."""
+        self.mode = SubscriptionMode.NONE
+        self.wanted_topics, self.pattern, self.broker_pattern = frozenset(), None, None
+        return self.assign_from_group(())
+
+    def _choose(self, mode: SubscriptionMode) -> None:
+        if self.mode not in (SubscriptionMode.NONE, mode):
+            raise UsageError(
+                f"topics, a pattern and partitions exclude each other, and this consumer has "
+                f"{self.mode.value} by now; call unsubscribe() first"
+            )
+        self.mode = mode
+
+    # The assignment.
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
+        """Replace the assignment as the user wants; return what was dropped.
+
+        A partition that stays keeps its position. An empty one is no choice.
+
+        Raises:
+            UsageError: topics or a pattern are subscribed to.
+        """
+        wanted = list(partitions)
+        self._choose(SubscriptionMode.ASSIGNED)
+        if not wanted:
+            self.mode = SubscriptionMode.NONE
+        return self.assign_from_group(wanted)
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
+        """Hand out nothing more of partitions that are about to be given up; return those."""
+        held = [self._assigned[p] for p in partitions if p in self._assigned]
+        for assigned in held:
+            assigned.is_held = True
+        self.version += 1
+        return held
+
+    def assign_from_group(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
+        """Replace the assignment; return what was dropped. What stays keeps its position."""
         wanted = dict.fromkeys(partitions)
         dropped = [a for partition, a in self._assigned.items() if partition not in wanted]
         for assigned in dropped:
             assigned.is_assigned = False
             self._without_position.pop(assigned, None)
+            self._unvalidated.pop(assigned, None)
             self._errors.pop(assigned, None)
         before = self._assigned
         self._assigned = {p: before.get(p) or AssignedPartition(p) for p in wanted}
         for partition, assigned in self._assigned.items():
+            assigned.is_held = False
             if partition not in before:
                 self._without_position[assigned] = None
         self._limits = None
@@ -228,6 +386,7 @@ class SubscriptionState:
         """Take a position from the user. Answers asked for before are void."""
         self._begin_epoch(assigned)
         self._to_fetching(assigned, offset, leader_epoch)
+        assigned.validated_epoch = None if leader_epoch is None else UNCHECKED
 
     def skip_to(self, assigned: AssignedPartition, offset: int) -> None:
         """Move a position ahead. Answers asked for before stay good."""
@@ -254,6 +413,26 @@ class SubscriptionState:
         """Take a position from a broker. Requires that the partition awaits it."""
         assert assigned.state is PositionState.AWAITING_RESET, assigned
         self._to_fetching(assigned, offset, leader_epoch)
+        assigned.validated_epoch = None
+
+    def await_validation(self, assigned: AssignedPartition) -> None:
+        """Have a new leader asked about the position. Answers to fetches before are void."""
+        self._void_fetches(assigned)
+        self._to(assigned, PositionState.AWAITING_VALIDATION)
+        self._unvalidated[assigned] = None
+
+    def complete_validation(
+        self, assigned: AssignedPartition, offset: int, leader_epoch: int | None, validated_in: int
+    ) -> None:
+        """Read on: where it was, or at an earlier offset to which the log was cut.
+
+        `leader_epoch` is that of the record before, `validated_in` that of the leader who answered.
+        """
+        assert assigned.state is PositionState.AWAITING_VALIDATION, assigned
+        if offset != assigned.offset:
+            self._begin_epoch(assigned)
+        self._to_fetching(assigned, offset, leader_epoch)
+        assigned.validated_epoch = validated_in
 
     def pause(self, assigned: AssignedPartition) -> None:
         """Stop handing out records of a partition. Its position stays."""
@@ -294,10 +473,14 @@ class SubscriptionState:
     def _begin_epoch(self, assigned: AssignedPartition) -> None:
         assigned.epoch += 1
         assigned.lost_offset = None
+        self._void_fetches(assigned)
+        self._errors.pop(assigned, None)
+
+    def _void_fetches(self, assigned: AssignedPartition) -> None:
+        assigned.fetch_epoch += 1
         assigned.read_replica_id = None
         assigned.retry_at_ms = 0
         assigned.failure_count = 0
-        self._errors.pop(assigned, None)
 
     def _to_fetching(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None
@@ -312,4 +495,5 @@ class SubscriptionState:
     def _to(self, assigned: AssignedPartition, state: PositionState) -> None:
         assert state in NEXT[assigned.state], f"{assigned}: {assigned.state} -> {state}"
         assigned.state = state
+        self._unvalidated.pop(assigned, None)
         self.version += 1

@@ -12,6 +12,7 @@ classes because one error is often several of these at once.
     |  |- NoOffsetForPartitionError, TransactionStateError, ForkedClientError,
     |  '- UnsupportedVersionError
     |- WakeupError                    poll was woken on purpose
+    |- RebalanceListenerError         a rebalance listener of the application failed
     |- EncodeError                    we cannot write it
     |  '- RecordTooLargeError, SerializationError
     |- DecodeError                    the bytes are wrong
@@ -20,6 +21,7 @@ classes because one error is often several of these at once.
     |- BatchDeliveryError             part of a send_batch failed
     |- ConnectionFailedError          no connection, or it was lost
     |  '- DisconnectedError, TlsError, AuthenticationError
+    |- CommitFailedError              the group did not take offsets, and will not
     |- AdminCallError                 several of the things that one admin call asked for failed
     |- KafkaTimeoutError              says what it waited for and how long
     |  '- DeliveryTimeoutError
@@ -40,6 +42,7 @@ __all__ = [
     "BrokerError",
     "BufferExhaustedError",
     "ClosedError",
+    "CommitFailedError",
     "ConcurrentModificationError",
     "ConfigError",
     "ConnectionFailedError",
@@ -54,6 +57,7 @@ __all__ = [
     "KafkaTimeoutError",
     "NoOffsetForPartitionError",
     "NotSubscribedError",
+    "RebalanceListenerError",
     "RecordDeserializationError",
     "RecordTooLargeError",
     "SerializationError",
@@ -115,6 +119,13 @@ class WakeupError(KafkaError):
     """`Consumer.wakeup` interrupted this call."""
 
 
+class RebalanceListenerError(KafkaError):
+    """A rebalance listener raised an exception, which is the cause of this one.
+
+    The rebalance went on, and the consumer can be used.
+    """
+
+
 class EncodeError(KafkaError):
     """A value cannot be written as the protocol wants it."""
 
@@ -135,6 +146,8 @@ class CorruptRecordError(DecodeError):
     """A record batch is malformed or its checksum is wrong.
 
     `topic`, `partition` and `offset` tell where; they are None while only bytes are known.
+    `next_offset` is the offset after the batch, None if nobody knows; `raw` is the batch as it
+    came, with whatever follows it where its end is not known, and None outside a consumer.
     """
 
     def __init__(
@@ -144,11 +157,15 @@ class CorruptRecordError(DecodeError):
         topic: str | None = None,
         partition: int | None = None,
         offset: int | None = None,
+        next_offset: int | None = None,
+        raw: bytes | None = None,
     ) -> None:
         super().__init__(message)
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.next_offset = next_offset
+        self.raw = raw
 
 
 class FrameTooLargeError(DecodeError):
@@ -159,7 +176,8 @@ class RecordDeserializationError(DecodeError):
     """A deserializer failed on one record, whose raw bytes are kept here.
 
     `topic`, `partition`, `offset` and `timestamp_ms` name the record; `key` and `value` are its
-    raw bytes (None = null) and `headers` its headers.
+    raw bytes (None = null) and `headers` its headers. `next_offset` is the offset after it. What
+    the deserializer raised is the cause.
     """
 
     def __init__(
@@ -178,6 +196,7 @@ class RecordDeserializationError(DecodeError):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.next_offset = offset + 1
         self.timestamp_ms = timestamp_ms
         self.key = key
         self.value = value
@@ -209,6 +228,10 @@ class BatchDeliveryError(KafkaError):
         self.sent = sent
         self.failed = failed
         self.errors = errors
+
+
+class CommitFailedError(KafkaError):
+    """A group did not take offsets, and trying again would not help: others read there by now."""
 
 
 class AdminCallError(KafkaError):

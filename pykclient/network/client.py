@@ -64,12 +64,12 @@ class NetworkClient:
             reconnect_backoff=settings.reconnect_backoff, setup_backoff=settings.setup_backoff
         )
         self._random = settings.reconnect_backoff.random
-        self._cluster_version = metadata.cluster.version
+        self._address_version = metadata.address_version
         self._unsent = UnsentRequests()
         self._completed: deque[_Callback] = deque()
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
-        self._is_closed = False
+        self.is_closed = False
 
     @classmethod
     def from_config(
@@ -96,7 +96,7 @@ class NetworkClient:
 
         It ends by its `timeout_ms` (None = `request_timeout_ms`), counted from now.
         """
-        assert not self._is_closed
+        assert not self.is_closed
         request.deadline_ms = now_ms + self._timeout_ms(request)
         self._unsent.add(request)
 
@@ -223,7 +223,7 @@ class NetworkClient:
 
     def close(self) -> None:
         """Close every connection. Requests that are not done are not called back."""
-        self._is_closed = True
+        self.is_closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -340,10 +340,10 @@ class NetworkClient:
         connection.open(self._states.on_connecting(node, now_ms))
 
     def _follow_moves(self) -> None:
-        """After new metadata, leave the old addresses of brokers that have moved."""
-        if self._cluster_version == self._metadata.cluster.version:
+        """Leave the old addresses of brokers and coordinators that have moved."""
+        if self._address_version == self._metadata.address_version:
             return
-        self._cluster_version = self._metadata.cluster.version
+        self._address_version = self._metadata.address_version
         self._states.on_nodes_changed(self._metadata.node)
         for node_id, connection in list(self._connections.items()):
             node = self._metadata.node(node_id)

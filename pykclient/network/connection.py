@@ -185,7 +185,8 @@ class Connection:
         assert self.state is ConnectionState.READY
         assert self.versions is not None
         version = self.versions.choose(request.message, request.max_version)
-        correlation_id = self._write(request.message, version)
+        message = request.message if request.build is None else request.build(version)
+        correlation_id = self._write(message, version)
         entry = _InFlight(request, version, correlation_id)
         if not self._in_flight:
             self._waits_since_ms = now_ms

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from pykclient.network.engine import Engine
     from pykclient.network.port import Port
 
-__all__ = ["drive", "now_ms", "run_user_calls"]
+__all__ = ["drive", "now_ms", "run_user_calls", "wall_ms"]
 
 
 def now_ms() -> int:
     """Return the monotonic clock in milliseconds."""
     return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """Return the wall clock in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def drive(engine: Engine, port: Port, *, until: Callable[[], bool], deadline_ms: int) -> bool:
@@ -47,12 +52,16 @@ def drive(engine: Engine, port: Port, *, until: Callable[[], bool], deadline_ms:
 def run_user_calls(engine: Engine) -> None:
     """Make the calls of user code that have come up, and tell the core how they ended.
 
-    Only those of now: calls that they lead to wait for the next turn.
+    Only those of now: calls that they lead to wait for the next turn. A call may drive the engine
+    itself, and make those behind it.
     """
     for _ in range(len(engine.user_calls)):
+        if not engine.user_calls:
+            return
         call = engine.user_calls.popleft()
         try:
-            call.function(*call.args)
+            with engine.lend():
+                call.function(*call.args)
         except BaseException as error:
             call.on_done(error)
             if not isinstance(error, Exception):

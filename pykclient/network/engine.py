@@ -11,10 +11,14 @@ Source: ``ConsumerNetworkThread`` of Kafka's newer consumer; the mailbox is trio
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
+
+from pykclient.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from pykclient.network.client import NetworkClient
     from pykclient.network.manager import Manager, UserCall
@@ -26,7 +30,7 @@ class Engine:
     """Runs a client's managers.
 
     `user_calls` holds what the driver is to call, in order; managers that have user code to call
-    were given the same deque.
+    were given the same deque. `background` are those that go on while nobody waits for anything.
     """
 
     def __init__(
@@ -34,8 +38,14 @@ class Engine:
         client: NetworkClient,
         managers: Sequence[Manager],
         user_calls: deque[UserCall] | None = None,
+        *,
+        background: Sequence[Manager] = (),
+        lend: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.client = client
+        self.lend = lend
+        """Around each user call: without the locks that the driver holds."""
+        self._background = tuple(background)
         self.user_calls: deque[UserCall] = deque() if user_calls is None else user_calls
         self._managers = tuple(managers)
         self._mailbox: deque[Callable[[int], None]] = deque()
@@ -47,9 +57,19 @@ class Engine:
 
     def step(self, now_ms: int) -> int:
         """Let every manager speak, send what they want, and return the earliest deadline."""
+        return self._step(self._managers, now_ms)
+
+    def step_in_background(self, now_ms: int) -> int:
+        """As `step`, for the managers that have to go on while the application is elsewhere."""
+        return self._step(self._background, now_ms)
+
+    def _step(self, managers: Sequence[Manager], now_ms: int) -> int:
+        if self.client.is_closed:
+            # By user code that the driver has called: it must not go on.
+            raise ClosedError("the client was closed by a function that it called")
         self._take_mail(now_ms)
         deadlines_ms = []
-        for manager in self._managers:
+        for manager in managers:
             result = manager.poll(now_ms)
             for request in result.requests:
                 self.client.send(request, now_ms)

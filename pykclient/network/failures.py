@@ -16,6 +16,7 @@ from pykclient.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from pykclient.network.coordinator_node import broker_label
 
 if TYPE_CHECKING:
     from pykclient.network.manager import Request
@@ -102,9 +103,8 @@ def unanswered(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutErr
 
 def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutError:
     """The request could not be written in its time."""
-    taker = (
-        "no broker took" if request.node_id is None else f"broker {request.node_id} did not take"
-    )
+    node_id = request.node_id
+    taker = "no broker took" if node_id is None else f"{broker_label(node_id)} did not take"
     return KafkaTimeoutError(
         f"{taker} the {request.message.api_key.name} request within {timeout_ms} ms: "
         f"{troubles or 'the connection is busy or throttled'}"

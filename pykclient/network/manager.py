@@ -46,7 +46,9 @@ class Request:
     called with None once the bytes were handed to the socket. `max_version` caps the version when
     the message lacks what newer ones need (a topic id, say). `check` is called with an answer
     before anybody hears of it; if it contradicts the message, it raises `DecodeError`, which ends
-    the connection as bytes do that cannot be read.
+    the connection as bytes do that cannot be read. `build` makes the message for the version that
+    was chosen, where versions say the same in different fields; `message` then only names the API.
+    What it raises (`UnsupportedVersionError`) is told to `on_failure`.
     """
 
     message: RequestMessage
@@ -57,6 +59,7 @@ class Request:
     max_version: int | None = None
     expects_response: bool = True
     check: Callable[[Message], None] | None = None
+    build: Callable[[int], RequestMessage] | None = None
     deadline_ms: int = field(default=NEVER_MS, init=False)
 
 

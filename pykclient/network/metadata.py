@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pykclient.config import ClientConfig
     from pykclient.errors import BrokerError
     from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.coordinator_node import CoordinatorNode
     from pykclient.network.leader_hints import LeaderHints
     from pykclient.protocol.message import Message
     from pykclient.types import Node
@@ -108,6 +109,8 @@ class Metadata:
         self._expires_ms = 0
         self._failing_since_ms: int | None = None
         self._listeners: list[Callable[[Cluster], None]] = []
+        self._coordinators: dict[int, CoordinatorNode] = {}
+        self._coordinators_version = 0
 
     @classmethod
     def from_config(
@@ -165,6 +168,12 @@ class Metadata:
         else:
             self._is_outdated = True
 
+    def learn_coordinator(self, node: CoordinatorNode) -> None:
+        """Keep the address of a coordinator, which `node` tells from now on."""
+        if self._coordinators.get(node.id) != node:
+            self._coordinators[node.id] = node
+            self._coordinators_version += 1
+
     def learn_leaders(self, hints: LeaderHints) -> bool:
         """Take leaders into the picture that another answer tells of; return whether any is new."""
         cluster = hints.newer_than(self.cluster)
@@ -175,11 +184,15 @@ class Metadata:
     # What the network client and the engine ask.
 
     def node(self, node_id: int) -> Node | None:
-        """Return a broker, or a bootstrap address by its negative id; None if unknown."""
-        found = self.cluster.nodes.get(node_id)
-        if found is None and node_id < 0 and -node_id <= len(self.bootstrap):
-            return self.bootstrap[-node_id - 1]
-        return found
+        """Return a broker, a coordinator, or a bootstrap address (negative id); None if unknown."""
+        if node_id < 0:
+            return self.bootstrap[-node_id - 1] if -node_id <= len(self.bootstrap) else None
+        return self.cluster.nodes.get(node_id) or self._coordinators.get(node_id)
+
+    @property
+    def address_version(self) -> int:
+        """Grows whenever `node` may tell another address than before."""
+        return self.cluster.version + self._coordinators_version
 
     def next_poll_ms(self) -> int:
         """Return when an update is due; `NEVER_MS` while one is in flight."""

@@ -20,6 +20,7 @@ from pykclient.errors import ClosedError, KafkaError, KafkaTimeoutError
 from pykclient.network.backoff import Backoff
 from pykclient.network.client import NetworkClient
 from pykclient.network.engine import Engine
+from pykclient.network.live_client import LiveClient
 from pykclient.network.metadata import Metadata
 from pykclient.producer.accumulator import AccumulatorSettings, RecordAccumulator
 from pykclient.producer.batch import Compression
@@ -49,7 +50,7 @@ __all__ = ["ProducerCore"]
 log = logging.getLogger("pykclient.producer")
 
 
-class ProducerCore(SendCore[RecordMetadata], ABC):
+class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
     """A producer's parts, and what can be done with them at once.
 
     `clock_ms` tells monotonic milliseconds, `wall_clock_ns` nanoseconds since 1970.

@@ -39,7 +39,7 @@ from pykclient.testing.server_properties import (
     INTER_BROKER,
     PROTOCOL_MAP,
     check_config,
-    settings_of_all,
+    settings_of,
 )
 from pykclient.testing.storage import new_kafka_uuid
 
@@ -131,7 +131,7 @@ class DockerLayout:
     def _shared(self, node_id: int) -> dict[str, PropertyValue]:
         voter_id = CONTROLLER_ID if self.has_own_controller else min(self._advertised)
         return {
-            **settings_of_all(len(self._advertised), self._config),
+            **settings_of(node_id, len(self._advertised), self._config),
             "node.id": node_id,
             "controller.quorum.voters": f"{voter_id}@{server_name(voter_id)}:{CONTROLLER_PORT}",
             "controller.listener.names": "CONTROLLER",

@@ -58,7 +58,8 @@ class KafkaCluster:
     """A Kafka cluster of `brokers` brokers, numbered from 1; a context manager.
 
     `version` is Kafka's, 3.9.0 or newer; 4.3.1 and 3.9.2 are the ones that are tested. `config`
-    holds broker settings with Kafka's dotted names, which win over those that the cluster chooses.
+    holds broker settings with Kafka's dotted names, which win over those that the cluster chooses;
+    ``${node.id}`` in a value is each broker's own number.
     It is ready within `start_timeout` seconds, in which fetching the jars does not count. A single
     broker is its own controller; several have one beside them that is never killed, so any number
     of them may be down.

@@ -38,7 +38,7 @@ __all__ = [
     "ClusterLayout",
     "ProxyPorts",
     "check_config",
-    "settings_of_all",
+    "settings_of",
 ]
 
 CONTROLLER_ID = 100
@@ -56,6 +56,8 @@ INTER_BROKER = "REPLICATION"
 """The listener of a broker behind a proxy that is for the other brokers."""
 PROTOCOL_MAP = "listener.security.protocol.map"
 ALL_PLAINTEXT = ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", INTER_BROKER, "CONTROLLER"))
+
+OWN_NUMBER = "${node.id}"
 
 _OWNED = frozenset(
     {
@@ -136,7 +138,7 @@ class ClusterLayout:
     def _shared(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
         voter_id = CONTROLLER_ID if self.has_own_controller else min(self.broker_ports)
         return {
-            **settings_of_all(len(self.broker_ports), self.config),
+            **settings_of(node_id, len(self.broker_ports), self.config),
             "node.id": node_id,
             "controller.quorum.voters": f"{voter_id}@{LOOPBACK}:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
@@ -157,10 +159,13 @@ def check_config(config: Mapping[str, PropertyValue], *, maps_listeners: bool) -
         )
 
 
-def settings_of_all(
-    broker_count: int, config: Mapping[str, PropertyValue]
+def settings_of(
+    node_id: int, broker_count: int, config: Mapping[str, PropertyValue]
 ) -> dict[str, PropertyValue]:
-    """What every server of a cluster has, brokers and controller; `config` wins."""
+    """What every server of a cluster has, brokers and controller; `config` wins.
+
+    ``${node.id}`` in a text of `config` stands for the server's own number: racks differ by it.
+    """
     factor = min(broker_count, REPLICATION_FACTOR_MAX)
     in_sync_min = max(1, factor - 1)
     return {
@@ -175,5 +180,9 @@ def settings_of_all(
         "group.initial.rebalance.delay.ms": 0,
         "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
         **({} if _RETENTION_TIMES & config.keys() else _KEEP_FOR_EVER),
-        **config,
+        **{key: _of_node(value, node_id) for key, value in config.items()},
     }
+
+
+def _of_node(value: PropertyValue, node_id: int) -> PropertyValue:
+    return value.replace(OWN_NUMBER, str(node_id)) if isinstance(value, str) else value

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.admin.call import NEXT, AdminCall, AdminCalls, AdminHandler, Attempts, KeyState
-from pykclient.admin.lookup import Controller, NamedBroker
+from pykclient.admin.lookup import Controller, CoordinatorOf, GroupCoordinator, Lookup, Place
 from pykclient.errors import (
+    CoordinatorNotAvailableError,
     DecodeError,
     DisconnectedError,
+    GroupAuthorizationFailedError,
     KafkaError,
     NotControllerError,
+    NotCoordinatorError,
     RequestTimedOutError,
     TopicAlreadyExistsError,
     UnsupportedVersionError,
@@ -20,13 +23,16 @@ from pykclient.errors import (
 from pykclient.network.backoff import Backoff
 from pykclient.network.cluster import Cluster
 from pykclient.network.metadata import Metadata
+from pykclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.types import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pykclient.admin.lookup import Lookup
     from pykclient.network.manager import Request
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
@@ -61,6 +67,19 @@ class Handler(AdminHandler[str, int]):
 
     def on_unreachable(self, key: str, error: KafkaError) -> int | KafkaError:
         return error if self.unreachable is None else self.unreachable
+
+
+class OneByOne(Handler):
+    """Has room for one key."""
+
+    keys_per_request_max = 1
+
+
+class ByName(Lookup[str]):
+    """Each key has a broker of its own."""
+
+    def find(self, key: str, cluster: Cluster) -> Place | None:
+        return Place(ord(key))
 
 
 class Scene:
@@ -108,11 +127,18 @@ def test_keys_of_one_broker_share_a_request() -> None:
 
 def test_keys_of_several_brokers_have_a_request_each() -> None:
     handler = Handler()
-    places = NamedBroker()
-    handler.lookup = type("ByName", (), {"find": lambda _, k, c: places.find(ord(k), c)})()
+    handler.lookup = ByName()
     scene = Scene()
     call = AdminCall(handler, ["a", "b"], scene.metadata, scene.call._attempts)
     assert [request.node_id for request in call.poll(START_MS).requests] == [ord("a"), ord("b")]
+
+
+def test_a_handler_may_have_a_request_for_each_key() -> None:
+    scene = Scene()
+    handler = OneByOne()
+    call = AdminCall(handler, ["a", "b"], scene.metadata, scene.call._attempts)
+    assert len(call.poll(START_MS).requests) == 2
+    assert [keys for keys, _ in handler.asked] == [["a"], ["b"]]
 
 
 def test_a_broker_gets_no_more_time_than_the_call_has() -> None:
@@ -128,6 +154,67 @@ def test_without_a_controller_it_asks_for_metadata_and_waits() -> None:
     assert scene.is_metadata_due
     scene.metadata.cluster = Cluster(version=4, controller_id=2)
     assert [request.node_id for request in scene.poll()] == [2]
+
+
+def coordinator(node_id: int = -1, error_code: int = 0) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(node_id=node_id, host="h", port=9092, error_code=error_code)
+
+
+def test_a_coordinator_is_asked_for_and_then_asked() -> None:
+    scene = Scene()
+    scene.handler.lookup = GroupCoordinator()
+    questions = scene.poll()
+    assert [request.node_id for request in questions] == [None, None]
+    assert [str(request.message) for request in questions] == [
+        str(FindCoordinatorRequest(key=group)) for group in "ab"
+    ]
+    assert scene.poll() == []
+    questions[0].on_response(coordinator(5), START_MS)
+    questions[1].on_response(coordinator(6), START_MS)
+    assert [request.node_id for request in scene.poll()] == [5, 6]
+
+
+def test_keys_of_one_group_share_the_question_and_the_request() -> None:
+    scene = Scene()
+    scene.handler.lookup = CoordinatorOf("g")
+    (question,) = scene.poll()
+    question.on_response(coordinator(5), START_MS)
+    scene.reply(a=1, b=2)
+    assert scene.call.values == {"a": 1, "b": 2}
+
+
+def test_a_coordinator_that_has_moved_is_asked_for_again() -> None:
+    scene = Scene()
+    scene.handler.lookup = CoordinatorOf("g")
+    scene.poll()[0].on_response(coordinator(5), START_MS)
+    moved = NotCoordinatorError("moved")
+    scene.reply(a=1, b=moved)
+    (question,) = scene.poll(START_MS + RETRY_MS)
+    question.on_response(coordinator(6), START_MS + RETRY_MS)
+    assert [request.node_id for request in scene.poll(START_MS + RETRY_MS)] == [6]
+
+
+def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:
+    scene = Scene()
+    scene.handler.lookup = CoordinatorOf("g")
+    absent = coordinator(error_code=CoordinatorNotAvailableError.code)
+    scene.poll()[0].on_response(absent, START_MS)
+    assert isinstance(scene.call.last_error, CoordinatorNotAvailableError)
+    assert scene.poll() == []
+    assert len(scene.poll(START_MS + RETRY_MS)) == 1
+
+
+def test_a_question_that_is_lost_is_asked_again_and_one_refused_is_not() -> None:
+    scene = Scene()
+    scene.handler.lookup = CoordinatorOf("g")
+    scene.poll()[0].on_failure(DisconnectedError("gone"), START_MS)
+    (again,) = scene.poll(START_MS + RETRY_MS)
+    refused = coordinator(error_code=GroupAuthorizationFailedError.code)
+    again.on_response(refused, START_MS + RETRY_MS)
+    assert scene.call.errors.keys() == {"a", "b"}
+    for error in scene.call.errors.values():
+        assert isinstance(error, GroupAuthorizationFailedError)
+        assert "coordinator of group 'g'" in str(error)
 
 
 def test_each_key_ends_by_its_own_answer() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.consumer_metrics import ConsumerMetrics
 from pykclient.consumer.fetch_buffer import FetchBuffer
 from pykclient.consumer.fetcher import Fetcher, FetchSettings
 from pykclient.consumer.subscription import (
@@ -46,6 +47,9 @@ class Nodes:
     def __init__(self) -> None:
         self.retry_ms: dict[int, int] = {}
 
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        return not self.is_unavailable(node_id, now_ms)
+
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
         return self.next_ready_ms(node_id, now_ms) > now_ms
 
@@ -86,6 +90,7 @@ class Scene:
                 decode=SETTINGS,
             ),
             retry_backoff=RETRY_BACKOFF,
+            metrics=ConsumerMetrics(self.subscription, isolation_level),
         )
 
     def read(self, *partitions: TopicPartition, offset: int = 0) -> AssignedPartition:
@@ -148,7 +153,9 @@ def reply(
     now_ms: int = START_MS,
     topic_id: bytes = TOPIC_ID,
     error_code: int = 0,
+    session_id: int = 0,
 ) -> None:
     # A newer broker names the topic by its id alone.
     responses = [FetchableTopicResponse(topic_id=topic_id, partitions=list(parts))]
-    answer_checked(request, FetchResponse(error_code=error_code, responses=responses), now_ms)
+    response = FetchResponse(error_code=error_code, session_id=session_id, responses=responses)
+    answer_checked(request, response, now_ms)

@@ -21,9 +21,11 @@ def test_old_reset_policies_are_refused_with_the_new_name(old: str, new: str) ->
         make_config(auto_offset_reset=old)
 
 
-def test_a_reset_by_duration_is_refused_until_it_is_built() -> None:
-    with pytest.raises(ConfigError, match=r"by_duration:P3D.* one of latest, earliest, none"):
-        make_config(auto_offset_reset="by_duration:P3D")
+def test_a_reset_by_duration_has_one() -> None:
+    config = make_config(auto_offset_reset="by_duration:P3D")
+    assert config.auto_offset_reset == "by_duration:P3D"
+    with pytest.raises(ConfigError, match=r"by_duration:3 days.* '3 days' is no duration; write"):
+        make_config(auto_offset_reset="by_duration:3 days")
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
@@ -59,3 +61,56 @@ def test_iteration_is_endless_unless_told_otherwise() -> None:
 
 def test_interceptors_have_two_names() -> None:
     assert make_config(interceptor_classes=[len]).interceptors == (len,)
+
+
+def test_a_group_has_kafkas_defaults() -> None:
+    config = make_config(group_id="g")
+    assert config.enable_auto_commit
+    assert config.partition_assignment_strategy == ("range", "cooperative-sticky")
+    assert config.session_timeout_ms == 45_000
+    assert config.max_poll_interval_ms == 300_000
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "value"),
+    [
+        ("consumer", "partition_assignment_strategy", "range"),
+        ("consumer", "session_timeout_ms", 10_000),
+        ("consumer", "heartbeat_interval_ms", 1_000),
+        ("classic", "group_remote_assignor", "uniform"),
+    ],
+)
+def test_what_the_coordinator_decides_is_not_set_here(
+    protocol: str, name: str, value: object
+) -> None:
+    with pytest.raises(ConfigError, match=rf"does not go with group\.protocol={protocol}"):
+        make_config(group_id="g", group_protocol=protocol, **{name: value})
+    other = {"classic": "CONSUMER", "consumer": "Classic"}[protocol]
+    assert make_config(group_id="g", group_protocol=other, **{name: value})
+
+
+def test_without_a_group_nothing_is_committed_automatically() -> None:
+    assert not make_config().enable_auto_commit
+    with pytest.raises(ConfigError, match=r"enable\.auto\.commit=true has nowhere to commit to"):
+        make_config(enable_auto_commit=True)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ü", "..", "x" * 250, 1])
+def test_static_members_have_names_like_topics(name: object) -> None:
+    with pytest.raises(ConfigError, match=r"group_instance_id=.* is not valid"):
+        make_config(group_id="g", group_instance_id=name)
+
+
+def test_a_static_member_needs_a_group() -> None:
+    with pytest.raises(ConfigError, match=r"group\.instance\.id='i' .* set group\.id"):
+        make_config(group_instance_id="i")
+
+
+def test_an_empty_group_is_none() -> None:
+    with pytest.raises(ConfigError, match="For no group, leave it out"):
+        make_config(group_id=" ")
+
+
+def test_heartbeats_come_more_often_than_sessions_end() -> None:
+    with pytest.raises(ConfigError, match=r"heartbeat\.interval\.ms=3000 must be below"):
+        make_config(session_timeout_ms=3_000)

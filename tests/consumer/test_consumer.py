@@ -344,7 +344,7 @@ def test_only_what_is_assigned_can_be_sought_paused_and_asked_for(consumer: Cons
 
 def test_subscribe_is_refused_with_what_to_use_instead(consumer: Consumer) -> None:
     with pytest.raises(UsageError, match=r"assign\(\)"):
-        consumer.subscribe(["t"], listener=object())
+        consumer.subscribe(["t"])
 
 
 def test_the_lag_is_not_known_before_a_fetch(consumer: Consumer) -> None:

@@ -62,12 +62,21 @@ def test_a_fetch_says_what_the_settings_say() -> None:
     scene.read(A)
     message = message_of(scene.fetch())
     assert (message.min_bytes, message.max_wait_ms, message.max_bytes) == (1, 500, 50_000)
-    assert (message.session_id, message.session_epoch) == (0, -1)
+    assert (message.session_id, message.session_epoch) == (0, 0)
     assert (message.isolation_level, message.rack_id) == (IsolationLevel.READ_COMMITTED, "r1")
     (asked_topic,) = message.topics
     (partition,) = asked_topic.partitions
     assert (asked_topic.topic, asked_topic.topic_id) == ("t", TOPIC_ID)
     assert (partition.current_leader_epoch, partition.partition_max_bytes) == (4, 1_000)
+
+
+def test_the_nodes_share_one_budget_of_bytes() -> None:
+    scene = Scene()
+    scene.read(A, B, C)
+    assert [message_of(request).max_bytes for request in scene.poll()] == [25_000, 25_000]
+    scene = Scene()
+    scene.read(A, C)
+    assert message_of(scene.fetch()).max_bytes == 50_000
 
 
 def test_a_topic_without_an_id_is_asked_for_by_name() -> None:

@@ -81,3 +81,19 @@ def test_the_setting_takes_objects_and_classes() -> None:
 def test_what_cannot_intercept_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"interceptor.classes.*on_consume"):
         ConsumerInterceptors.from_setting([object()])
+
+
+def test_those_that_want_it_hear_of_commits_also_after_one_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard: list[object] = []
+
+    class Listening(WithoutClose):
+        def on_commit(self, offsets: object) -> None:
+            heard.append(offsets)
+            raise ZeroDivisionError
+
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        ConsumerInterceptors([Listening(), WithoutClose(), Listening()]).on_commit({})
+    assert heard == [{}, {}]
+    assert caplog.text.count("it is skipped") == 2

@@ -67,7 +67,7 @@ def test_a_seek_inside_the_loop_counts_at_once(consumer: Consumer, port: Serving
 def test_a_pause_inside_the_loop_counts_at_once(port: ServingPort) -> None:
     port.logs[0].append(3)
     port.logs[1].append(3)
-    with consumer_over(port, consumer_timeout_ms=50) as consumer:
+    with consumer_over(port, consumer_timeout_ms=250) as consumer:
         consumer.assign([A, B])
         got: list[tuple[int, int]] = []
         for record in consumer:
@@ -95,7 +95,7 @@ def test_a_poll_inside_the_loop_takes_its_records_out_of_it(
 def test_iteration_ends_when_nothing_comes_for_as_long_as_set(port: ServingPort) -> None:
     port.logs[0].append(2)
     port.logs[0].append(1, marker(2, 9))
-    with consumer_over(port, consumer_timeout_ms=50) as consumer:
+    with consumer_over(port, consumer_timeout_ms=250) as consumer:
         consumer.assign([A])
         assert [record.offset for record in consumer] == [0, 1]
         assert consumer.position(A) == 3
@@ -105,7 +105,7 @@ def test_iteration_ends_when_nothing_comes_for_as_long_as_set(port: ServingPort)
 def test_an_unassign_inside_the_loop_ends_that_partition(port: ServingPort) -> None:
     port.logs[0].append(3)
     port.logs[1].append(1)
-    with consumer_over(port, consumer_timeout_ms=50) as consumer:
+    with consumer_over(port, consumer_timeout_ms=250) as consumer:
         consumer.assign([A])
         got = []
         for record in consumer:
@@ -139,7 +139,7 @@ def test_a_bad_record_ends_the_loop_where_it_stands(port: ServingPort) -> None:
 def test_iteration_hands_out_what_interceptors_leave(port: ServingPort) -> None:
     for _ in range(3):
         port.logs[0].append(2)
-    with consumer_over(port, interceptors=[KeepEven], consumer_timeout_ms=50) as consumer:
+    with consumer_over(port, interceptors=[KeepEven], consumer_timeout_ms=250) as consumer:
         consumer.assign([A])
         assert [record.offset for record in consumer] == [0, 2, 4]
         assert consumer.position(A) == 6

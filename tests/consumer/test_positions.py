@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pykclient.network.manager import Request
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+FROM_MS = 1_700_000_000_000
 
 
 class Scene:
@@ -54,7 +55,11 @@ class Scene:
             metadata, isolation_level=IsolationLevel.READ_UNCOMMITTED, retry_backoff=RETRY_BACKOFF
         )
         self.positions = PositionManager(
-            self.subscription, self._lookups, auto_offset_reset=reset, retry_backoff=RETRY_BACKOFF
+            self.subscription,
+            self._lookups,
+            auto_offset_reset=reset,
+            retry_backoff=RETRY_BACKOFF,
+            reset_from_ms=lambda: FROM_MS,
         )
 
     def assign(self, partition: TopicPartition = A) -> AssignedPartition:
@@ -97,6 +102,20 @@ def test_a_new_partition_begins_where_the_setting_says(reset: OffsetReset, times
     assert (assigned.state, assigned.offset) == (PositionState.FETCHING, 17)
     assert assigned.leader_epoch == 6
     assert scene.step() == []
+
+
+@pytest.mark.parametrize(
+    ("by_time", "expected"), [(17, 17), (-1, 30)], ids=["a record", "none so young"]
+)
+def test_a_reset_by_duration_begins_at_a_time_or_at_the_end(by_time: int, expected: int) -> None:
+    scene = Scene(OffsetReset.BY_DURATION)
+    assigned = scene.assign()
+    requests = {questions(request)[0][1]: request for request in scene.step()}
+    assert requests.keys() == {FROM_MS, LATEST}
+    reply(requests[FROM_MS], {0: by_time})
+    assert not assigned.has_position
+    reply(requests[LATEST], {0: 30})
+    assert (assigned.has_position, assigned.offset) == (True, expected)
 
 
 def test_partitions_are_looked_up_together_and_each_goes_on_by_itself() -> None:

@@ -100,21 +100,81 @@ import os
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.errors import ForkedClientError
 guard = ThreadGuard("consumer")
+
+def fork():
+    if os.fork() == 0:
+        try:
+            with guard:
+                pass
+        except ForkedClientError as error:
+            assert str(os.getpid()) in str(error) and str(os.getppid()) in str(error)
+            os._exit(7)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.wait()[1])
+
 with guard:
-    pass
-if os.fork() == 0:
-    try:
-        with guard:
-            pass
-    except ForkedClientError as error:
-        assert str(os.getpid()) in str(error) and str(os.getppid()) in str(error)
-        os._exit(7)
-    os._exit(1)
-print(os.waitstatus_to_exitcode(os.wait()[1]))
+    inside = fork()
+print(inside, fork())
 """
 
 
-def test_a_child_process_is_refused() -> None:
+CONSUMER = """
+import os
+from pykclient import Consumer
+from pykclient.errors import ForkedClientError
+consumer = Consumer(bootstrap_servers="localhost:9")
+if os.fork() == 0:
+    refused = 0
+    for call in (consumer.wakeup, consumer.paused, consumer.poll, consumer.close):
+        try:
+            call()
+        except ForkedClientError:
+            refused += 1
+    os._exit(refused)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+consumer.close()
+"""
+
+
+def test_a_child_may_not_use_a_consumer_at_all() -> None:
+    script = [sys.executable, "-c", CONSUMER]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "4"
+
+
+def test_a_child_process_is_refused_even_one_that_was_forked_inside() -> None:
     # In an interpreter of its own: to fork beside other threads is not safe.
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "7"
+    assert done.stdout.split() == ["7", "7"]
+
+
+def test_the_core_lock_is_held_inside_and_lent_to_user_code() -> None:
+    guard = ThreadGuard("consumer")
+    with guard:
+        assert guard.core_lock.locked()
+        with guard.lent():
+            assert not guard.core_lock.locked()
+            with guard:
+                assert guard.core_lock.locked()
+                with guard.lent():
+                    assert not guard.core_lock.locked()
+                assert guard.core_lock.locked()
+            assert not guard.core_lock.locked()
+        assert guard.core_lock.locked()
+    assert not guard.core_lock.locked()
+
+
+def test_while_it_is_lent_another_thread_is_refused_all_the_same() -> None:
+    guard = ThreadGuard("consumer")
+    with ThreadPoolExecutor(1) as other, guard, guard.lent():
+        refused = other.submit(enter, guard).exception()
+    assert isinstance(refused, ConcurrentModificationError)
+
+
+def test_whoever_has_the_core_lock_is_waited_for() -> None:
+    guard = ThreadGuard("consumer")
+    with ThreadPoolExecutor(1) as other:
+        with guard.core_lock:
+            entering = other.submit(enter, guard)
+            assert not entering.done()
+        entering.result()

@@ -18,6 +18,8 @@ TREE = {
     "ForkedClientError": base.UsageError,
     "UnsupportedVersionError": base.UsageError,
     "WakeupError": base.KafkaError,
+    "RebalanceListenerError": base.KafkaError,
+    "CommitFailedError": base.KafkaError,
     "EncodeError": base.KafkaError,
     "RecordTooLargeError": base.EncodeError,
     "SerializationError": base.EncodeError,
@@ -51,6 +53,13 @@ def test_the_tree_is_whole() -> None:
 def test_a_configuration_error_is_a_value_error_and_a_timeout_a_timeout_error() -> None:
     assert issubclass(errors.ConfigError, ValueError)
     assert issubclass(errors.DeliveryTimeoutError, TimeoutError)
+
+
+def test_a_truncated_log_is_an_offset_out_of_range_that_says_more() -> None:
+    error = errors.LogTruncationError("cut", topic="t", partition=0, offset=5, diverging_offset=3)
+    assert isinstance(error, errors.OffsetOutOfRangeError)
+    assert (error.code, error.offset, error.diverging_offset) == (1, 5, 3)
+    assert not error.retriable
 
 
 def test_everything_is_public_in_one_place() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pytest
 
+from pykclient import Consumer
 from pykclient.testing.jvm import find_java
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS, kafka_jars
 from pykclient.testing.properties import dump_properties
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AiokafkaMember",
+    "ConfluentCooperativeMember",
     "ConfluentMember",
     "ConfluentModernMember",
+    "CooperativeJavaMember",
     "GroupMember",
     "JavaMember",
     "JavaModernMember",
@@ -39,6 +42,10 @@ __all__ = [
     "KafkaPythonMember",
     "NewestJavaMember",
     "OldestJavaMember",
+    "OurCooperativeMember",
+    "OurEagerMember",
+    "OurMember",
+    "OurModernMember",
     "import_libraries",
 ]
 
@@ -114,6 +121,53 @@ class GroupMember(ABC):
             self._error = error
 
 
+class OurMember(GroupMember):
+    """The consumer of this project."""
+
+    settings: ClassVar[Mapping[str, object]] = {}
+    timing: ClassVar[Mapping[str, object]] = {
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "session_timeout_ms": SESSION_MS,
+    }
+
+    def read(self) -> None:
+        with Consumer(
+            bootstrap_servers=self.servers,
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            **self.timing,
+            **self.settings,
+        ) as consumer:
+            consumer.subscribe([TOPIC])
+            while not self._is_closing.is_set():
+                for record in consumer.poll(POLL_MS / 1000):
+                    assert isinstance(record.value, bytes)
+                    self.values.append(record.value)
+
+
+class OurCooperativeMember(OurMember):
+    """As before, in a cooperative group."""
+
+    settings: ClassVar[Mapping[str, object]] = {
+        "partition_assignment_strategy": "cooperative-sticky"
+    }
+
+
+class OurModernMember(OurMember):
+    """As before, with the protocol of KIP-848; the broker says how often it heartbeats."""
+
+    settings: ClassVar[Mapping[str, object]] = {"group_protocol": "consumer"}
+    timing: ClassVar[Mapping[str, object]] = {}
+
+
+class OurEagerMember(OurMember):
+    """As before, with the assignors that librdkafka and aiokafka have by default."""
+
+    settings: ClassVar[Mapping[str, object]] = {
+        "partition_assignment_strategy": ["range", "roundrobin"]
+    }
+
+
 class ConfluentMember(GroupMember):
     """librdkafka."""
 
@@ -142,6 +196,15 @@ class ConfluentMember(GroupMember):
                     assert not error.fatal(), error
         finally:
             consumer.close()
+
+
+class ConfluentCooperativeMember(ConfluentMember):
+    """librdkafka in a cooperative group."""
+
+    settings: ClassVar[Mapping[str, PropertyValue]] = {
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
 
 
 class KafkaPythonMember(GroupMember):
@@ -241,6 +304,17 @@ class JavaMember(GroupMember):
 
 class NewestJavaMember(JavaMember):
     """Of the newest Kafka version."""
+
+
+class CooperativeJavaMember(JavaMember):
+    """In a cooperative group."""
+
+    settings: ClassVar[Mapping[str, PropertyValue]] = {
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": (
+            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+        ),
+    }
 
 
 class OldestJavaMember(JavaMember):

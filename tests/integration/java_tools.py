@@ -6,8 +6,8 @@ producer reads lines of text, so it could not write most of what has to be teste
 a JVM of its own, about a second, of the version that the cluster has.
 
 Owner: the calling thread, for the length of one call.
-Source: Java classes ``ConsoleConsumer``, ``DefaultMessageFormatter``, ``DumpLogSegments``,
-``KafkaProducer`` and ``BuiltInPartitioner``.
+Source: Java classes ``ConsoleConsumer``, ``ConsumerGroupCommand``, ``DefaultMessageFormatter``,
+``DumpLogSegments``, ``KafkaProducer`` and ``BuiltInPartitioner``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ __all__ = [
     "dump_log",
     "format_standalone_controller",
     "java_consume",
+    "java_group_rows",
     "java_groups",
     "java_partitions",
     "java_produce",
@@ -141,6 +142,13 @@ def java_groups(version: str, servers: str, *arguments: str) -> list[list[str]]:
     options = ("--bootstrap-server", servers, "--timeout", timeout_ms)
     output = run_tool(version, tool, *options, *arguments)
     return [line.split() for line in output.decode().splitlines() if line.strip()]
+
+
+def java_group_rows(cluster: KafkaCluster, *options: str) -> list[dict[str, str]]:
+    """Each row that the tool prints, by its table's headings."""
+    lines = java_groups(cluster.version, cluster.bootstrap_servers, *options)
+    heading, *rows = [words for words in lines if len(words) > 1]
+    return [dict(zip(heading, row, strict=True)) for row in rows]
 
 
 def java_partitions(version: str, keys: Sequence[bytes], partition_count: int) -> list[int]:

@@ -117,7 +117,6 @@ SETTINGS = [
     Setting(Producer, "auto_offset_reset", "earliest", "consumer"),
     Setting(Consumer, "auto_offset_reset", "smallest", "earliest"),
     Setting(Consumer, "auto_offset_reset", "largest", "latest"),
-    Setting(Consumer, "group_id", "g", "assign()"),
     Setting(Consumer, "acks", "all", "producer"),
     Setting(Producer, "security_protocol", "SASL_SSL", "PLAINTEXT"),
     Setting(Consumer, "sasl.mechanism", "PLAIN", "PLAINTEXT"),
@@ -146,7 +145,7 @@ def test_a_secret_is_not_shown_by_its_refusal(client: type[Producer | Consumer |
     assert "open sesame" not in str(raised.value)
 
 
-def test_a_consumer_refuses_subscribe_until_groups_are_built() -> None:
+def test_a_consumer_without_a_group_refuses_subscribe() -> None:
     with (
         Consumer(bootstrap_servers=unused_address()) as consumer,
         pytest.raises(KafkaError, match=r"assign\(\)"),

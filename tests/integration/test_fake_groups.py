@@ -23,6 +23,9 @@ from tests.integration.group_members import (
     KafkaPythonMember,
     NewestJavaMember,
     OldestJavaMember,
+    OurCooperativeMember,
+    OurEagerMember,
+    OurMember,
     import_libraries,
 )
 
@@ -38,6 +41,8 @@ PARTITION_COUNT = 4
 COUNT = 100
 
 CLIENTS = [
+    OurMember,
+    OurCooperativeMember,
     ConfluentMember,
     KafkaPythonMember,
     AiokafkaMember,
@@ -162,7 +167,13 @@ def test_two_members_share_and_one_takes_over_when_the_other_leaves(
 # kafka-python and aiokafka take a minute to find a coordinator again, at times, and lose sockets
 # when one is gone.
 @pytest.mark.parametrize(
-    "client", [ConfluentMember, pytest.param(NewestJavaMember, marks=pytest.mark.kafka)]
+    "client",
+    [
+        OurMember,
+        OurCooperativeMember,
+        ConfluentMember,
+        pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
+    ],
 )
 def test_members_follow_a_coordinator_that_moves(
     client: type[GroupMember], fake_kafka: FakeKafka, servers: str
@@ -180,7 +191,13 @@ def test_members_follow_a_coordinator_that_moves(
 
 
 @pytest.mark.parametrize(
-    "client", [ConfluentMember, pytest.param(NewestJavaMember, marks=pytest.mark.kafka)]
+    "client",
+    [
+        OurMember,
+        OurCooperativeMember,
+        ConfluentMember,
+        pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
+    ],
 )
 def test_members_survive_a_coordinator_that_stops(
     client: type[GroupMember], fake_kafka: FakeKafka, servers: str
@@ -201,11 +218,12 @@ def test_clients_of_different_makers_share_a_group(fake_kafka: FakeKafka, server
         ConfluentMember(servers) as one,
         KafkaPythonMember(servers) as two,
         AiokafkaMember(servers) as three,
+        OurEagerMember(servers) as four,
     ):
-        wait_for_members(fake_kafka, one, two, three)
+        wait_for_members(fake_kafka, one, two, three, four)
         values = write(servers, "shared")
-        wait_for_values(values, one, two, three)
-        assert all(member.values for member in (one, two, three))
+        wait_for_values(values, one, two, three, four)
+        assert all(member.values for member in (one, two, three, four))
 
 
 @pytest.mark.kafka

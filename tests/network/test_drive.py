@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,7 @@ class ScriptedEngine:
 
     def __init__(self, diary: list[str], deadlines_ms: list[int]) -> None:
         self.user_calls: deque[UserCall] = deque()
+        self.lend = nullcontext
         self._diary = diary
         self._deadlines_ms = deque(deadlines_ms)
 

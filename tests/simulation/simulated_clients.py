@@ -106,7 +106,11 @@ class SimulatedConsumer(ConsumerCore):
         **settings: object,
     ) -> None:
         self.port = SimulatedPort(network)
-        super().__init__(ConsumerConfig.from_settings(settings), self.port)
+        super().__init__(
+            ConsumerConfig.from_settings(settings),
+            self.port,
+            wall_clock_ms=lambda: network.cluster.wall_ms,
+        )
         seed_all(self, seed)
         self.errors: list[KafkaError] = []
         self.read: dict[TopicPartition, list[ConsumerRecord]] = {p: [] for p in partitions}

@@ -15,6 +15,9 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors.broker import (
+    FencedLeaderEpochError,
+    FetchSessionIdNotFoundError,
+    InvalidFetchSessionEpochError,
     KafkaStorageError,
     LeaderNotAvailableError,
     NotEnoughReplicasError,
@@ -47,7 +50,14 @@ STALLED_STEP_MS = 1_000
 
 API_FAULTS = {
     ApiKey.PRODUCE: (NotLeaderOrFollowerError, NotEnoughReplicasError, KafkaStorageError),
-    ApiKey.FETCH: (NotLeaderOrFollowerError, UnknownTopicOrPartitionError, KafkaStorageError),
+    ApiKey.FETCH: (
+        NotLeaderOrFollowerError,
+        UnknownTopicOrPartitionError,
+        KafkaStorageError,
+        FetchSessionIdNotFoundError,
+        InvalidFetchSessionEpochError,
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (NotLeaderOrFollowerError, FencedLeaderEpochError),
     ApiKey.METADATA: (LeaderNotAvailableError, UnknownTopicOrPartitionError),
     ApiKey.LIST_OFFSETS: (NotLeaderOrFollowerError, UnknownTopicOrPartitionError),
 }

@@ -94,3 +94,9 @@ def test_records_stay_for_ever_unless_the_user_gives_a_time_in_whatever_unit(uni
     settings = layout(1, **{f"log_retention_{unit}": "5"}).broker(1, FOLDER)
     given = {name: value for name, value in settings.items() if name.startswith("log.retention.")}
     assert given == {f"log.retention.{unit}": "5"}
+
+
+def test_a_setting_may_have_the_number_of_its_broker() -> None:
+    two = layout(2, broker_rack="rack-${node.id}")
+    racks = [two.broker(number, FOLDER)["broker.rack"] for number in (1, 2)]
+    assert racks == ["rack-1", "rack-2"]

@@ -64,6 +64,9 @@ class FetchSessions:
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._ids = count(1)
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     def begin(self) -> FetchSession:
         """Make a session."""
         session = FetchSession(next(self._ids))

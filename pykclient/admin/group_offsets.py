@@ -1,0 +1,208 @@
+"""Offsets of groups: the handlers that read, move and forget what a group has committed.
+
+Owner: no state but what a handler's lookup has learned.
+Source: the OffsetFetch, OffsetCommit and OffsetDelete APIs; KIP-222, KIP-396 (altering), KIP-496
+(deleting).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from pykclient.admin.call import AdminHandler
+from pykclient.admin.lookup import CoordinatorOf, GroupCoordinator
+from pykclient.errors import (
+    KafkaError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
+from pykclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pykclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from pykclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+)
+from pykclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pykclient.errors import BrokerError
+    from pykclient.protocol.message import Message
+
+__all__ = ["AlterGroupOffsets", "DeleteGroupOffsets", "ListGroupOffsets"]
+
+FETCH_ONE_GROUP_MAX_VERSION: Final = 7
+"""Newer versions of OffsetFetch take many groups (KIP-709), which brokers before 3.0 do not."""
+COMMIT_BY_NAME_MAX_VERSION: Final = 9
+"""Newer versions of OffsetCommit name topics by id."""
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+
+Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+class ListGroupOffsets(AdminHandler[str, Committed]):
+    """Reads what a group has committed; the key is the group.
+
+    `partitions` None means all. What nothing was committed for is left out. `is_stable` waits for
+    transactions that are to commit offsets (brokers 2.5 or newer, KIP-447).
+    """
+
+    max_version: ClassVar[int | None] = FETCH_ONE_GROUP_MAX_VERSION
+    keys_per_request_max: ClassVar[int | None] = 1
+
+    def __init__(self, partitions: Iterable[TopicPartition] | None, *, is_stable: bool) -> None:
+        self.lookup = GroupCoordinator()
+        self._topics = None if partitions is None else _by_topic(partitions)
+        self._is_stable = is_stable
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> OffsetFetchRequest:
+        """Ask for the partitions, or all."""
+        (group,) = keys
+        topics = None
+        if self._topics is not None:
+            topics = [OffsetFetchRequestTopic(name, ids) for name, ids in self._topics.items()]
+        return OffsetFetchRequest(group_id=group, topics=topics, require_stable=self._is_stable)
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, Committed | KafkaError]]:
+        """Return the offsets, or the first error there is."""
+        assert isinstance(message, OffsetFetchResponse)
+        (group,) = keys
+        if message.error_code != 0:
+            yield group, error_for_code(message.error_code, f"the offsets of group {group!r}")
+            return
+        committed: Committed = {}
+        for topic in message.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code != 0:
+                    yield group, _error(answer.error_code, group, partition)
+                    return
+                if answer.committed_offset != NO_OFFSET:
+                    committed[partition] = _committed(answer)
+        yield group, committed
+
+
+class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
+    """Commits offsets for a group without members; the keys are the partitions."""
+
+    final_errors = (UnknownTopicOrPartitionError,)
+    max_version: ClassVar[int | None] = COMMIT_BY_NAME_MAX_VERSION
+
+    def __init__(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self.lookup = CoordinatorOf(group)
+        self._group = group
+        self._offsets = offsets
+
+    def request(self, keys: Sequence[TopicPartition], timeout_ms: int) -> OffsetCommitRequest:
+        """Commit as one that is no member."""
+        return OffsetCommitRequest(
+            group_id=self._group,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        _to_commit(index, self._offsets[TopicPartition(topic, index)])
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in _by_topic(keys).items()
+            ],
+        )
+
+    def answers(
+        self, message: Message, keys: Sequence[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
+        """Return each partition, or why its offset was not taken."""
+        assert isinstance(message, OffsetCommitResponse)
+        for topic in message.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code != 0:
+                    yield partition, _error(answer.error_code, self._group, partition)
+                else:
+                    yield partition, partition
+
+
+class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
+    """Has a group forget offsets of topics that no member reads; the keys are the partitions."""
+
+    final_errors = (UnknownTopicOrPartitionError,)
+
+    def __init__(self, group: str) -> None:
+        self.lookup = CoordinatorOf(group)
+        self._group = group
+
+    def request(self, keys: Sequence[TopicPartition], timeout_ms: int) -> OffsetDeleteRequest:
+        """Ask for the partitions."""
+        return OffsetDeleteRequest(
+            group_id=self._group,
+            topics=[
+                OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(i) for i in indexes])
+                for topic, indexes in _by_topic(keys).items()
+            ],
+        )
+
+    def answers(
+        self, message: Message, keys: Sequence[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
+        """Return each partition, or why its offset is kept."""
+        assert isinstance(message, OffsetDeleteResponse)
+        if message.error_code != 0:
+            error = error_for_code(message.error_code, f"the offsets of group {self._group!r}")
+            yield from ((key, error) for key in keys)
+            return
+        for topic in message.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code != 0:
+                    yield partition, _error(answer.error_code, self._group, partition)
+                else:
+                    yield partition, partition
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        topics[topic].append(partition)
+    return topics
+
+
+def _committed(answer: OffsetFetchResponsePartition) -> OffsetAndMetadata:
+    epoch = answer.committed_leader_epoch
+    return OffsetAndMetadata(
+        answer.committed_offset, answer.metadata or "", None if epoch < 0 else epoch
+    )
+
+
+def _to_commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=NO_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+def _error(code: int, group: str, partition: TopicPartition) -> BrokerError:
+    cure = ""
+    if code == UnknownMemberIdError.code:
+        cure = ": the group has members, and only they may commit; stop them first"
+    return error_for_code(code, f"the offset of group {group!r} for {partition}{cure}")

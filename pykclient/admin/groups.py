@@ -1,0 +1,389 @@
+"""Groups: what an admin client says about them, and the handlers that list, read and delete them.
+
+Owner: no state but what a handler's lookup has learned.
+Source: the ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups and FindCoordinator
+APIs; KIP-222 (administration), KIP-518 (states), KIP-848 (types).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from pykclient.admin.call import AdminHandler
+from pykclient.admin.lookup import (
+    ONE_KEY_MAX_VERSION,
+    AnyBroker,
+    GroupCoordinator,
+    NamedBroker,
+    coordinator_request,
+    coordinator_told,
+)
+from pykclient.errors import DecodeError, GroupIdNotFoundError, KafkaError, error_for_code
+from pykclient.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from pykclient.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from pykclient.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from pykclient.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from pykclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykclient.protocol.reader import Reader
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pykclient.errors import BrokerError
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.consumer_group_describe import Assignment, Member
+    from pykclient.protocol.messages.consumer_group_describe import (
+        DescribedGroup as DescribedModernGroup,
+    )
+    from pykclient.protocol.messages.describe_groups import (
+        DescribedGroup,
+        DescribedGroupMember,
+    )
+    from pykclient.protocol.messages.find_coordinator import FindCoordinatorRequest
+    from pykclient.types import Node
+
+__all__ = [
+    "ALL_BROKERS",
+    "DeleteGroups",
+    "DescribeClassicGroups",
+    "DescribeConsumerGroups",
+    "FindCoordinators",
+    "GroupDescription",
+    "GroupListing",
+    "ListBrokers",
+    "ListGroups",
+    "MemberDescription",
+]
+
+CONSUMER_PROTOCOL: Final = "consumer"
+"""The protocol type of groups of consumers; Connect's workers, for one, have another."""
+
+DEAD: Final = "Dead"
+
+ALL_BROKERS: Final = "all brokers"
+"""The one key of a call that lists brokers."""
+
+
+class GroupListing(NamedTuple):
+    """A group in a list. `protocol_type` is ``consumer`` for consumers, empty for a group that has
+    offsets and never had a member. `state` is None for brokers before 2.6 (KIP-518), `group_type`
+    (``classic``, ``consumer``, ``share``, ``streams``) for brokers before 3.7 (KIP-848).
+    """
+
+    group_id: str
+    protocol_type: str
+    state: str | None
+    group_type: str | None
+
+
+class MemberDescription(NamedTuple):
+    """A member of a group.
+
+    `instance_id` is None unless it is static (KIP-345). What only the protocol of KIP-848 has is
+    None in classic groups: `target_assignment` (what it shall have), `member_epoch`; `rack` is
+    also None for a member without one. The `assignment` of a member that is no consumer, which
+    only its own kind can read, is empty.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    target_assignment: tuple[TopicPartition, ...] | None
+    member_epoch: int | None
+    rack: str | None
+
+
+class GroupDescription(NamedTuple):
+    """A group with its members.
+
+    `group_type` is ``classic`` or ``consumer`` (KIP-848). `state` is Kafka's word: ``Empty``,
+    ``Stable``, ``PreparingRebalance`` and ``CompletingRebalance`` (classic), ``Assigning`` and
+    ``Reconciling`` (consumer). `assignor` is empty while no member is. The epochs are None in
+    classic groups.
+    """
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: Node
+    members: tuple[MemberDescription, ...]
+    group_epoch: int | None
+    assignment_epoch: int | None
+
+
+class ListBrokers(AdminHandler[str, tuple[int, ...]]):
+    """Lists the brokers of the cluster; its one key is `ALL_BROKERS`."""
+
+    lookup = AnyBroker()
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
+        """Ask for no topic, which leaves the brokers."""
+        return MetadataRequest(topics=[], allow_auto_topic_creation=False)
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, tuple[int, ...] | KafkaError]]:
+        """Return the ids."""
+        assert isinstance(message, MetadataResponse)
+        yield ALL_BROKERS, tuple(broker.node_id for broker in message.brokers)
+
+
+class ListGroups(AdminHandler[int, tuple[GroupListing, ...]]):
+    """Lists the groups that brokers, by id, coordinate.
+
+    A broker that is down and that the cluster has dropped has none: others have taken them over.
+    `is_gone` tells of a broker whether it is one.
+    """
+
+    lookup = NamedBroker()
+
+    def __init__(
+        self, states: Sequence[str], types: Sequence[str], is_gone: Callable[[int], bool]
+    ) -> None:
+        self._states = states
+        self._types = types
+        self._is_gone = is_gone
+
+    def request(self, keys: Sequence[int], timeout_ms: int) -> ListGroupsRequest:
+        """Ask a broker."""
+        return ListGroupsRequest(states_filter=list(self._states), types_filter=list(self._types))
+
+    def answers(
+        self, message: Message, keys: Sequence[int]
+    ) -> Iterator[tuple[int, tuple[GroupListing, ...] | KafkaError]]:
+        """Return its groups, or why it does not tell."""
+        assert isinstance(message, ListGroupsResponse)
+        for key in keys:
+            if message.error_code != 0:
+                yield key, error_for_code(message.error_code, f"the groups of broker {key}")
+                continue
+            yield (
+                key,
+                tuple(
+                    GroupListing(
+                        group.group_id,
+                        group.protocol_type,
+                        group.group_state or None,
+                        group.group_type.lower() or None,
+                    )
+                    for group in message.groups
+                ),
+            )
+
+    def on_unreachable(self, key: int, error: KafkaError) -> tuple[GroupListing, ...] | KafkaError:
+        """Count a broker that is no more as one without groups."""
+        return () if self._is_gone(key) else error
+
+
+class FindCoordinators(AdminHandler[str, "Node"]):
+    """Finds the brokers that look after groups, by name; the groups need not exist."""
+
+    lookup = AnyBroker()
+    max_version: ClassVar[int | None] = ONE_KEY_MAX_VERSION
+    keys_per_request_max: ClassVar[int | None] = 1
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> FindCoordinatorRequest:
+        """Ask for one of them."""
+        (group,) = keys
+        return coordinator_request(group)
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, Node | KafkaError]]:
+        """Return the coordinator, or why there is none."""
+        (group,) = keys
+        yield group, coordinator_told(group, message)
+
+
+class DescribeConsumerGroups(AdminHandler[str, GroupDescription]):
+    """Describes groups of KIP-848, by name. A classic group is none of them."""
+
+    lookup: GroupCoordinator
+
+    def __init__(self, lookup: GroupCoordinator) -> None:
+        self.lookup = lookup
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> ConsumerGroupDescribeRequest:
+        """Ask their coordinator."""
+        return ConsumerGroupDescribeRequest(group_ids=list(keys))
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
+        """Return each description, or why there is none."""
+        assert isinstance(message, ConsumerGroupDescribeResponse)
+        asked = frozenset(keys)
+        for group in message.groups:
+            if group.group_id not in asked:
+                continue
+            if group.error_code != 0:
+                yield (
+                    group.group_id,
+                    _group_error(group.error_code, group.group_id, group.error_message),
+                )
+            else:
+                coordinator = self.lookup.coordinator(group.group_id)
+                yield group.group_id, _modern_description(group, coordinator)
+
+
+class DescribeClassicGroups(AdminHandler[str, GroupDescription]):
+    """Describes groups of the classic protocol, by name."""
+
+    lookup: GroupCoordinator
+
+    def __init__(self, lookup: GroupCoordinator) -> None:
+        self.lookup = lookup
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> DescribeGroupsRequest:
+        """Ask their coordinator."""
+        return DescribeGroupsRequest(groups=list(keys))
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
+        """Return each description, or why there is none."""
+        assert isinstance(message, DescribeGroupsResponse)
+        asked = frozenset(keys)
+        for group in message.groups:
+            name = group.group_id
+            if name not in asked:
+                continue
+            if group.error_code != 0:
+                yield name, _group_error(group.error_code, name, group.error_message)
+            elif group.group_state == DEAD:
+                # How brokers before 4.0 say that there is none (KIP-1043).
+                yield name, _group_error(GroupIdNotFoundError.code, name, "it does not exist")
+            else:
+                yield name, _classic_description(group, self.lookup.coordinator(name))
+
+
+class DeleteGroups(AdminHandler[str, str]):
+    """Deletes groups without members, by name, with all that they have committed."""
+
+    def __init__(self) -> None:
+        self.lookup = GroupCoordinator()
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> DeleteGroupsRequest:
+        """Ask their coordinator."""
+        return DeleteGroupsRequest(groups_names=list(keys))
+
+    def answers(
+        self, message: Message, keys: Sequence[str]
+    ) -> Iterator[tuple[str, str | KafkaError]]:
+        """Return the name of each that is deleted, or why it is not."""
+        assert isinstance(message, DeleteGroupsResponse)
+        for result in message.results:
+            name = result.group_id
+            if result.error_code != 0:
+                yield name, _group_error(result.error_code, name, None)
+            else:
+                yield name, name
+
+
+def _group_error(code: int, group: str, said: str | None) -> BrokerError:
+    return error_for_code(code, f"group {group!r}{f': {said}' if said else ''}")
+
+
+def _modern_description(group: DescribedModernGroup, coordinator: Node) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        group_type="consumer",
+        state=group.group_state,
+        protocol_type=CONSUMER_PROTOCOL,
+        assignor=group.assignor_name,
+        coordinator=coordinator,
+        members=tuple(map(_modern_member, group.members)),
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+    )
+
+
+def _modern_member(member: Member) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=_partitions(member.assignment),
+        target_assignment=_partitions(member.target_assignment),
+        member_epoch=member.member_epoch,
+        rack=member.rack_id,
+    )
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return _in_order(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    )
+
+
+def _classic_description(
+    group: DescribedGroup, coordinator: Node
+) -> GroupDescription | DecodeError:
+    is_of_consumers = group.protocol_type == CONSUMER_PROTOCOL
+    try:
+        members = tuple(
+            _classic_member(member, _assigned(member) if is_of_consumers else ())
+            for member in group.members
+        )
+    except DecodeError as error:
+        return DecodeError(f"group {group.group_id!r} has an assignment that is malformed: {error}")
+    return GroupDescription(
+        group_id=group.group_id,
+        group_type="classic",
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        coordinator=coordinator,
+        members=members,
+        group_epoch=None,
+        assignment_epoch=None,
+    )
+
+
+def _classic_member(
+    member: DescribedGroupMember, assignment: tuple[TopicPartition, ...]
+) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=assignment,
+        target_assignment=None,
+        member_epoch=None,
+        rack=None,
+    )
+
+
+def _assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]:
+    """Return what the group's leader has given a member; nothing before it has."""
+    if not member.member_assignment:
+        return ()
+    reader = Reader(member.member_assignment)
+    # What newer versions add stands at the end.
+    version = min(reader.int16(), ConsumerProtocolAssignment.max_version)
+    assignment = ConsumerProtocolAssignment.read(reader, max(version, 0))
+    return _in_order(
+        TopicPartition(topic.topic, partition)
+        for topic in assignment.assigned_partitions
+        for partition in topic.partitions
+    )
+
+
+def _in_order(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(partitions))

@@ -1,0 +1,207 @@
+"""CommitCalls: the consumer's calls about what its group has committed.
+
+Those that wait drive the engine until they are answered or their time is up, and take nothing from
+the records that are fetched meanwhile.
+
+Owner: one thread at a time, whichever calls.
+Source: the methods of Java's ``KafkaConsumer`` named alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.consumer.commits import describe_partitions
+from pykclient.consumer.core import check_offset, check_partition
+from pykclient.consumer.questions import BrokerQuestions
+from pykclient.errors import UsageError
+from pykclient.network.drive import drive, now_ms, run_user_calls
+from pykclient.network.manager import NEVER_MS
+from pykclient.types import OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pykclient.consumer.commits import Commits
+    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.errors import KafkaError
+    from pykclient.types import TopicPartition
+
+    Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+    CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
+
+__all__ = ["CommitCalls"]
+
+
+class CommitCalls(BrokerQuestions):
+    """How far the group has come. All of them need `group_id`; a subscription they do not."""
+
+    def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
+        """Commit offsets and wait until the group's coordinator has them.
+
+        None commits the positions: everything that was handed out counts as processed. Otherwise
+        the offset is that of the next record to read, and may bring metadata and a leader epoch
+        along. `timeout` is in seconds, None means `default_api_timeout_ms`; what may help is tried
+        again until then. Callbacks of earlier `commit_async` calls are called before it returns.
+
+        Raises:
+            UsageError: there is no `group_id`, or the offsets are malformed.
+            CommitFailedError: this consumer is not the partitions' owner any more.
+            RebalanceInProgressError: the group is distributing its partitions; poll, then try
+                again.
+            FencedInstanceIdError: another member has this one's `group_instance_id`.
+            KafkaTimeoutError: the coordinator did not take them in time. It may have.
+            BrokerError: it refuses, such as TopicAuthorizationFailedError.
+            WakeupError: `wakeup` was called.
+        """
+        with self._guard:
+            commits = self._require_commits("commit")
+            checked = commits.consumed() if offsets is None else _checked(offsets)
+            timeout_ms = self._timeout_ms(timeout)
+            commit = commits.commit(checked, NEVER_MS)  # given up below
+            try:
+                is_done = self._drive(lambda: commit.operation.is_done, timeout_ms)
+            finally:
+                commits.cancel(commit)
+            run_user_calls(self._engine)
+            if not is_done:
+                what = f"the commit of {describe_partitions(checked)}"
+                raise self._late(what, timeout_ms, commit.last_error)
+            commit.operation.result()
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: CommitCallback | None = None
+    ) -> None:
+        """Commit offsets without waiting, and without trying again.
+
+        `callback(offsets, error)` is called from a later call of this consumer on the same thread,
+        in the order of these calls; `error` is None after success. What it raises comes out of that
+        call. None for `offsets` commits the positions.
+
+        A failure that another commit may cure has `error.retriable`; trying the same again could
+        undo a later commit. Without a callback a failure is logged.
+
+        Raises:
+            UsageError: there is no `group_id`, or the offsets are malformed.
+        """
+        with self._guard:
+            commits = self._require_commits("commit_async")
+            checked = commits.consumed() if offsets is None else _checked(offsets)
+            started_ms = now_ms()
+            deadline_ms = started_ms + self._config.default_api_timeout_ms
+            commits.commit_async(checked, deadline_ms, callback)
+            # Only what can be done at once: it shall be on its way when the application works on.
+            drive(self._engine, self._port, until=lambda: True, deadline_ms=started_ms)
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what the group has committed for partitions, None where that is nothing.
+
+        They need not be assigned. Offsets that an open transaction commits are waited for.
+        `timeout` is in seconds, None means `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: there is no `group_id`, or something is no partition.
+            KafkaTimeoutError: the coordinator did not answer in time.
+            BrokerError: it refuses, such as GroupAuthorizationFailedError.
+            WakeupError: `wakeup` was called.
+        """
+        with self._guard:
+            self._require_commits("committed")
+            wanted = list(partitions)
+            for partition in wanted:
+                check_partition(partition)
+            if not wanted:
+                return {}
+            timeout_ms = self._timeout_ms(timeout)
+            assert self._committed is not None
+            lookup = self._committed.start(wanted)
+            try:
+                if not self._drive(lambda: lookup.operation.is_done, timeout_ms):
+                    what = f"the committed offsets of {describe_partitions(wanted)}"
+                    raise self._late(what, timeout_ms, lookup.last_error)
+                return lookup.operation.result()
+            finally:
+                self._committed.cancel(lookup)
+
+    def _require_commits(self, call: str) -> Commits:
+        if self._commits is None:
+            raise UsageError(f"{call}() needs a group to commit for: set group_id")
+        return self._commits
+
+    # For reading and closing.
+
+    def _begin_poll(self) -> None:
+        """Note that the application asks for more, and call back what has ended meanwhile."""
+        commits = self._commits
+        if commits is not None:
+            commits.begin_poll(now_ms())
+        try:
+            # Before records are taken: a callback that commits must not commit those.
+            run_user_calls(self._engine)
+            # And who always finds records at hand must hear of it, too.
+            error = None if commits is None else commits.take_error()
+            if error is not None:
+                raise error
+        except BaseException:
+            self._end_poll()
+            raise
+
+    def _end_poll(self) -> None:
+        if self._commits is not None:
+            self._commits.end_poll()
+
+    def _note_handed_out(self, runs: Iterable[RecordRun]) -> None:
+        """Note what a poll returns, at the moment it is taken."""
+        if self._commits is None:
+            return
+        for run in runs:
+            assigned = self._subscription.find(run.partition)
+            if assigned is not None:
+                self._commits.handed_out.add(assigned, run.columns.first_offset)
+
+    def _note_iterated(self, assigned: AssignedPartition, run: RecordRun) -> None:
+        """Note what an iteration hands out from now on, record by record."""
+        if self._commits is not None:
+            self._commits.handed_out.add_by_record(assigned, run.columns.first_offset)
+
+    def _commit_at_close(self, deadline_ms: int, *, has_finished: bool) -> None:
+        """Commit as configured, and let what is under way end, as far as the time goes."""
+        commits = self._commits
+        if commits is None:
+            return
+        if has_finished:
+            commits.handed_out.clear()
+        last = commits.commit_before_revocation(deadline_ms)
+
+        def is_over() -> bool:
+            is_done = last.is_done and not commits.has_unreported
+            return is_done or self._metadata.fatal_error is not None
+
+        if not is_over():
+            drive(self._engine, self._port, until=is_over, deadline_ms=deadline_ms)
+        run_user_calls(self._engine)
+        if not last.is_done or last.error is not None:
+            self._log.warning(
+                "closed without the last commit; what it would have told is read again: %s",
+                last.error or "there was not enough time",
+            )
+
+
+def _checked(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets in the form in which they are committed.
+
+    Raises:
+        UsageError: a key is no partition, or a value no offset.
+    """
+    checked = {}
+    for partition, given in offsets.items():
+        check_partition(partition)
+        value = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+        check_offset(value.offset, f"commit of {partition} at")
+        if not isinstance(value.metadata, str):
+            raise UsageError(f"commit of {partition}: metadata is a string, not {value.metadata!r}")
+        checked[partition] = value
+    return checked

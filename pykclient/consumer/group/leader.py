@@ -1,0 +1,117 @@
+"""What a group's leader does: share the topics of all members out among them.
+
+Owner: no state.
+Source: ``onLeaderElected`` of Java's ``ConsumerCoordinator``; KIP-429, KIP-881.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pykclient.consumer.assignors import (
+    CooperativeStickyAssignor,
+    RebalanceProtocol,
+    TopicRacks,
+)
+from pykclient.consumer.group.consumer_protocol import read_subscription
+from pykclient.errors import UsageError
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pykclient.consumer.assignors import Assignor, GroupMember
+    from pykclient.network.cluster import Cluster
+    from pykclient.protocol.messages.join_group import JoinGroupResponseMember
+
+__all__ = ["GroupShares", "is_known", "read_members", "share_out", "topic_racks"]
+
+KNOWN_TO_COOPERATE: Final = (CooperativeStickyAssignor.name,)
+"""It looks at generations, too: what a member claims of an old one is no partition that it has."""
+
+GroupShares = dict[str, list[TopicPartition]]
+"""The partitions of each member."""
+
+
+def read_members(answers: Iterable[JoinGroupResponseMember]) -> dict[str, GroupMember]:
+    """Read what the members told.
+
+    Raises:
+        DecodeError: one told what cannot be read.
+    """
+    return {
+        answer.member_id: read_subscription(answer.metadata, answer.group_instance_id)
+        for answer in answers
+    }
+
+
+def is_known(cluster: Cluster, topics: Iterable[str]) -> bool:
+    """Whether a cluster has been asked about all of these topics."""
+    return all(topic in cluster.topics or topic in cluster.topic_errors for topic in topics)
+
+
+def topic_racks(cluster: Cluster, topics: Iterable[str]) -> TopicRacks:
+    """Return the topics that there are, with the racks of each partition's replicas."""
+    racks = {node.id: node.rack for node in cluster.nodes.values()}
+    found: dict[str, list[frozenset[str]]] = {}
+    for topic in sorted(topics):
+        infos = cluster.partitions_for(topic)
+        if infos is not None:
+            found[topic] = [
+                frozenset(rack for each in info.replica_ids if (rack := racks.get(each)))
+                for info in infos
+            ]
+    return found
+
+
+def share_out(
+    assignor: Assignor,
+    protocol: RebalanceProtocol,
+    topics: TopicRacks,
+    members: Mapping[str, GroupMember],
+) -> GroupShares:
+    """Return what the assignor gives each member.
+
+    Raises:
+        UsageError: an assignor of the user's own broke the rules: a partition that is given twice,
+            that is no partition, or, in a cooperative group, that another member still has.
+    """
+    try:
+        shares = assignor.assign(topics, members)
+    except Exception as error:
+        raise UsageError(f"the assignor {assignor.name!r} failed: {error!r}") from error
+    _check_members(assignor, shares, members)
+    if protocol is RebalanceProtocol.COOPERATIVE and assignor.name not in KNOWN_TO_COOPERATE:
+        _check_cooperative(assignor, shares, members)
+    return shares
+
+
+def _check_members(
+    assignor: Assignor, shares: Mapping[str, Sequence[TopicPartition]], members: Iterable[str]
+) -> None:
+    strangers = shares.keys() - set(members)
+    counts = Counter(partition for share in shares.values() for partition in share)
+    doubles = [partition for partition, count in counts.items() if count > 1]
+    if not strangers and not doubles:
+        return
+    wrong = f"{doubles[0]} twice" if doubles else f"partitions to {min(strangers)!r}, no member"
+    raise UsageError(f"the assignor {assignor.name!r} gave {wrong}; correct it")
+
+
+def _check_cooperative(
+    assignor: Assignor,
+    shares: Mapping[str, Sequence[TopicPartition]],
+    members: Mapping[str, GroupMember],
+) -> None:
+    added: set[TopicPartition] = set()
+    lost: set[TopicPartition] = set()
+    for member_id, share in shares.items():
+        owned = members[member_id].owned_partitions
+        added.update(set(share).difference(owned))
+        lost.update(set(owned).difference(share))
+    if added & lost:
+        raise UsageError(
+            f"the assignor {assignor.name!r} gave {min(added & lost)} to a member while another "
+            f"one still has it, which a cooperative assignor must not: leave it out for a round"
+        )

@@ -1,0 +1,43 @@
+"""GroupMetadata: who a consumer is in its group at a moment.
+
+Owner: none, it is immutable.
+Source: Java class ``ConsumerGroupMetadata``; KIP-447.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["NO_GENERATION", "NO_MEMBER_ID", "GroupMetadata"]
+
+NO_GENERATION: Final = -1
+"""What a request says that does not come from a member."""
+
+NO_MEMBER_ID: Final = ""
+
+
+class GroupMetadata(NamedTuple):
+    """A member as the coordinator knows it.
+
+    `generation` is that of the last rebalance, -1 while this is no member; `member_id` is what the
+    coordinator calls it, empty before it has been given a name. `group_instance_id` is set for
+    static members (KIP-345).
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = NO_MEMBER_ID
+    group_instance_id: str | None = None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it has joined, as far as this consumer knows."""
+        return self.generation != NO_GENERATION and self.member_id != NO_MEMBER_ID
+
+    def without_generation(self) -> GroupMetadata:
+        """The same member, who has to join again under its id."""
+        return self._replace(generation=NO_GENERATION)
+
+    def without_name(self) -> GroupMetadata:
+        """One that the coordinator does not know."""
+        return self._replace(generation=NO_GENERATION, member_id=NO_MEMBER_ID)

@@ -1,0 +1,81 @@
+"""HeartbeatThread: drives the group's business while the application is not in the consumer.
+
+It *runs* until it is closed, or the consumer is gone, or a step failed. Now and then it tries the
+core lock: if that is free, it makes one step of the background managers, without waiting for any
+I/O; if not, the application drives, and sends the heartbeats itself. It never waits for the lock,
+calls no user code and commits nothing.
+
+Owner: itself; `close` and `failure` are for the thread that uses the consumer.
+Source: Java class ``HeartbeatThread`` of ``AbstractCoordinator``; KIP-62.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+from weakref import WeakMethod
+
+from pykclient.network.client_log import ClientLog
+from pykclient.network.drive import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["HeartbeatThread"]
+
+TURNS_PER_INTERVAL: Final = 4
+"""A heartbeat is late by a fraction of the interval at most, whenever the application went away."""
+
+
+class HeartbeatThread:
+    """The thread. `step(now_ms)` makes one step and returns when the next one is due.
+
+    It holds the consumer weakly: one that nobody closed can be collected, and the thread ends.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[int], int],
+        core_lock: threading.Lock,
+        *,
+        heartbeat_interval_ms: int,
+        client_id: str = "",
+    ) -> None:
+        self.failure: Exception | None = None
+        """What a step raised, by a mistake of ours; the thread has ended then."""
+        self._log = ClientLog("pykclient.consumer", client_id)
+        self._step = WeakMethod(step)
+        self._core_lock = core_lock
+        self._pause_max_ms = max(1, heartbeat_interval_ms // TURNS_PER_INTERVAL)
+        self._is_closing = threading.Event()
+        name = f"pykclient-heartbeat {client_id}".strip()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it, and wait until it has. Requires that the caller does not have the core lock."""
+        self._is_closing.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause_ms: int | None = 0
+        while pause_ms is not None and not self._is_closing.wait(pause_ms / 1_000):
+            pause_ms = self._turn()
+
+    def _turn(self) -> int | None:
+        """Make a step if nobody drives; return how long to pause, None for ever."""
+        if not self._core_lock.acquire(blocking=False):
+            return self._pause_max_ms
+        try:
+            step = self._step()
+            if step is None:
+                return None
+            started_ms = now_ms()
+            return max(1, min(step(started_ms) - started_ms, self._pause_max_ms))
+        except Exception as error:  # noqa: BLE001  # the next poll raises it, in its own thread
+            self._log.exception("heartbeats have stopped; the next poll raises why")
+            self.failure = error
+            return None
+        finally:
+            self._core_lock.release()

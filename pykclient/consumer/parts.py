@@ -1,0 +1,282 @@
+"""ConsumerParts: what a consumer is made of, put together.
+
+Builds the engine with its managers in the right order, and connects what one part tells another.
+
+Owner: the core lock.
+Source: the constructor of Java's ``KafkaConsumer``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pykclient import accel
+from pykclient.consumer.assignors.choice import make_assignors
+from pykclient.consumer.commits import Commits, CommitSettings
+from pykclient.consumer.committed import CommittedOffsets
+from pykclient.consumer.consumer_metrics import ConsumerMetrics
+from pykclient.consumer.coordinator import ConsumerCoordinator, GroupInBackground
+from pykclient.consumer.deserialization import RecordDeserializer
+from pykclient.consumer.duration import duration_ms
+from pykclient.consumer.fetch_buffer import FetchBuffer
+from pykclient.consumer.fetched_partition import DecodeSettings
+from pykclient.consumer.fetcher import Fetcher, FetchSettings
+from pykclient.consumer.interceptors import ConsumerInterceptors
+from pykclient.consumer.modern_coordinator import ModernCoordinator
+from pykclient.consumer.offset_lookups import OffsetLookups
+from pykclient.consumer.position_validator import PositionValidator
+from pykclient.consumer.positions import PositionManager
+from pykclient.consumer.record_errors import RecordErrors
+from pykclient.consumer.silence import Silence
+from pykclient.consumer.subscription import OffsetReset, SubscriptionState
+from pykclient.consumer.thread_guard import ThreadGuard
+from pykclient.consumer.topic_listing import TopicListing
+from pykclient.errors import UsageError
+from pykclient.network.backoff import Backoff
+from pykclient.network.client import NetworkClient
+from pykclient.network.client_log import ClientLog
+from pykclient.network.coordinators import Coordinators
+from pykclient.network.drive import wall_ms
+from pykclient.network.engine import Engine
+from pykclient.network.live_client import LiveClient
+from pykclient.network.metadata import Metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.network.cluster import Cluster
+    from pykclient.network.manager import Manager, Operation, UserCall
+    from pykclient.network.port import Port
+
+__all__ = ["ConsumerParts"]
+
+
+class ConsumerParts(LiveClient):
+    """The parts of one consumer. Nothing is connected before the first call that needs a broker."""
+
+    def __init__(
+        self, config: ConsumerConfig, port: Port, *, wall_clock_ms: Callable[[], int] = wall_ms
+    ) -> None:
+        # What may be refused comes first: nothing is open yet.
+        deserializer = RecordDeserializer.from_config(config)
+        self._interceptors = ConsumerInterceptors.from_setting(config.interceptors)
+        self._assignors = make_assignors(config.partition_assignment_strategy)
+        self._config = config
+        if config.check_crcs:
+            # Its package takes 20 ms to import: now, rather than when the first records come.
+            accel.crc32c(b"")
+        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._port = port
+        self._guard = ThreadGuard("consumer")
+        self._is_woken = False
+        self._asked_topics: set[str] = set()
+        """Topics of calls under way, which are followed as those of the assignment are."""
+        self._unavailable_topics: frozenset[str] = frozenset()
+        """Those that the log has been told of."""
+        retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._metadata = Metadata.from_config(
+            config, allow_auto_topic_creation=config.allow_auto_create_topics
+        )
+        self._metadata.set_topics(())
+        self._metadata.add_listener(self._on_cluster)
+        self._client = NetworkClient.from_config(config, port, self._metadata)
+        self._subscription = SubscriptionState()
+        self._buffer = FetchBuffer(deserializer, retry_backoff)
+        self._metrics = ConsumerMetrics(self._subscription, config.isolation_level)
+        self._records = RecordErrors(
+            self._buffer,
+            self._subscription,
+            config.on_record_error,
+            metrics=self._metrics,
+            lend=self._guard.lent,
+            client_id=config.client_id,
+        )
+        self._lookups = OffsetLookups(
+            self._metadata, isolation_level=config.isolation_level, retry_backoff=retry_backoff
+        )
+        self._coordinators = Coordinators(
+            self._metadata,
+            self._client,
+            retry_backoff=retry_backoff,
+            # A broker that hangs must leave time in a session to ask another one.
+            lookup_timeout_ms=min(config.request_timeout_ms, config.session_timeout_ms // 3),
+            client_id=config.client_id,
+        )
+        self._user_calls: deque[UserCall] = deque()
+        self._group: ConsumerCoordinator | ModernCoordinator | None = None
+        self._commits: Commits | None = None
+        self._committed: CommittedOffsets | None = None
+        if config.group_id is not None:
+            self._build_group(config.group_id, retry_backoff)
+        self._listing = TopicListing(retry_backoff)
+        self._build_reading(retry_backoff, wall_clock_ms)
+        self._silence = Silence(
+            self._metadata,
+            self._client,
+            self._subscription,
+            coordinators=self._coordinators,
+            group_id=config.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+        )
+        self._engine = self._build_engine()
+
+    def _build_reading(self, retry_backoff: Backoff, wall_clock_ms: Callable[[], int]) -> None:
+        config = self._config
+        reset, _, duration = config.auto_offset_reset.partition(":")
+        auto_offset_reset = OffsetReset(reset)
+        reset_age_ms = duration_ms(duration) if duration else 0
+        self._positions = PositionManager(
+            self._subscription,
+            self._lookups,
+            auto_offset_reset=auto_offset_reset,
+            retry_backoff=retry_backoff,
+            committed=self._committed,
+            reset_from_ms=lambda: wall_clock_ms() - reset_age_ms,
+            client_id=config.client_id,
+        )
+        self._validator = PositionValidator(
+            self._subscription,
+            self._buffer,
+            self._metadata,
+            auto_offset_reset=auto_offset_reset,
+            retry_backoff=retry_backoff,
+            client_id=config.client_id,
+        )
+        self._fetcher = Fetcher(
+            subscription=self._subscription,
+            buffer=self._buffer,
+            metadata=self._metadata,
+            client=self._client,
+            settings=_fetch_settings(config, auto_offset_reset),
+            retry_backoff=retry_backoff,
+            metrics=self._metrics,
+        )
+
+    def _build_engine(self) -> Engine:
+        managers: list[Manager | None] = [
+            self._metadata,
+            self._listing,
+            self._group,
+            self._commits,
+            self._positions,
+            self._committed,
+            self._lookups,
+            self._coordinators,
+            self._validator,
+            self._fetcher,
+        ]
+        return Engine(
+            self._client,
+            [manager for manager in managers if manager is not None],
+            self._user_calls,
+            background=self._background_managers(),
+            lend=self._guard.lent,
+        )
+
+    def _background_managers(self) -> list[Manager]:
+        if self._group is None:
+            return []
+        return [self._metadata, GroupInBackground(self._group), self._coordinators]
+
+    def _build_group(self, group_id: str, retry_backoff: Backoff) -> None:
+        config = self._config
+        membership = self._group = self._make_group(group_id)
+        self._commits = Commits(
+            subscription=self._subscription,
+            coordinators=self._coordinators,
+            metadata=self._metadata,
+            membership=membership,
+            settings=CommitSettings(
+                group_id,
+                config.auto_commit_interval_ms if config.enable_auto_commit else None,
+                retry_backoff,
+                config.client_id,
+            ),
+            user_calls=self._user_calls,
+            on_commit=self._interceptors.on_commit if self._interceptors else None,
+        )
+        self._committed = CommittedOffsets(
+            group_id,
+            coordinators=self._coordinators,
+            metadata=self._metadata,
+            membership=membership,
+            retry_backoff=retry_backoff,
+        )
+
+    def _make_group(self, group_id: str) -> ConsumerCoordinator | ModernCoordinator:
+        if self._config.group_protocol == "consumer":
+            return ModernCoordinator(
+                self._config,
+                group_id=group_id,
+                subscription=self._subscription,
+                buffer=self._buffer,
+                metadata=self._metadata,
+                coordinators=self._coordinators,
+                user_calls=self._user_calls,
+                commit=self._commit_before_revocation,
+                follow_topics=self._follow_topics,
+            )
+        return ConsumerCoordinator(
+            self._config,
+            group_id=group_id,
+            assignors=self._assignors,
+            subscription=self._subscription,
+            buffer=self._buffer,
+            metadata=self._metadata,
+            coordinators=self._coordinators,
+            user_calls=self._user_calls,
+            commit=self._commit_before_revocation,
+            follow_topics=self._follow_topics,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
+
+    def _follow_topics(self) -> None:
+        """Have metadata kept for what is wanted, assigned and asked about."""
+        if self._subscription.is_by_pattern:
+            self._metadata.set_all_topics()
+            return
+        topics = self._subscription.topics | self._subscription.wanted_topics | self._asked_topics
+        if self._group is not None:
+            topics |= self._group.group_topics
+        self._metadata.set_topics(sorted(topics))
+
+    def _require_group(self, call: str) -> ConsumerCoordinator | ModernCoordinator:
+        if self._group is None:
+            raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
+        return self._group
+
+    def _commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
+        assert self._commits is not None
+        return self._commits.commit_before_revocation(deadline_ms)
+
+    def _on_cluster(self, cluster: Cluster) -> None:
+        """Tell the user of topics that no waiting will bring, and log those that it may."""
+        if self._group is not None:
+            self._group.on_cluster(cluster)
+        for assigned in self._subscription:
+            error = cluster.topic_errors.get(assigned.partition.topic)
+            if error is not None and not error.retriable:
+                self._subscription.fail(assigned, error)
+        unavailable = self._subscription.topics & cluster.topic_errors.keys()
+        for topic in unavailable - self._unavailable_topics:
+            self._log.warning("%s; it is waited for", cluster.topic_errors[topic])
+        self._unavailable_topics = unavailable
+
+
+def _fetch_settings(config: ConsumerConfig, auto_offset_reset: OffsetReset) -> FetchSettings:
+    return FetchSettings(
+        min_bytes=config.fetch_min_bytes,
+        max_wait_ms=config.fetch_max_wait_ms,
+        max_bytes=config.fetch_max_bytes,
+        partition_max_bytes=config.max_partition_fetch_bytes,
+        isolation_level=config.isolation_level,
+        rack=config.client_rack,
+        read_replica_ms=config.metadata_max_age_ms,
+        auto_offset_reset=auto_offset_reset,
+        decode=DecodeSettings(config.check_crcs, config.decompressed_max_bytes),
+        client_id=config.client_id,
+    )

@@ -1,0 +1,290 @@
+"""PositionValidator: asks a new leader whether its log still has what was read before.
+
+A leader that was elected without having everything makes the others cut their logs. A position
+beyond the cut, or one where other records stand by now, would skip records without a trace. So a
+position is held against the log of each new leader before anything is read from there: by the epoch
+of the leader that wrote the record before it. Where the logs part, reading goes back to that
+place, which is logged; without `auto_offset_reset` the user is told instead.
+
+Owner: the driver of the engine.
+Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``
+(``maybeCompleteValidation``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.consumer.subscription import OffsetReset, PositionState
+from pykclient.errors import (
+    ClusterAuthorizationFailedError,
+    DecodeError,
+    LogTruncationError,
+    UnsupportedVersionError,
+    error_for_code,
+)
+from pykclient.network.client_log import ClientLog
+from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.consumer.fetch_buffer import FetchBuffer
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.errors import KafkaError
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.metadata import Metadata
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+
+__all__ = ["PositionValidator"]
+
+CONSUMER_REPLICA_ID: Final = -1
+NOT_LOOKED_AT: Final = (-1, -1)
+
+_CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
+"""Brokers before 2.3 answer this question to other brokers only."""
+
+
+class _Question(NamedTuple):
+    """What was asked about one position; `leader_epoch` is that of the leader who was asked."""
+
+    assigned: AssignedPartition
+    fetch_epoch: int
+    leader_epoch: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the answer still concerns anybody."""
+        assigned = self.assigned
+        return (
+            assigned.is_assigned
+            and assigned.fetch_epoch == self.fetch_epoch
+            and assigned.state is PositionState.AWAITING_VALIDATION
+        )
+
+
+_Questions = dict[TopicPartition, _Question]
+
+
+class PositionValidator:
+    """Looks after positions when leaders change. Comes before the fetcher in the engine."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        metadata: Metadata,
+        *,
+        auto_offset_reset: OffsetReset,
+        retry_backoff: Backoff,
+        client_id: str = "",
+    ) -> None:
+        self._log = ClientLog("pykclient.consumer", client_id)
+        self._subscription = subscription
+        self._buffer = buffer
+        self._metadata = metadata
+        self._auto_offset_reset = auto_offset_reset
+        self._retry_backoff = retry_backoff
+        self._looked_at = NOT_LOOKED_AT
+        """The versions of subscription and cluster that were looked at last."""
+        self._in_flight: dict[AssignedPartition, int] = {}
+        """By its `fetch_epoch`, what is being asked about."""
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Stop reading where the leader is another one, and ask it."""
+        versions = (self._subscription.version, self._metadata.cluster.version)
+        if versions != self._looked_at:
+            self._look()
+            self._looked_at = (self._subscription.version, self._metadata.cluster.version)
+        by_node: defaultdict[int, _Questions] = defaultdict(dict)
+        next_poll_ms = NEVER_MS
+        for assigned in self._subscription.awaiting_validation:
+            if self._in_flight.get(assigned) == assigned.fetch_epoch:
+                continue
+            if assigned.retry_at_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
+                continue
+            self._ask(assigned, by_node)
+        requests = [self._request(node_id, asked) for node_id, asked in by_node.items()]
+        return PollResult(requests, next_poll_ms)
+
+    def _look(self) -> None:
+        cluster = self._metadata.cluster
+        for assigned in self._subscription:
+            info = cluster.partition(assigned.partition)
+            if (
+                assigned.state is not PositionState.FETCHING
+                or info is None
+                or info.leader_epoch is None
+                or info.leader_epoch == assigned.validated_epoch
+            ):
+                continue
+            if assigned.leader_epoch is None or assigned.validated_epoch is None:
+                # Nothing to ask by; or the position was taken from the leader just now.
+                assigned.validated_epoch = info.leader_epoch
+            else:
+                self._buffer.drop(assigned)
+                self._subscription.await_validation(assigned)
+
+    def _ask(self, assigned: AssignedPartition, by_node: dict[int, _Questions]) -> None:
+        info = self._metadata.cluster.partition(assigned.partition)
+        if info is None or info.leader_id is None or info.leader_epoch is None:
+            self._metadata.request_update()
+            return
+        self._in_flight[assigned] = assigned.fetch_epoch
+        by_node[info.leader_id][assigned.partition] = _Question(
+            assigned, assigned.fetch_epoch, info.leader_epoch
+        )
+
+    def _request(self, node_id: int, questions: _Questions) -> Request:
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for (topic, index), question in questions.items():
+            assert question.assigned.leader_epoch is not None
+            topics.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(
+                OffsetForLeaderPartition(
+                    partition=index,
+                    current_leader_epoch=question.leader_epoch,
+                    leader_epoch=question.assigned.leader_epoch,
+                )
+            )
+        return Request(
+            OffsetForLeaderEpochRequest(
+                replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values())
+            ),
+            node_id,
+            on_response=partial(self._on_response, questions),
+            on_failure=partial(self._on_failure, questions),
+            check=partial(_check, questions),
+        )
+
+    # Answers.
+
+    def _on_response(self, questions: _Questions, message: Message | None, now_ms: int) -> None:
+        assert isinstance(message, OffsetForLeaderEpochResponse)
+        for topic in message.topics:
+            for answer in topic.partitions:
+                question = questions[TopicPartition(topic.topic, answer.partition)]
+                self._end(question)
+                if question.is_current:
+                    self._on_answer(question, answer, now_ms)
+
+    def _on_failure(self, questions: _Questions, error: KafkaError, now_ms: int) -> None:
+        for question in questions.values():
+            self._end(question)
+            if question.is_current:
+                self._on_error(question, error, now_ms)
+
+    def _end(self, question: _Question) -> None:
+        if self._in_flight.get(question.assigned) == question.fetch_epoch:
+            del self._in_flight[question.assigned]
+
+    def _on_answer(self, question: _Question, answer: EpochEndOffset, now_ms: int) -> None:
+        assigned = question.assigned
+        if answer.error_code != 0:
+            what = f"OffsetForLeaderEpoch of {assigned.partition}"
+            self._on_error(question, error_for_code(answer.error_code, what), now_ms)
+            return
+        assert assigned.leader_epoch is not None
+        is_cut = answer.end_offset < assigned.offset
+        is_known = answer.end_offset >= 0 and answer.leader_epoch >= 0
+        if is_known and is_cut:
+            self._on_truncation(question, now_ms, answer)
+        elif not is_known or answer.leader_epoch < assigned.leader_epoch:
+            # The log reaches as far, but whoever wrote the record before the position is unknown
+            # there: other records stand in its place.
+            self._on_truncation(question, now_ms)
+        else:
+            self._subscription.complete_validation(
+                assigned, assigned.offset, assigned.leader_epoch, question.leader_epoch
+            )
+
+    def _on_truncation(
+        self, question: _Question, now_ms: int, answer: EpochEndOffset | None = None
+    ) -> None:
+        assigned = question.assigned
+        if self._auto_offset_reset is OffsetReset.NONE:
+            self._back_off(assigned, now_ms)
+            self._subscription.fail(
+                assigned, _truncated(assigned, None if answer is None else answer.end_offset)
+            )
+        elif answer is not None:
+            self._log.warning(
+                "%s: the log was cut at offset %d, before the position %d; reading goes on there",
+                assigned.partition,
+                answer.end_offset,
+                assigned.offset,
+            )
+            self._subscription.complete_validation(
+                assigned, answer.end_offset, answer.leader_epoch, question.leader_epoch
+            )
+        else:
+            self._log.warning(
+                "%s: the log has nothing of what was read before the position %d",
+                assigned.partition,
+                assigned.offset,
+            )
+            self._subscription.lose_position(assigned, self._auto_offset_reset)
+
+    def _on_error(self, question: _Question, error: KafkaError, now_ms: int) -> None:
+        assigned = question.assigned
+        if isinstance(error, _CANNOT_TELL):
+            self._log.debug("%s is not held against the log: %s", assigned.partition, error)
+            self._subscription.complete_validation(
+                assigned, assigned.offset, assigned.leader_epoch, question.leader_epoch
+            )
+            return
+        self._log.debug("%s", error)
+        self._back_off(assigned, now_ms)
+        if error.retriable:
+            self._metadata.request_update()
+        else:
+            self._subscription.fail(assigned, error)
+
+    def _back_off(self, assigned: AssignedPartition, now_ms: int) -> None:
+        assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
+        assigned.failure_count += 1
+
+
+def _truncated(assigned: AssignedPartition, diverging_offset: int | None) -> LogTruncationError:
+    topic, partition = assigned.partition
+    if diverging_offset is None:
+        what = "no longer has what was read before it, and no broker knows from where on it differs"
+        cure = "seek() to an offset to go on"
+    else:
+        what = f"was cut at offset {diverging_offset}, and may have other records there by now"
+        cure = f"seek() to {diverging_offset} to read what stands there"
+    return LogTruncationError(
+        f"{assigned.partition}: the position is {assigned.offset}, but the log {what}, and "
+        f"auto_offset_reset is none: {cure}, or set it to earliest or latest",
+        topic=topic,
+        partition=partition,
+        offset=assigned.offset,
+        diverging_offset=diverging_offset,
+    )
+
+
+def _check(questions: Mapping[TopicPartition, _Question], message: Message) -> None:
+    """Make sure that an answer names the partitions asked about, each once."""
+    assert isinstance(message, OffsetForLeaderEpochResponse)
+    unanswered = set(questions)
+    for topic in message.topics:
+        for answer in topic.partitions:
+            name = TopicPartition(topic.topic, answer.partition)
+            if name not in unanswered:
+                raise DecodeError(
+                    f"an OffsetForLeaderEpoch answer names {name}, which was not asked about, or "
+                    f"twice"
+                )
+            unanswered.discard(name)
+    if unanswered:
+        raise DecodeError(f"an OffsetForLeaderEpoch answer says nothing about {min(unanswered)}")

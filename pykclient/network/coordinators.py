@@ -1,0 +1,332 @@
+"""Coordinators: which broker looks after a group, a transactional id or a share group.
+
+Per key it is *unknown* (nobody asks), *wanted*, *looking up* (a broker was asked), *known*, or
+*failed* (trying again would not help; after a back-off it may be asked for anew). A coordinator is
+looked for when somebody wants it, and forgotten when its connection is lost or somebody hears that
+it is another one. It sends nothing to the coordinator.
+
+Owner: the driver of the engine.
+Source: Java classes ``AbstractCoordinator``, ``CoordinatorRequestManager``; KIP-699 (several keys
+in one request).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from enum import Enum, IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from pykclient.errors import DecodeError, UnsupportedVersionError, error_for_code
+from pykclient.network.broker_answer import broker_node
+from pykclient.network.client_log import ClientLog
+from pykclient.network.coordinator_node import CoordinatorNode
+from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient.errors import KafkaError
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.metadata import Metadata
+    from pykclient.protocol.message import Message
+
+__all__ = ["NEXT", "CoordinatorState", "CoordinatorType", "Coordinators", "Reachability"]
+
+SEVERAL_KEYS_FROM_VERSION: Final = 4
+
+
+class CoordinatorType(IntEnum):
+    """What a key names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+LOWEST_VERSIONS: Final = {
+    CoordinatorType.GROUP: 0,
+    CoordinatorType.TRANSACTION: 1,
+    CoordinatorType.SHARE: 6,
+}
+
+
+class CoordinatorState(Enum):
+    """How much is known about who coordinates."""
+
+    UNKNOWN = "unknown"
+    WANTED = "wanted"
+    LOOKING_UP = "looking_up"
+    KNOWN = "known"
+    FAILED = "failed"
+
+
+NEXT: Final[dict[CoordinatorState, frozenset[CoordinatorState]]] = {
+    CoordinatorState.UNKNOWN: frozenset({CoordinatorState.WANTED}),
+    CoordinatorState.WANTED: frozenset({CoordinatorState.LOOKING_UP}),
+    CoordinatorState.LOOKING_UP: frozenset(
+        {CoordinatorState.WANTED, CoordinatorState.KNOWN, CoordinatorState.FAILED}
+    ),
+    CoordinatorState.KNOWN: frozenset({CoordinatorState.UNKNOWN}),
+    CoordinatorState.FAILED: frozenset({CoordinatorState.UNKNOWN}),
+}
+
+
+class Reachability(Protocol):
+    """What is asked of the network client."""
+
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        """Return whether the node waits out its back-off after a failure."""
+        ...
+
+
+class _Key(NamedTuple):
+    key_type: CoordinatorType
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.key_type.name.lower()} {self.key!r}"
+
+
+class _Lookup:
+    """What is known about one key."""
+
+    __slots__ = ("error", "failure_count", "key", "node", "retry_at_ms", "state")
+
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.state = CoordinatorState.UNKNOWN
+        self.node: CoordinatorNode | None = None
+        self.error: KafkaError | None = None
+        """Why the last attempt failed; None after one that did not."""
+        self.failure_count = 0
+        self.retry_at_ms = 0
+
+    def to(self, state: CoordinatorState) -> None:
+        assert state in NEXT[self.state], f"{self.key}: {self.state} -> {state}"
+        self.state = state
+
+
+class Coordinators:
+    """The manager of all coordinators. Comes after those that ask for them in the engine."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        client: Reachability,
+        *,
+        retry_backoff: Backoff,
+        lookup_timeout_ms: int | None = None,
+        client_id: str = "",
+    ) -> None:
+        self._lookup_timeout_ms = lookup_timeout_ms
+        """How long a broker may take to tell; None for `request_timeout_ms`."""
+        self._log = ClientLog("pykclient.network", client_id)
+        self._metadata = metadata
+        self._client = client
+        self._retry_backoff = retry_backoff
+        self._lookups: dict[_Key, _Lookup] = {}
+        self._asks_for_several = True
+        """Until a broker turns out not to understand a request with several keys."""
+        self._now_ms = 0
+
+    # Asked by the other managers.
+
+    def coordinator(self, key_type: CoordinatorType, key: str) -> CoordinatorNode | None:
+        """Return who coordinates; if that is not known, have it looked up and return None.
+
+        Its id is that of a connection of its own: use it as the `node_id` of requests.
+        """
+        lookup = self._lookup(key_type, key)
+        node = lookup.node
+        if node is not None and self._client.is_unavailable(node.id, self._now_ms):
+            self._forget(lookup, "it cannot be reached")
+        if lookup.state is CoordinatorState.UNKNOWN:
+            lookup.to(CoordinatorState.WANTED)
+        return lookup.node
+
+    def failure(self, key_type: CoordinatorType, key: str) -> KafkaError | None:
+        """Return why a coordinator was not found, if trying again does not cure it; else None.
+
+        It stands until a back-off is over: then the next call of `coordinator` asks anew.
+        """
+        lookup = self._lookup(key_type, key)
+        return lookup.error if lookup.state is CoordinatorState.FAILED else None
+
+    def last_error(self, key_type: CoordinatorType, key: str) -> KafkaError | None:
+        """Return what kept the last attempt from finding a coordinator; None if nothing did."""
+        return self._lookup(key_type, key).error
+
+    def mark_unknown(
+        self, key_type: CoordinatorType, key: str, *, node_id: int, reason: object
+    ) -> None:
+        """Forget a coordinator that is none, or gone.
+
+        `node_id` is whom the news is about: another one that was found meanwhile stays known.
+        """
+        lookup = self._lookup(key_type, key)
+        if lookup.node is not None and lookup.node.id == node_id:
+            self._forget(lookup, reason)
+
+    # Asked by the engine.
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Ask any broker for the coordinators that are wanted."""
+        self._now_ms = now_ms
+        due: defaultdict[CoordinatorType, list[_Lookup]] = defaultdict(list)
+        next_poll_ms = NEVER_MS
+        for lookup in self._lookups.values():
+            if lookup.state is CoordinatorState.FAILED and lookup.retry_at_ms <= now_ms:
+                lookup.to(CoordinatorState.UNKNOWN)
+            if lookup.state is not CoordinatorState.WANTED:
+                continue
+            if lookup.retry_at_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, lookup.retry_at_ms)
+            else:
+                due[lookup.key.key_type].append(lookup)
+        requests: list[Request] = []
+        for lookups in due.values():
+            if self._asks_for_several:
+                requests.append(self._request(lookups))
+            else:
+                requests.extend(self._request([lookup]) for lookup in lookups)
+        return PollResult(requests, next_poll_ms)
+
+    def _lookup(self, key_type: CoordinatorType, key: str) -> _Lookup:
+        name = _Key(key_type, key)
+        lookup = self._lookups.get(name)
+        if lookup is None:
+            lookup = self._lookups[name] = _Lookup(name)
+        return lookup
+
+    def _request(self, lookups: list[_Lookup]) -> Request:
+        key_type = lookups[0].key.key_type
+        keys = [lookup.key.key for lookup in lookups]
+        for lookup in lookups:
+            lookup.to(CoordinatorState.LOOKING_UP)
+        return Request(
+            FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys),
+            node_id=None,
+            on_response=partial(self._on_response, lookups),
+            on_failure=partial(self._on_failure, lookups),
+            timeout_ms=self._lookup_timeout_ms,
+            check=partial(_check, keys),
+            build=partial(_build, key_type, keys),
+        )
+
+    # Answers.
+
+    def _on_response(self, lookups: list[_Lookup], message: Message | None, now_ms: int) -> None:
+        assert isinstance(message, FindCoordinatorResponse)
+        answers = _answers([lookup.key.key for lookup in lookups], message)
+        for lookup, answer in zip(lookups, answers, strict=True):
+            if answer.error_code != 0:
+                said = f": {answer.error_message}" if answer.error_message else ""
+                text = f"FindCoordinator of {lookup.key}{said}"
+                self._on_error(lookup, error_for_code(answer.error_code, text), now_ms)
+            else:
+                self._learn(lookup, CoordinatorNode.of(broker_node(_Address(answer))), now_ms)
+
+    def _learn(self, lookup: _Lookup, node: CoordinatorNode, now_ms: int) -> None:
+        lookup.to(CoordinatorState.KNOWN)
+        lookup.node = node
+        lookup.error = None
+        lookup.failure_count = 0
+        # One that turns out to be wrong at once is not asked about at full speed.
+        lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(0)
+        self._metadata.learn_coordinator(node)
+        self._log.info("%s: the coordinator is %s", lookup.key, node)
+
+    def _on_failure(self, lookups: list[_Lookup], error: KafkaError, now_ms: int) -> None:
+        if isinstance(error, UnsupportedVersionError) and len(lookups) > 1:
+            self._asks_for_several = False
+            for lookup in lookups:
+                lookup.to(CoordinatorState.WANTED)
+            return
+        for lookup in lookups:
+            self._on_error(lookup, error, now_ms)
+
+    def _on_error(self, lookup: _Lookup, error: KafkaError, now_ms: int) -> None:
+        # A flipped bit is cured by another connection, a broker that always sends what cannot be
+        # read is not.
+        cause = error.__cause__
+        is_unreadable = isinstance(cause, DecodeError)
+        has_failed = not error.retriable
+        if is_unreadable:
+            has_failed = isinstance(lookup.error, DecodeError)
+            error = cause if isinstance(cause, DecodeError) else error
+        lookup.error = error
+        lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(lookup.failure_count)
+        lookup.failure_count += 1
+        lookup.to(CoordinatorState.FAILED if has_failed else CoordinatorState.WANTED)
+        self._log.debug("%s: no coordinator yet: %s", lookup.key, error)
+
+    def _forget(self, lookup: _Lookup, reason: object) -> None:
+        self._log.info(
+            "%s: the coordinator %s is not asked any more: %s", lookup.key, lookup.node, reason
+        )
+        lookup.node = None
+        lookup.to(CoordinatorState.UNKNOWN)
+
+
+class _Address:
+    """What an answer says of a broker's address; it tells no rack."""
+
+    rack: str | None = None
+
+    def __init__(self, answer: Coordinator) -> None:
+        self.node_id, self.host, self.port = answer.node_id, answer.host, answer.port
+
+
+def _build(key_type: CoordinatorType, keys: Sequence[str], version: int) -> FindCoordinatorRequest:
+    """Make the request for a version.
+
+    Raises:
+        UnsupportedVersionError: it has no room for several keys, or for keys of this type.
+    """
+    if version < LOWEST_VERSIONS[key_type]:
+        raise UnsupportedVersionError(
+            f"FindCoordinator in version {version} knows no {key_type.name.lower()} coordinators; "
+            f"use a broker that speaks version {LOWEST_VERSIONS[key_type]} or newer"
+        )
+    if version >= SEVERAL_KEYS_FROM_VERSION:
+        return FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+    if len(keys) > 1:
+        raise UnsupportedVersionError(
+            f"FindCoordinator in version {version} takes one key, not {len(keys)}"
+        )
+    return FindCoordinatorRequest(key_type=key_type, key=keys[0])
+
+
+def _answers(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coordinator]:
+    """Return what is said of each key, in order. Requires that the answer was checked."""
+    if message.coordinators:
+        by_key = {answer.key: answer for answer in message.coordinators}
+        return [by_key[key] for key in keys]
+    return [
+        Coordinator(
+            key=keys[0],
+            node_id=message.node_id,
+            host=message.host,
+            port=message.port,
+            error_code=message.error_code,
+            error_message=message.error_message,
+        )
+    ]
+
+
+def _check(keys: Sequence[str], message: Message) -> None:
+    """Make sure that an answer tells of each key once, and of somebody who can be there."""
+    assert isinstance(message, FindCoordinatorResponse)
+    if message.coordinators or len(keys) > 1:
+        told = sorted(answer.key for answer in message.coordinators)
+        if told != sorted(keys):
+            raise DecodeError(f"a FindCoordinator answer is about {told}, asked was {list(keys)}")
+    for answer in _answers(keys, message):
+        if answer.error_code == 0:
+            broker_node(_Address(answer))

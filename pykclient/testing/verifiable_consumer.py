@@ -1,0 +1,266 @@
+"""`python -m pykclient.testing.verifiable_consumer`: the consumer of Kafka's own system tests.
+
+It takes the options of Java's VerifiableConsumer of 4.3.1 and tells what happens as JSON, one
+object a line, on standard output: partitions that come and go, records, commits. It ends after
+``--max-messages``, or at SIGTERM and SIGINT, when it leaves its group; errors go to standard error.
+
+Owner: the main thread.
+Source: Java class ``VerifiableConsumer``; ``verifiable_consumer.py`` of Kafka's system tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pykclient.config import from_properties
+from pykclient.consumer.consumer import Consumer
+from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.errors import FencedInstanceIdError, KafkaError, WakeupError
+from pykclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pykclient.accel import ConsumerRecord
+    from pykclient.consumer.record import ConsumerRecords
+
+__all__ = ["VerifiableConsumer", "main"]
+
+NO_LIMIT: Final = -1
+POLL_S: Final = 60.0
+"""Java's waits for ever; an empty answer is not told."""
+NS_PER_MS: Final = 1_000_000
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+class VerifiableConsumer:
+    """Reads a topic as a member of a group until enough was read, or `stop` is called.
+
+    Programs that do more extend `poll` and `on_records`.
+    """
+
+    def __init__(
+        self, consumer: Consumer, topic: str, *, max_messages: int, is_verbose: bool, commits: bool
+    ) -> None:
+        self.consumer = consumer
+        self._topic = topic
+        self._max_messages = max_messages
+        self._is_verbose = is_verbose
+        self._commits = commits
+        self._consumed_count = 0
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Have `run` end. May be called in a signal handler; more than once is as good as once."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self.consumer.wakeup()
+
+    def run(self) -> int:
+        """Read, tell, and commit; the exit status."""
+        tell("startup_complete")
+        status = 0
+        try:
+            self._read()
+        except WakeupError:
+            tell("shutdown_requested")
+        except KafkaError as error:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            status = 1
+        finally:
+            self._is_stopping = True  # a signal from now on must not wake up `close`
+            self.consumer.close()
+            tell("shutdown_complete")
+        return status
+
+    def _read(self) -> None:
+        listener = RebalanceListener(
+            on_assigned=lambda partitions: tell_partitions("partitions_assigned", partitions),
+            on_revoked=lambda partitions: tell_partitions("partitions_revoked", partitions),
+        )
+        self.consumer.subscribe([self._topic], listener=listener)
+        while not self._is_finished:
+            records = self.poll()
+            if not records:
+                continue
+            offsets = self.on_records(records)
+            if self._commits:
+                self._commit(offsets)
+
+    @property
+    def _left_count(self) -> int | None:
+        """How many records are still to be read; None where there is no limit."""
+        return None if self._max_messages < 0 else self._max_messages - self._consumed_count
+
+    @property
+    def _is_finished(self) -> bool:
+        return self._left_count is not None and self._left_count <= 0
+
+    def poll(self) -> ConsumerRecords:
+        """Read what is next."""
+        return self.consumer.poll(POLL_S)
+
+    def on_records(self, records: ConsumerRecords) -> Offsets:
+        """Tell what was read; what to commit for it."""
+        offsets: Offsets = {}
+        summaries = []
+        for partition, received in records.by_partition().items():
+            taken = received[: self._left_count]
+            if not taken:
+                break
+            first, last = taken[0].offset, taken[-1].offset
+            offsets[partition] = OffsetAndMetadata(last + 1)
+            summaries.append(
+                {
+                    **partition._asdict(),
+                    "count": len(taken),
+                    "minOffset": first,
+                    "maxOffset": last,
+                }
+            )
+            if self._is_verbose:
+                for record in taken:
+                    tell_record(record)
+            self._consumed_count += len(taken)
+        tell("records_consumed", count=len(records), partitions=summaries)
+        return offsets
+
+    def _commit(self, offsets: Offsets) -> None:
+        try:
+            self.consumer.commit(offsets)
+        except WakeupError:
+            # It comes once, so what was read is committed before all ends.
+            self._commit(offsets)
+            raise
+        except FencedInstanceIdError:
+            raise
+        except KafkaError as error:
+            tell_commit(offsets, error)
+        else:
+            tell_commit(offsets, None)
+
+
+def tell(name: str, **fields: object) -> None:
+    """Print one event at once."""
+    event = {"timestamp": time.time_ns() // NS_PER_MS, "name": name, **fields}
+    sys.stdout.write(f"{json.dumps(event)}\n")
+    sys.stdout.flush()
+
+
+def tell_partitions(name: str, partitions: Iterable[TopicPartition]) -> None:
+    """Print what came or went."""
+    tell(name, partitions=[partition._asdict() for partition in partitions])
+
+
+def tell_record(record: ConsumerRecord) -> None:
+    """Print one record."""
+    tell(
+        "record_data",
+        key=_text(record.key),
+        value=_text(record.value),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def tell_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: object | None) -> None:
+    """Print what came of a commit."""
+    told = [
+        {**partition._asdict(), "offset": offset.offset} for partition, offset in offsets.items()
+    ]
+    reason = {} if error is None else {"error": str(error)}
+    tell("offsets_committed", offsets=told, **reason, success=error is None)
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    consumer_class: type[VerifiableConsumer] = VerifiableConsumer,
+) -> int:
+    """Run until all is read or a signal comes; the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        consumer = Consumer(_settings(options))
+    except KafkaError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1
+    verifiable = consumer_class(
+        consumer,
+        options.topic,
+        max_messages=options.max_messages,
+        is_verbose=options.verbose,
+        commits=not options.enable_autocommit,
+    )
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: verifiable.stop())
+    return verifiable.run()
+
+
+def _text(data: object) -> str | None:
+    """Decode as Java does; what is no UTF-8 becomes a replacement character."""
+    return data.decode(errors="replace") if isinstance(data, bytes) else None
+
+
+def _settings(options: argparse.Namespace) -> dict[str, object]:
+    """The consumer's settings; the command line wins over the file."""
+    settings: dict[str, object] = {}
+    if options.command_config is not None:
+        settings.update(from_properties(options.command_config))
+    settings |= {
+        "bootstrap.servers": options.bootstrap_server,
+        "group.id": options.group_id,
+        "enable.auto.commit": options.enable_autocommit,
+        "auto.offset.reset": options.reset_policy,
+    }
+    if options.group_protocol.lower() == "consumer":
+        settings["group.protocol"] = "consumer"
+        if options.group_remote_assignor is not None:
+            settings["group.remote.assignor"] = options.group_remote_assignor
+    else:
+        settings["partition.assignment.strategy"] = options.assignment_strategy
+        settings["session.timeout.ms"] = options.session_timeout
+    if options.group_instance_id is not None:
+        settings["group.instance.id"] = options.group_instance_id
+    return settings
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pykclient.testing.verifiable_consumer",
+        description="Read a topic and tell what happens as JSON.",
+    )
+    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--group-id", required=True)
+    parser.add_argument("--group-protocol", default="classic", metavar="classic|consumer")
+    parser.add_argument("--group-remote-assignor", help="only for the protocol consumer")
+    parser.add_argument("--group-instance-id", help="be a static member")
+    parser.add_argument("--max-messages", type=int, default=NO_LIMIT, help="-1: until a signal")
+    parser.add_argument(
+        "--session-timeout", type=int, default=30_000, help="milliseconds, protocol classic only"
+    )
+    parser.add_argument("--verbose", action="store_true", help="tell each record, too")
+    parser.add_argument("--enable-autocommit", action="store_true")
+    parser.add_argument("--reset-policy", default="earliest", metavar="earliest|latest|none")
+    parser.add_argument(
+        "--assignment-strategy",
+        default="org.apache.kafka.clients.consumer.RangeAssignor",
+        help="only for the protocol classic",
+    )
+    parser.add_argument(
+        *("--command-config", "--consumer.config"), type=Path, metavar="FILE", help="properties"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

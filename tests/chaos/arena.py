@@ -1,0 +1,250 @@
+"""One group on one topic of a cluster, under a steady load, with members to do things to.
+
+Owner: the thread of the scenario that made it; a thread of its own asks what is committed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+import uuid
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+from pykclient import Admin, NewTopic
+from pykclient.errors import KafkaError
+from pykclient.testing.properties import dump_properties
+from tests.chaos.chaos_member import ChaosMember
+from tests.chaos.invariants import Invariants
+from tests.chaos.journal import CommittedSample
+from tests.chaos.load import Load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from pykclient import TopicPartition
+    from pykclient.testing import KafkaCluster
+
+__all__ = ["BROKER_SETTINGS", "SESSION_MS", "Arena", "GroupKind"]
+
+PARTITION_COUNT = 6
+REPLICATION = 3
+IN_SYNC_MIN = 2
+SESSION_MS = 6_000
+"""The least that Kafka takes by default."""
+HEARTBEAT_MS = 500
+METADATA_MS = 1_000
+REQUEST_TIMEOUT_MS = 5_000
+"""Less than a session: so long does a connection go unnoticed on which nothing passes."""
+STALL_MS_MAX = SESSION_MS + 5_000
+CLOSE_MS_MAX = 31_000
+"""`close` has 30 s; one more to be told of it."""
+TIMEOUT_S = 60.0
+LOOK_S = 0.05
+SAMPLE_S = 0.2
+SAMPLE_TIMEOUT_S = 2.0
+NS_PER_MS = 1_000_000
+
+BROKER_SETTINGS = {
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+    "min.insync.replicas": IN_SYNC_MIN,
+    "group.consumer.min.session.timeout.ms": SESSION_MS,
+    "group.consumer.session.timeout.ms": SESSION_MS,
+    "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+}
+"""What the cluster needs, so that what is silent is soon given up, brokers and members."""
+
+ASSIGNORS = "org.apache.kafka.clients.consumer."
+
+
+class GroupKind(Enum):
+    """How a group shares its partitions out: the members' options."""
+
+    EAGER = ("classic", "--assignment-strategy", f"{ASSIGNORS}RangeAssignor")
+    COOPERATIVE = ("classic", "--assignment-strategy", f"{ASSIGNORS}CooperativeStickyAssignor")
+    MODERN = ("consumer",)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """For the command line."""
+        return "--group-protocol", *self.value
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """What the command line has no options for."""
+        heartbeat = {} if self is GroupKind.MODERN else {"heartbeat.interval.ms": HEARTBEAT_MS}
+        return {
+            "metadata.max.age.ms": METADATA_MS,
+            "request.timeout.ms": REQUEST_TIMEOUT_MS,
+            **heartbeat,
+        }
+
+
+class Arena:
+    """A context manager; `settle` ends it well and judges, leaving it kills what runs.
+
+    `work_ms` is how long members work on some of the batches.
+    """
+
+    def __init__(self, kafka: KafkaCluster, kind: GroupKind, *, work_ms: int = 0) -> None:
+        self.kafka = kafka
+        self.topic = self.group = f"chaos-{uuid.uuid4().hex[:8]}"
+        self.members: list[ChaosMember] = []
+        self._kind = kind
+        self._work_ms = work_ms
+        self._resources = ExitStack()
+        self._samples: list[CommittedSample] = []
+        self._is_over = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._settings_path = Path()
+        self._partition_count = PARTITION_COUNT
+        self.load = Load(kafka.bootstrap_servers, self.topic)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            folder = resources.enter_context(tempfile.TemporaryDirectory())
+            self._settings_path = Path(folder) / "consumer.properties"
+            self._settings_path.write_text(dump_properties(self._kind.settings))
+            with Admin(bootstrap_servers=self.kafka.bootstrap_servers) as admin:
+                admin.create_topics([NewTopic(self.topic, PARTITION_COUNT, REPLICATION)])
+            resources.callback(self._end_sampler)
+            self._sampler.start()
+            resources.callback(self.load.stop)
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._resources.close()
+
+    @property
+    def alive(self) -> list[ChaosMember]:
+        """The members that were neither killed nor sent away."""
+        return [member for member in self.members if member.is_alive]
+
+    def join(self) -> ChaosMember:
+        """Start another member."""
+        member = ChaosMember(
+            f"member {len(self.members)}",
+            self.kafka.bootstrap_servers,
+            *("--topic", self.topic, "--group-id", self.group, *self._kind.options),
+            *("--session-timeout", str(SESSION_MS), "--command-config", str(self._settings_path)),
+            work_ms=self._work_ms,
+        )
+        self.members.append(self._resources.enter_context(member))
+        return member
+
+    def begin(self, member_count: int) -> None:
+        """Start so many members, and the load once they share all; wait until some of it is read.
+
+        So what Python takes to start does not count as a stall.
+        """
+        for _ in range(member_count):
+            self.join()
+        self.await_shared()
+        self.load.start()
+        self.await_progress()
+
+    def await_shared(self) -> None:
+        """Wait until each partition belongs to one member that is alive, and each has some."""
+        self._await(self._is_shared, "the partitions are not shared")
+
+    def await_progress(self) -> None:
+        """Wait until all is processed that is acknowledged by now, and something of each."""
+        count = self._partition_count
+        self._await(lambda: len(self.load.ends()) == count, "not all partitions are written")
+        goal = self.load.ends()
+        self._await(lambda: self._has_processed(goal), "there is no progress")
+
+    def await_share(self, member: ChaosMember) -> None:
+        """Wait until a member has partitions."""
+        self._await(lambda: bool(member.assigned()), f"{member.name} gets no partitions")
+
+    def coordinator(self) -> int:
+        """The broker that coordinates the group."""
+        with Admin(bootstrap_servers=self.kafka.bootstrap_servers) as admin:
+            return admin.describe_groups([self.group])[self.group].coordinator.id
+
+    def grow(self, count: int) -> None:
+        """Give the topic so many partitions more."""
+        self._partition_count += count
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
+        grown = admin.create_partitions([NewPartitions(self.topic, self._partition_count)])
+        grown[self.topic].result(TIMEOUT_S)
+
+    def rebalance_count(self) -> int:
+        """How often members were given partitions so far."""
+        return sum(len(member.named("partitions_assigned")) for member in self.members)
+
+    def settle(self) -> Invariants:
+        """Have all processed, all members leave, and judge what they told."""
+        self.load.stop()
+        self.await_progress()
+        leaving = self.alive
+        for member in leaving:
+            member.terminate()
+        for member in self.members:
+            member.wait()
+        self._end_sampler()
+        judged = Invariants(
+            [member.journal() for member in self.members],
+            self.load.acknowledged,
+            self._samples,
+            stall_ms_max=STALL_MS_MAX,
+            close_ms_max=CLOSE_MS_MAX,
+        )
+        judged.violations += [f"the load failed: {error}" for error in self.load.errors]
+        if not any(sample.offsets for sample in self._samples):
+            judged.violate("nobody could be asked what is committed")
+        return judged
+
+    def _is_shared(self) -> bool:
+        shares = [member.assigned() for member in self.alive]
+        owned = [partition for share in shares for partition in share]
+        return all(shares) and len(owned) == len(set(owned)) == self._partition_count
+
+    def _has_processed(self, goal: dict[TopicPartition, int]) -> bool:
+        ends = dict.fromkeys(goal, 0)
+        for member in self.members:
+            for place, end in member.processed_ends().items():
+                ends[place] = max(end, ends.get(place, 0))
+        return all(ends[place] >= end for place, end in goal.items())
+
+    def _await(self, condition: Callable[[], bool], complaint: str) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not condition():
+            ended = [member for member in self.alive if member.has_ended]
+            assert not ended, [(member.name, member.errors) for member in ended]
+            if time.monotonic() > deadline_s:
+                told = [(member.name, list(member.events)[-3:]) for member in self.members]
+                raise AssertionError(f"{complaint} within {TIMEOUT_S} s: {told}")
+            time.sleep(LOOK_S)
+
+    def _sample(self) -> None:
+        """Ask again and again what is committed; while a coordinator is down, nothing is told."""
+        with Admin(bootstrap_servers=self.kafka.bootstrap_servers) as admin:
+            while not self._is_over.wait(SAMPLE_S):
+                try:
+                    told = admin.list_group_offsets(self.group, timeout=SAMPLE_TIMEOUT_S)
+                except KafkaError:
+                    continue
+                offsets = {partition: each.offset for partition, each in told.items()}
+                self._samples.append(CommittedSample(time.time_ns() // NS_PER_MS, offsets))
+
+    def _end_sampler(self) -> None:
+        self._is_over.set()
+        self._sampler.join(TIMEOUT_S)
+        assert not self._sampler.is_alive(), "the sampler does not end"

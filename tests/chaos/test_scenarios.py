@@ -1,0 +1,54 @@
+"""Groups of real members on three real brokers, under fire: nothing is lost, and nothing stalls.
+
+This is the short form; `make chaos` does everything to groups of every kind, again and again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.arena import GroupKind
+from tests.chaos.scenarios import SCENARIOS, Scenario
+
+if TYPE_CHECKING:
+    from pykclient.testing import KafkaCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+IN_SHORT = [
+    ("coordinator_killed", GroupKind.MODERN),
+    ("brokers_rolled", GroupKind.COOPERATIVE),
+    ("member_killed", GroupKind.COOPERATIVE),
+    ("member_frozen", GroupKind.MODERN),
+    ("members_churned", GroupKind.COOPERATIVE),
+    ("members_churned", GroupKind.MODERN),
+    ("topic_grown", GroupKind.EAGER),
+    ("topic_grown", GroupKind.MODERN),
+    ("work_long", GroupKind.EAGER),
+    ("network_broken", GroupKind.EAGER),
+    ("network_broken", GroupKind.MODERN),
+    ("answers_damaged", GroupKind.COOPERATIVE),
+]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind"),
+    [
+        pytest.param(scenario, kind, id=f"{name}-{kind.name.lower()}")
+        for name, kind in IN_SHORT
+        for scenario in SCENARIOS
+        if scenario.name == name
+    ],
+)
+def test_a_group_under_fire_loses_nothing_and_does_not_stall(
+    chaos_cluster: KafkaCluster, scenario: Scenario, kind: GroupKind
+) -> None:
+    judged = scenario.run(chaos_cluster, kind)
+    assert judged.violations == []
+    assert judged.record_count > 0
+
+
+def test_every_scenario_is_in_the_short_form() -> None:
+    assert {scenario.name for scenario in SCENARIOS} == {name for name, _ in IN_SHORT}

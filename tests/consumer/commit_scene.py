@@ -1,0 +1,258 @@
+"""What commits are tried out with: a group's coordinator that is known, and answers by numbers.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pykclient.consumer.commits import Commits, CommitSettings
+from pykclient.consumer.committed import CommittedOffsets
+from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.membership import commit_refused
+from pykclient.consumer.subscription import SubscriptionState
+from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.protocol.message import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from pykclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pykclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from pykclient.types import OffsetAndMetadata, TopicPartition
+from tests.consumer.known_cluster import (
+    RETRY_BACKOFF,
+    START_MS,
+    TOPIC_ID,
+    know,
+    make_metadata,
+    topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.errors import BrokerError, KafkaError
+    from pykclient.network.manager import Request, UserCall
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.message import Request as RequestMessage
+    from pykclient.testing.fake.cluster import FakeCluster
+
+__all__ = ["GROUP", "CommitScene", "Member", "asked_in", "at", "committed_answer", "committed_in"]
+
+GROUP = "g"
+FRAME_SIZE_BYTES = 4
+
+
+def at(offset: int) -> OffsetAndMetadata:
+    """An offset without metadata."""
+    return OffsetAndMetadata(offset)
+
+
+def committed_in(request: Request) -> dict[TopicPartition, int]:
+    """The offsets that a request commits."""
+    message = request.message
+    assert isinstance(message, OffsetCommitRequest)
+    return {
+        TopicPartition(each.name, partition.partition_index): partition.committed_offset
+        for each in message.topics
+        for partition in each.partitions
+    }
+
+
+def asked_in(cluster: FakeCluster, message: RequestMessage, version: int) -> Message:
+    """Ask a broker in a version, by its bytes, and read the bytes of its answer."""
+    frame = memoryview(encode_request(message, version, 0, None))
+    _, received = decode_request(frame[FRAME_SIZE_BYTES:])
+    response = cluster.ask(0, received, START_MS, version=version).response
+    assert response is not None
+    answer = memoryview(encode_response(response, version, 0))
+    return decode_response(message.response_type, version, answer[FRAME_SIZE_BYTES:])
+
+
+def committed_answer(
+    request: Request,
+    committed: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
+    *,
+    errors: Mapping[TopicPartition, int] = MappingProxyType({}),
+    group_error: int = 0,
+) -> OffsetFetchResponse:
+    """Answer an OffsetFetch request as the newest brokers do."""
+    assert request.build is not None
+    message = request.build(OffsetFetchRequest.max_version)
+    assert isinstance(message, OffsetFetchRequest)
+    (group,) = message.groups
+    topics = []
+    for each in group.topics or ():
+        told = []
+        for number in each.partition_indexes:
+            partition = TopicPartition(each.name, number)
+            offset, metadata, epoch = committed.get(partition, OffsetAndMetadata(-1))
+            told.append(
+                OffsetFetchResponsePartitions(
+                    number,
+                    offset,
+                    -1 if epoch is None else epoch,
+                    metadata,
+                    errors.get(partition, 0),
+                )
+            )
+        topics.append(OffsetFetchResponseTopics(topic_id=each.topic_id, partitions=told))
+    if group_error:
+        topics = []
+    return OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group.group_id, topics, group_error)]
+    )
+
+
+class Member:
+    """A membership that is what a test says."""
+
+    def __init__(self) -> None:
+        self.identity = GroupMetadata(GROUP, 7, "m-1", "instance")
+        self.trouble: KafkaError | None = None
+        """What keeps it from committing."""
+        self.refusals: list[BrokerError] = []
+        self.has_newer_epoch = False
+        """Whether it is a member still, of KIP-848, whose epoch has grown."""
+
+    def member(self) -> GroupMetadata:
+        """As whom to commit."""
+        if self.trouble is not None:
+            raise self.trouble
+        return self.identity
+
+    def reader(self) -> GroupMetadata:
+        """As whom to read."""
+        return GroupMetadata(GROUP)
+
+    def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
+        """Note a refusal."""
+        self.refusals.append(error)
+        return error if error.fatal or self.has_newer_epoch else commit_refused(member, error)
+
+
+class _Network:
+    def __init__(self) -> None:
+        self.unavailable: set[int] = set()
+
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        return node_id in self.unavailable
+
+
+class CommitScene:
+    """Commits of a group that has topic ``t``, and what is needed around them."""
+
+    def __init__(
+        self,
+        *,
+        auto_commit_interval_ms: int | None = None,
+        finds_coordinator: bool = True,
+        topics: Mapping[str, bytes] = MappingProxyType({"t": TOPIC_ID}),
+    ) -> None:
+        self.metadata = make_metadata()
+        know(
+            self.metadata,
+            *(topic(name, [1, 1, 1], topic_id=topic_id) for name, topic_id in topics.items()),
+        )
+        self.network = _Network()
+        self.coordinators = Coordinators(self.metadata, self.network, retry_backoff=RETRY_BACKOFF)
+        self.subscription = SubscriptionState()
+        self.membership = Member()
+        self.user_calls: deque[UserCall] = deque()
+        self.told: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
+        """What interceptors would have heard."""
+        self.commits = Commits(
+            subscription=self.subscription,
+            coordinators=self.coordinators,
+            metadata=self.metadata,
+            membership=self.membership,
+            settings=CommitSettings(GROUP, auto_commit_interval_ms, RETRY_BACKOFF),
+            user_calls=self.user_calls,
+            on_commit=self.told.append,
+        )
+        self.committed = CommittedOffsets(
+            GROUP,
+            coordinators=self.coordinators,
+            metadata=self.metadata,
+            membership=self.membership,
+            retry_backoff=RETRY_BACKOFF,
+        )
+        if finds_coordinator:
+            self.find_coordinator()
+
+    def find_coordinator(self, error_code: int = 0, now_ms: int = START_MS) -> None:
+        """Have the coordinator looked up, and answer that."""
+        self.coordinators.coordinator(CoordinatorType.GROUP, GROUP)
+        (request,) = self.coordinators.poll(now_ms).requests
+        place = (2, "broker-2", 9092) if error_code == 0 else (-1, "", -1)
+        found = Coordinator(GROUP, *place, error_code)
+        request.on_response(FindCoordinatorResponse(coordinators=[found]), now_ms)
+
+    def lose_coordinator(self) -> None:
+        """Have the coordinator's connection lost."""
+        assert self.node_id is not None
+        self.coordinators.mark_unknown(
+            CoordinatorType.GROUP, GROUP, node_id=self.node_id, reason="the connection is lost"
+        )
+
+    @property
+    def node_id(self) -> int | None:
+        """The coordinator, as far as it is known."""
+        node = self.coordinators.coordinator(CoordinatorType.GROUP, GROUP)
+        return None if node is None else node.id
+
+    def read(self, *positions: int) -> None:
+        """Have partitions 0, 1 ... assigned, at these positions."""
+        self.subscription.assign(TopicPartition("t", number) for number in range(len(positions)))
+        for assigned, offset in zip(self.subscription, positions, strict=True):
+            self.subscription.seek(assigned, offset)
+
+    def sent(self, now_ms: int = START_MS) -> list[Request]:
+        """What the manager sends now."""
+        return list(self.commits.poll(now_ms).requests)
+
+    def answer(self, request: Request, *codes: int, now_ms: int = START_MS) -> None:
+        """Answer a commit: the partitions get these codes in order, the rest 0."""
+        message = request.message
+        assert isinstance(message, OffsetCommitRequest)
+        rest = iter(codes)
+        answer = OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    each.name,
+                    each.topic_id,
+                    [
+                        OffsetCommitResponsePartition(partition.partition_index, next(rest, 0))
+                        for partition in each.partitions
+                    ],
+                )
+                for each in message.topics
+            ]
+        )
+        assert request.check is not None
+        request.check(answer)
+        request.on_response(answer, now_ms)
+
+    def run_user_calls(self) -> None:
+        """Make the calls that came up, as a driver does."""
+        while self.user_calls:
+            call = self.user_calls.popleft()
+            call.function(*call.args)
+            call.on_done(None)

@@ -1,0 +1,418 @@
+"""A member of a classic group: joining, staying, leaving, and every refusal on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.consumer.group.classic_state import NEXT, ClassicState
+from pykclient.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    DisconnectedError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaTimeoutError,
+    MemberIdRequiredError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
+from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.consumer.group.member_scene import (
+    MAX_POLL_MS,
+    OTHER_NODE_ID,
+    SESSION_MS,
+    MemberScene,
+)
+
+if TYPE_CHECKING:
+    from pykclient.errors import BrokerError
+
+
+@pytest.fixture
+def scene() -> MemberScene:
+    return MemberScene()
+
+
+@pytest.fixture
+def joined(scene: MemberScene) -> MemberScene:
+    scene.join()
+    scene.participant.diary.clear()
+    return scene
+
+
+def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: MemberScene) -> None:
+    scene.ask()
+    first = scene.take(JoinGroupRequest)
+    assert (first.group_id, first.member_id, first.protocol_type) == ("g", "", "consumer")
+    assert (first.session_timeout_ms, first.rebalance_timeout_ms) == (SESSION_MS, MAX_POLL_MS)
+    assert [(each.name, each.metadata) for each in first.protocols] == [("range", b"topics")]
+    assert first.reason == "a test wants it"
+    scene.answer(JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id="m-1"))
+    scene.poll()
+    second = scene.take(JoinGroupRequest)
+    assert second.member_id == "m-1"
+    assert second.reason == "need to re-join with the given member-id: m-1"
+    scene.answer_join()
+    scene.poll()
+    sync = scene.take(SyncGroupRequest)
+    assert (sync.generation_id, sync.member_id, sync.protocol_name) == (1, "m-1", "range")
+    assert sync.assignments == []
+    scene.answer_sync(b"share")
+    scene.poll()
+    assert scene.membership.state is ClassicState.STABLE
+    assert scene.participant.diary == ["prepare, lost", "take share"]
+
+
+def test_the_leader_shares_out_before_it_syncs(scene: MemberScene) -> None:
+    scene.participant.shares = None
+    scene.ask()
+    scene.answer_join(leader="m-1")
+    scene.poll()
+    assert not scene.sent, "not all topics are known yet"
+    scene.participant.shares = [("m-1", b"mine"), ("m-2", b"yours")]
+    scene.poll()
+    sync = scene.take(SyncGroupRequest)
+    assert [(each.member_id, each.assignment) for each in sync.assignments] == [
+        ("m-1", b"mine"),
+        ("m-2", b"yours"),
+    ]
+
+
+def test_a_leader_shares_out_only_while_the_application_polls(scene: MemberScene) -> None:
+    scene.ask()
+    scene.answer_join(leader="m-1")
+    scene.wait(1)
+    assert not scene.sent
+    assert "lead range 1" not in scene.participant.diary
+
+
+def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
+    scene: MemberScene,
+) -> None:
+    scene.ask()
+    scene.answer_join()
+    scene.wait(1)
+    scene.answer_sync()
+    scene.wait(1)
+    assert scene.membership.state is ClassicState.ASSIGNING
+    assert scene.participant.diary == ["prepare, lost"]
+    scene.poll()
+    assert scene.participant.diary == ["prepare, lost", "take share"]
+
+
+def test_nothing_is_given_up_while_the_application_is_away(joined: MemberScene) -> None:
+    joined.beat(RebalanceInProgressError.code)
+    joined.wait(1)
+    assert joined.participant.diary == []
+    joined.poll()
+    assert joined.participant.diary == ["prepare"]
+    assert joined.take(JoinGroupRequest).reason == "group is already rebalancing"
+
+
+def test_joining_waits_until_what_is_given_up_has_gone(joined: MemberScene) -> None:
+    joined.participant.is_slow = True
+    joined.membership.ask_to_join("again")
+    joined.poll()
+    assert joined.membership.state is ClassicState.REVOKING
+    assert joined.membership.can_commit
+    assert not joined.sent
+    joined.participant.pending[0].succeed(None)
+    joined.poll()
+    joined.take(JoinGroupRequest)
+    assert not joined.membership.can_commit
+
+
+def test_heartbeats_go_on_while_partitions_are_given_up(joined: MemberScene) -> None:
+    joined.participant.is_slow = True
+    joined.membership.ask_to_join("again")
+    joined.poll()
+    joined.beat(RebalanceInProgressError.code)
+    assert joined.membership.state is ClassicState.REVOKING
+
+
+def test_a_share_that_takes_something_away_leads_to_another_round(scene: MemberScene) -> None:
+    scene.participant.rejoin_reason = "need to revoke partitions and re-join"
+    scene.ask()
+    scene.answer_join()
+    scene.poll()
+    scene.answer_sync()
+    scene.poll()
+    assert scene.take(JoinGroupRequest).reason == "need to revoke partitions and re-join"
+
+
+@pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
+@pytest.mark.parametrize("is_syncing", [False, True])
+def test_another_coordinator_is_looked_for_and_asked_after_a_pause(
+    error: type[BrokerError], is_syncing: bool, scene: MemberScene
+) -> None:
+    refuse(scene, error, is_syncing=is_syncing)
+    assert scene.coordinator.reasons == [error.name]
+    scene.poll()
+    assert not scene.sent
+    scene.poll(passed_ms=100)
+    scene.take(JoinGroupRequest)
+    assert not scene.membership.has_error
+
+
+def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: MemberScene) -> None:
+    refuse(scene, CoordinatorLoadInProgressError, is_syncing=False)
+    assert scene.coordinator.reasons == []
+    scene.poll(passed_ms=100)
+    scene.take(JoinGroupRequest)
+
+
+@pytest.mark.parametrize("is_syncing", [False, True])
+def test_a_round_that_another_one_overtook_is_begun_again_at_once(
+    is_syncing: bool, scene: MemberScene
+) -> None:
+    refuse(scene, RebalanceInProgressError, is_syncing=is_syncing)
+    scene.poll()
+    again = scene.take(JoinGroupRequest)
+    assert again.reason == "rebalance failed due to RebalanceInProgressError"
+    assert scene.participant.diary == ["prepare, lost"], "nothing is given up twice"
+
+
+@pytest.mark.parametrize(
+    ("error", "member_id"), [(UnknownMemberIdError, ""), (IllegalGenerationError, "m-1")]
+)
+def test_who_is_no_member_any_more_joins_anew(
+    error: type[BrokerError], member_id: str, joined: MemberScene
+) -> None:
+    joined.beat(error.code)
+    assert not joined.membership.can_commit
+    assert joined.participant.diary == [], "the application hears of it when it polls"
+    joined.poll()
+    assert joined.participant.diary == ["prepare, lost"]
+    again = joined.take(JoinGroupRequest)
+    assert (again.member_id, again.reason) == (
+        member_id,
+        f"encountered {error.name} from Heartbeat response",
+    )
+
+
+@pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
+def test_a_sync_of_no_member_leads_to_joining_anew(
+    error: type[BrokerError], scene: MemberScene
+) -> None:
+    refuse(scene, error, is_syncing=True)
+    scene.poll()
+    assert scene.participant.diary == ["prepare, lost", "prepare, lost"]
+    scene.take(JoinGroupRequest)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        GroupAuthorizationFailedError,
+        GroupMaxSizeReachedError,
+        InconsistentGroupProtocolError,
+        InvalidSessionTimeoutError,
+    ],
+)
+@pytest.mark.parametrize("is_syncing", [False, True])
+def test_what_no_waiting_cures_is_told_and_tried_again_after_that(
+    error: type[BrokerError], is_syncing: bool, scene: MemberScene
+) -> None:
+    refuse(scene, error, is_syncing=is_syncing)
+    scene.poll(passed_ms=1_000)
+    assert not scene.sent, "not before the application knows"
+    assert isinstance(scene.membership.take_error(), error)
+    scene.poll()
+    scene.take(JoinGroupRequest)
+
+
+@pytest.mark.parametrize("is_syncing", [False, True])
+def test_a_fenced_member_leaves_the_other_one_alone(is_syncing: bool) -> None:
+    scene = MemberScene(group_instance_id="i")
+    refuse(scene, FencedInstanceIdError, is_syncing=is_syncing)
+    for _ in range(2):
+        scene.poll(passed_ms=1_000)
+        assert isinstance(scene.membership.take_error(), FencedInstanceIdError)
+    assert not scene.sent
+
+
+def test_a_fenced_heartbeat_ends_the_membership() -> None:
+    scene = MemberScene(group_instance_id="i")
+    scene.join()
+    scene.beat(FencedInstanceIdError.code)
+    scene.poll(passed_ms=10_000)
+    assert not scene.sent
+    assert isinstance(scene.membership.take_error(), FencedInstanceIdError)
+    assert not scene.membership.can_commit
+
+
+def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: MemberScene) -> None:
+    scene.join()
+    scene.membership.ask_to_join("again")
+    scene.poll()
+    scene.fail(DisconnectedError("gone"))
+    assert scene.coordinator.reasons == ["gone"]
+    scene.poll(passed_ms=100)
+    assert scene.take(JoinGroupRequest).member_id == "m-1"
+
+
+@pytest.mark.parametrize("is_syncing", [False, True])
+def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
+    is_syncing: bool, scene: MemberScene
+) -> None:
+    scene.ask()
+    if is_syncing:
+        scene.answer_join()
+        scene.poll()
+    hanging = scene.sent.pop()
+    scene.poll(passed_ms=SESSION_MS)
+    assert scene.coordinator.reasons == ["it is silent for a session"]
+    scene.poll()
+    assert not scene.sent, "it may be waiting for the group"
+    scene.coordinator.known = OTHER_NODE_ID
+    scene.poll()
+    scene.poll(passed_ms=100)
+    [again] = scene.sent
+    assert isinstance(again.message, JoinGroupRequest)
+    assert again.node_id == OTHER_NODE_ID
+    hanging.on_response(JoinGroupResponse(generation_id=9, member_id="m-1"), scene.now_ms)
+    assert scene.membership.state is ClassicState.JOINING
+
+
+def test_no_heartbeat_waits_behind_a_sync(scene: MemberScene) -> None:
+    scene.ask()
+    scene.answer_join()
+    scene.poll()
+    scene.wait(SESSION_MS - 1)
+    scene.take(SyncGroupRequest)
+
+
+def test_an_old_broker_that_knows_no_static_members_is_told_of() -> None:
+    scene = MemberScene(group_instance_id="i")
+    scene.ask()
+    scene.fail(UnsupportedVersionError("group_instance_id needs version 5"))
+    assert isinstance(scene.membership.take_error(), UnsupportedVersionError)
+
+
+def test_heartbeats_are_sent_one_at_a_time(joined: MemberScene) -> None:
+    joined.wait(2_999)
+    assert not joined.sent
+    joined.wait(1)
+    beat = joined.take(HeartbeatRequest)
+    assert (beat.group_id, beat.generation_id, beat.member_id) == ("g", 1, "m-1")
+    joined.wait(3_000)
+    joined.take(HeartbeatRequest)
+
+
+@pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
+def test_a_heartbeat_follows_a_coordinator_that_moved(
+    error: type[BrokerError], joined: MemberScene
+) -> None:
+    joined.beat(error.code)
+    assert joined.coordinator.reasons == [error.name]
+    joined.wait(100)
+    joined.take(HeartbeatRequest)
+    assert joined.membership.state is ClassicState.STABLE
+
+
+def test_a_heartbeat_that_is_lost_is_followed_by_another(joined: MemberScene) -> None:
+    joined.wait(3_000)
+    joined.fail(KafkaTimeoutError("late"))
+    assert joined.coordinator.reasons == ["late"]
+    joined.wait(100)
+    joined.take(HeartbeatRequest)
+
+
+def test_a_session_without_an_answer_leads_to_another_coordinator(joined: MemberScene) -> None:
+    joined.wait(3_000)
+    joined.wait(SESSION_MS - 3_000)
+    assert len(joined.coordinator.reasons) == 1
+    assert "no heartbeat was answered" in joined.coordinator.reasons[0]
+    assert joined.membership.can_commit, "it may still be a member"
+    joined.sent.clear()
+    joined.wait(0)
+    joined.take(HeartbeatRequest)
+
+
+def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: MemberScene) -> None:
+    joined.wait(3_000)
+    old = joined.sent.pop()
+    joined.membership.ask_to_join("again")
+    joined.poll()
+    joined.answer_join(generation=2)
+    old.on_response(HeartbeatResponse(error_code=UnknownMemberIdError.code), joined.now_ms)
+    joined.poll()
+    joined.answer_sync()
+    joined.poll()
+    assert joined.membership.state is ClassicState.STABLE
+
+
+@pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
+def test_a_coordinator_that_was_replaced_ends_no_membership(
+    error: type[BrokerError], joined: MemberScene
+) -> None:
+    joined.wait(3_000)
+    joined.coordinator.known = OTHER_NODE_ID
+    joined.answer(HeartbeatResponse(error_code=error.code))
+    assert joined.membership.can_commit
+    joined.wait(100)
+    joined.take(HeartbeatRequest)
+
+
+def test_reasons_are_cut_to_what_coordinators_take(scene: MemberScene) -> None:
+    scene.membership.ask_to_join("x" * 300)
+    scene.poll()
+    assert scene.take(JoinGroupRequest).reason == "x" * 255
+
+
+def test_a_refused_commit_tells_of_the_membership(joined: MemberScene) -> None:
+    member = joined.membership.member
+    joined.membership.on_commit_refused(IllegalGenerationError.code, member._replace(generation=0))
+    assert not joined.membership.needs_join, "it was about another generation"
+    joined.membership.on_commit_refused(RebalanceInProgressError.code, member)
+    joined.poll()
+    assert joined.participant.diary == ["prepare"]
+
+
+def test_a_commit_of_a_stranger_ends_the_membership(joined: MemberScene) -> None:
+    joined.membership.on_commit_refused(UnknownMemberIdError.code, joined.membership.member)
+    assert not joined.membership.can_commit
+    joined.poll()
+    assert joined.participant.diary == ["prepare, lost"]
+
+
+@pytest.mark.parametrize("field", ["type", "name"])
+def test_another_protocol_than_ours_is_told_of(field: str, scene: MemberScene) -> None:
+    scene.ask()
+    scene.answer_join()
+    scene.poll()
+    response = SyncGroupResponse(protocol_type="consumer", protocol_name="range")
+    if field == "type":
+        response.protocol_type = "connect"
+    else:
+        response.protocol_name = "sticky"
+    scene.answer(response)
+    assert isinstance(scene.membership.take_error(), InconsistentGroupProtocolError)
+
+
+def test_every_state_can_be_left_and_reached() -> None:
+    assert NEXT.keys() == set(ClassicState)
+    assert all(NEXT.values())
+    assert frozenset().union(*NEXT.values()) == set(ClassicState)
+
+
+def refuse(scene: MemberScene, error: type[BrokerError], *, is_syncing: bool) -> None:
+    """Refuse the member's JoinGroup, or its SyncGroup."""
+    scene.ask()
+    if not is_syncing:
+        scene.answer(JoinGroupResponse(error_code=error.code))
+        return
+    scene.answer_join()
+    scene.poll()
+    scene.take(SyncGroupRequest)
+    scene.answer(SyncGroupResponse(error_code=error.code))

@@ -1,0 +1,117 @@
+"""A member of a classic group leaves: on purpose, or because its application does not poll."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.consumer.group.classic_state import ClassicState
+from pykclient.errors import DisconnectedError, UnknownMemberIdError
+from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykclient.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from tests.consumer.group.member_scene import MAX_POLL_MS, OTHER_NODE_ID, MemberScene
+
+
+@pytest.fixture
+def joined() -> MemberScene:
+    scene = MemberScene()
+    scene.join()
+    scene.participant.diary.clear()
+    return scene
+
+
+def test_an_application_that_does_not_poll_leaves_the_group(joined: MemberScene) -> None:
+    for _ in range(6):
+        joined.beat()
+    joined.wait(MAX_POLL_MS - 18_000)
+    leave = joined.take(LeaveGroupRequest)
+    [identity] = leave.members
+    assert (identity.member_id, identity.reason) == ("m-1", "consumer poll timeout has expired.")
+    joined.answer(LeaveGroupResponse())
+    joined.wait(10_000)
+    assert not joined.sent, "it joins when the application polls"
+    assert not joined.membership.can_commit
+    joined.poll()
+    assert joined.participant.diary == ["prepare, lost"]
+    assert joined.take(JoinGroupRequest).member_id == ""
+
+
+def test_a_static_member_that_does_not_poll_says_nothing() -> None:
+    scene = MemberScene(group_instance_id="i")
+    scene.join()
+    scene.wait(MAX_POLL_MS)
+    assert not scene.sent
+    assert not scene.membership.can_commit
+    scene.poll()
+    assert scene.take(JoinGroupRequest).group_instance_id == "i"
+
+
+def test_polling_keeps_the_application_in_time(joined: MemberScene) -> None:
+    for _ in range(10):
+        joined.beat()
+        joined.poll()
+    assert joined.membership.state is ClassicState.STABLE
+
+
+def test_leaving_gives_up_everything_first(joined: MemberScene) -> None:
+    joined.participant.is_slow = True
+    left = joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+    joined.poll()
+    assert not joined.sent
+    assert joined.membership.can_commit
+    joined.participant.pending[0].succeed(None)
+    joined.poll()
+    leave = joined.take(LeaveGroupRequest)
+    [identity] = leave.members
+    assert (leave.group_id, identity.member_id, identity.reason) == ("g", "m-1", "done")
+    was_left = left.is_done
+    joined.answer(LeaveGroupResponse())
+    assert not was_left
+    assert left.is_done
+    assert joined.participant.diary == ["give up"]
+    joined.poll(passed_ms=60_000)
+    assert not joined.sent
+
+
+def test_a_leave_that_is_refused_or_lost_ends_well(joined: MemberScene) -> None:
+    for end in ("refused", "lost"):
+        left = joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+        joined.poll()
+        if end == "lost":
+            joined.fail(DisconnectedError("gone"))
+        else:
+            unknown = MemberResponse(member_id="m-1", error_code=UnknownMemberIdError.code)
+            joined.answer(LeaveGroupResponse(members=[unknown]))
+        assert left.is_done
+        joined.join()
+
+
+def test_leaving_without_a_word_keeps_the_membership_elsewhere(joined: MemberScene) -> None:
+    left = joined.membership.begin_leave("done", sends=False, now_ms=joined.now_ms)
+    joined.poll()
+    assert left.is_done
+    assert not joined.sent
+
+
+def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: MemberScene) -> None:
+    joined.membership.ask_to_join("again")
+    joined.poll()
+    joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+    late = joined.sent.pop()
+    late.on_response(JoinGroupResponse(generation_id=2, member_id="m-1"), joined.now_ms)
+    joined.poll()
+    assert joined.participant.diary == ["prepare", "give up, lost"]
+    joined.take(LeaveGroupRequest)
+
+
+def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: MemberScene) -> None:
+    joined.membership.ask_to_join("again")
+    joined.poll()
+    joined.sent.clear()
+    joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+    joined.poll()
+    [leave] = joined.sent
+    assert leave.node_id == OTHER_NODE_ID

@@ -1,0 +1,93 @@
+"""When heartbeats are due, when sessions end, when polls are late."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pykclient.consumer.group.heartbeat import Heartbeat
+from pykclient.network.backoff import Backoff
+from pykclient.network.manager import NEVER_MS
+
+
+@pytest.fixture
+def heartbeat() -> Heartbeat:
+    return Heartbeat(
+        interval_ms=3_000,
+        session_timeout_ms=10_000,
+        max_poll_interval_ms=60_000,
+        retry_backoff=Backoff(100, 1_000, jitter=0, random=Random(1)),
+    )
+
+
+def test_before_it_is_started_nothing_is_due(heartbeat: Heartbeat) -> None:
+    assert not heartbeat.is_due(10**9)
+    assert not heartbeat.has_session_ended(10**9)
+    assert not heartbeat.is_poll_late(10**9)
+    assert heartbeat.next_ms(has_coordinator=True) == NEVER_MS
+
+
+def test_the_first_one_is_due_after_an_interval(heartbeat: Heartbeat) -> None:
+    heartbeat.start(1_000)
+    assert not heartbeat.is_due(3_999)
+    assert heartbeat.is_due(4_000)
+    assert heartbeat.next_ms(has_coordinator=True) == 4_000
+
+
+def test_none_is_due_while_one_is_in_flight(heartbeat: Heartbeat) -> None:
+    heartbeat.start(0)
+    heartbeat.on_sent(3_000)
+    assert not heartbeat.is_due(9_000)
+    assert heartbeat.next_ms(has_coordinator=True) == 10_000
+    heartbeat.on_received(9_000)
+    assert heartbeat.is_due(9_000)
+
+
+def test_an_answer_begins_a_session(heartbeat: Heartbeat) -> None:
+    heartbeat.start(0)
+    assert heartbeat.has_session_ended(10_000)
+    heartbeat.on_received(5_000)
+    assert not heartbeat.has_session_ended(14_999)
+    assert heartbeat.has_session_ended(15_000)
+
+
+def test_failures_are_followed_ever_later(heartbeat: Heartbeat) -> None:
+    heartbeat.start(0)
+    heartbeat.on_failed(1_000)
+    assert heartbeat.next_ms(has_coordinator=True) == 1_100
+    heartbeat.on_failed(2_000)
+    assert heartbeat.next_ms(has_coordinator=True) == 2_200
+    heartbeat.on_received(2_300)
+    heartbeat.on_failed(3_000)
+    assert heartbeat.next_ms(has_coordinator=True) == 3_100
+
+
+def test_doubt_asks_at_once_and_waits_for_a_session(heartbeat: Heartbeat) -> None:
+    heartbeat.start(0)
+    heartbeat.on_sent(3_000)
+    heartbeat.doubt(10_000)
+    assert heartbeat.is_due(10_000)
+    assert not heartbeat.has_session_ended(19_999)
+
+
+def test_a_poll_is_late_after_its_interval(heartbeat: Heartbeat) -> None:
+    heartbeat.start(0)
+    heartbeat.on_poll(5_000)
+    assert not heartbeat.is_poll_late(64_999)
+    assert heartbeat.is_poll_late(65_000)
+
+
+def test_without_a_coordinator_only_the_application_may_be_late(heartbeat: Heartbeat) -> None:
+    heartbeat.start(0)
+    assert heartbeat.next_ms(has_coordinator=False) == 60_000
+
+
+def test_what_comes_after_the_end_changes_nothing(heartbeat: Heartbeat) -> None:
+    heartbeat.start(0)
+    heartbeat.on_sent(3_000)
+    heartbeat.stop()
+    heartbeat.on_received(4_000)
+    heartbeat.on_failed(4_000)
+    assert not heartbeat.is_started
+    assert heartbeat.next_ms(has_coordinator=True) == NEVER_MS

@@ -1,0 +1,111 @@
+"""What a leader makes of its members and the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.consumer.assignors import (
+    CooperativeStickyAssignor,
+    GroupMember,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    TopicRacks,
+)
+from pykclient.consumer.group.consumer_protocol import encode_subscription
+from pykclient.consumer.group.leader import (
+    is_known,
+    read_members,
+    share_out,
+    topic_racks,
+)
+from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, UsageError
+from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.protocol.messages.join_group import JoinGroupResponseMember
+from pykclient.types import Node, TopicPartition
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+TWO: TopicRacks = {"a": [frozenset(), frozenset()]}
+MEMBERS = {"m1": GroupMember(frozenset({"a"})), "m2": GroupMember(frozenset({"a"}))}
+
+
+class OwnAssignor(RoundRobinAssignor):
+    """Gives what a test says."""
+
+    def __init__(self, shares: dict[str, list[TopicPartition]] | Exception) -> None:
+        self._shares = shares
+
+    def assign(self, topics: object, members: object) -> dict[str, list[TopicPartition]]:
+        if isinstance(self._shares, Exception):
+            raise self._shares
+        return self._shares
+
+
+def cluster() -> Cluster:
+    infos = (
+        PartitionInfo("a", 0, 1, 0, replica_ids=(1, 2)),
+        PartitionInfo("a", 1, 2, 0, replica_ids=(2, 3)),
+    )
+    return Cluster(
+        nodes=[Node(1, "h", 1, "r1"), Node(2, "h", 2, "r2"), Node(3, "h", 3)],
+        topics=[TopicInfo("a", bytes(16), is_internal=False, partitions=infos)],
+        topic_errors={"gone": UnknownTopicOrPartitionError("gone")},
+    )
+
+
+def test_members_are_read_with_their_instance_ids() -> None:
+    member = GroupMember(frozenset({"a"}), group_instance_id="i")
+    answer = JoinGroupResponseMember(
+        member_id="m", group_instance_id="i", metadata=encode_subscription(member)
+    )
+    assert read_members([answer]) == {"m": member}
+
+
+def test_a_member_that_cannot_be_read_is_told_of() -> None:
+    with pytest.raises(DecodeError):
+        read_members([JoinGroupResponseMember(member_id="m", metadata=b"x")])
+
+
+def test_topics_are_known_when_the_brokers_have_said_something_of_each() -> None:
+    assert is_known(cluster(), ["a", "gone"])
+    assert not is_known(cluster(), ["a", "b"])
+
+
+def test_racks_are_those_of_the_replicas() -> None:
+    assert topic_racks(cluster(), ["a", "gone"]) == {
+        "a": [frozenset({"r1", "r2"}), frozenset({"r2"})]
+    }
+
+
+def test_an_assignor_shares_out() -> None:
+    shares = share_out(RangeAssignor(), RebalanceProtocol.EAGER, TWO, MEMBERS)
+    assert shares == {"m1": [A0], "m2": [A1]}
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"m1": [A0], "m2": [A0]}, r"gave a-0 twice"),
+        ({"m1": [A0, A0]}, r"gave a-0 twice"),
+        ({"m3": [A0]}, r"gave partitions to 'm3', no member"),
+        (ValueError("mistake"), r"failed: ValueError\('mistake'\)"),
+    ],
+)
+def test_an_own_assignor_that_breaks_the_rules_is_told_of(
+    shares: dict[str, list[TopicPartition]] | Exception, message: str
+) -> None:
+    with pytest.raises(UsageError, match=f"the assignor 'roundrobin' {message}"):
+        share_out(OwnAssignor(shares), RebalanceProtocol.EAGER, TWO, MEMBERS)
+
+
+def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
+    members = {
+        "m1": GroupMember(frozenset({"a"}), owned_partitions=(A0, A1), generation=1),
+        "m2": GroupMember(frozenset({"a"})),
+    }
+    moved = OwnAssignor({"m1": [A0], "m2": [A1]})
+    with pytest.raises(UsageError, match="gave a-1 to a member while another one still has it"):
+        share_out(moved, RebalanceProtocol.COOPERATIVE, TWO, members)
+    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == [A1]
+    first = share_out(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, TWO, members)
+    assert first == {"m1": [A0], "m2": []}

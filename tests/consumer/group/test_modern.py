@@ -1,0 +1,459 @@
+"""A member of a group of KIP-848 by numbers: what it tells, when, and what answers make of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.consumer.group.modern_requests import Interest
+from pykclient.consumer.group.modern_state import ModernState
+from pykclient.errors import (
+    BrokerError,
+    BrokerUnsupportedVersionError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    DisconnectedError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupAuthorizationFailedError,
+    NotCoordinatorError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
+from pykclient.protocol.messages.consumer_group_heartbeat import RequestTopicPartitions
+from tests.consumer.group.member_scene import NODE_ID
+from tests.consumer.group.modern_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
+
+MEMBER_ID_LENGTH = 22
+
+
+@pytest.fixture
+def scene() -> ModernScene:
+    return ModernScene()
+
+
+@pytest.fixture
+def stable() -> ModernScene:
+    """A member that has partitions 0 and 1 of topic a."""
+    scene = ModernScene()
+    scene.join({A: (0, 1)})
+    assert scene.is_in(ModernState.STABLE)
+    return scene
+
+
+# Joining.
+
+
+def test_nothing_is_sent_before_it_is_to_join(scene: ModernScene) -> None:
+    scene.poll()
+    assert scene.sent == []
+
+
+def test_the_first_heartbeat_tells_everything() -> None:
+    scene = ModernScene("instance", "range")
+    scene.membership.ask_to_join()
+    scene.poll()
+    told = scene.told()
+    assert (told.group_id, told.member_epoch, told.instance_id) == ("g", 0, "instance")
+    assert len(told.member_id) == MEMBER_ID_LENGTH
+    assert (told.rebalance_timeout_ms, told.rack_id) == (MAX_POLL_MS, "rack")
+    assert told.server_assignor == "range"
+    assert told.subscribed_topic_names == ["a", "b"]
+    assert told.subscribed_topic_regex is None
+    assert told.topic_partitions == []
+
+
+def test_what_is_assigned_is_taken_and_acknowledged_at_once(scene: ModernScene) -> None:
+    scene.membership.ask_to_join()
+    scene.poll()
+    scene.answer(3, {A: (0, 1)})
+    assert scene.is_in(ModernState.RECONCILING)
+    scene.poll()
+    assert scene.participant.diary == ["have a0 a1"]
+    told = scene.told()
+    assert (told.member_epoch, told.subscribed_topic_names) == (3, None)
+    assert told.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
+    scene.answer(3)
+    assert scene.is_in(ModernState.STABLE)
+    assert (scene.membership.member.generation, scene.membership.can_commit) == (3, True)
+
+
+def test_a_member_without_partitions_is_stable(scene: ModernScene) -> None:
+    scene.join()
+    assert scene.is_in(ModernState.STABLE)
+    scene.poll(passed_ms=INTERVAL_MS - 1)
+    assert scene.sent == []
+
+
+# Heartbeats.
+
+
+def test_heartbeats_come_at_the_coordinators_interval_and_tell_only_news(
+    stable: ModernScene,
+) -> None:
+    stable.poll(passed_ms=INTERVAL_MS - 1)
+    assert stable.sent == []
+    stable.wait(1)
+    told = stable.told()
+    assert (told.subscribed_topic_names, told.topic_partitions) == (None, None)
+    assert told.rebalance_timeout_ms == -1
+    stable.wait(INTERVAL_MS)
+    assert len(stable.sent) == 1
+    stable.answer()
+
+
+def test_a_change_of_the_subscription_is_told_at_once(stable: ModernScene) -> None:
+    stable.participant.wanted = Interest(frozenset({"b"}))
+    stable.poll()
+    assert stable.told().subscribed_topic_names == ["b"]
+    stable.answer()
+    stable.participant.wanted = Interest(frozenset(), "b.*")
+    stable.poll()
+    told = stable.told()
+    assert (told.subscribed_topic_names, told.subscribed_topic_regex) == ([], "b.*")
+    stable.answer()
+    stable.participant.wanted = Interest(frozenset({"b"}))
+    stable.poll()
+    assert stable.told().subscribed_topic_regex == ""
+
+
+def test_after_a_lost_answer_everything_is_told_again(stable: ModernScene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.lose_answer(DisconnectedError("gone"))
+    assert stable.coordinator.reasons == ["gone"]
+    stable.wait(RETRY_MS - 1)
+    assert stable.sent == []
+    stable.wait(1)
+    told = stable.told()
+    assert told.subscribed_topic_names == ["a", "b"]
+    assert told.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
+
+
+@pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
+def test_another_coordinator_is_told_as_soon_as_it_is_found(
+    stable: ModernScene, error: type[BrokerError]
+) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.answer(code=error.code)
+    assert stable.coordinator.reasons == [error.name]
+    stable.poll()
+    assert stable.told().member_epoch == 1
+
+
+def test_a_coordinator_that_loads_is_asked_again_at_growing_intervals(
+    stable: ModernScene,
+) -> None:
+    stable.wait(INTERVAL_MS)
+    for delay_ms in (RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS):
+        stable.answer(code=CoordinatorLoadInProgressError.code)
+        stable.wait(delay_ms - 1)
+        assert stable.sent == []
+        stable.wait(1)
+    assert stable.is_in(ModernState.STABLE)
+
+
+# Reconciling.
+
+
+def test_what_is_given_up_is_acknowledged_only_when_it_is_gone(stable: ModernScene) -> None:
+    stable.participant.is_slow = True
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (0,)})
+    stable.poll()
+    assert stable.participant.diary == ["have a0"]
+    assert stable.sent == []
+    stable.wait(INTERVAL_MS)
+    assert stable.told().topic_partitions is None
+    stable.answer(2)
+    stable.finish()
+    stable.wait(1)
+    assert stable.sent == []
+    stable.poll()
+    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
+
+
+def test_nothing_changes_hands_while_the_application_is_away(stable: ModernScene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (0,)})
+    stable.wait(10)
+    assert stable.participant.diary == []
+    assert stable.membership.wants_turn(stable.now_ms)
+    stable.poll()
+    assert stable.participant.diary == ["have a0"]
+
+
+def test_a_target_that_changes_meanwhile_is_reconciled_after_the_first(
+    stable: ModernScene,
+) -> None:
+    stable.participant.is_slow = True
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (0,)})
+    stable.poll()
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (0,), B: (5,)})
+    stable.finish()
+    stable.poll()
+    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
+    stable.answer(2)
+    stable.poll()
+    stable.finish()
+    stable.poll()
+    assert stable.participant.diary == ["have a0", "have a0 b5"]
+    assert len(stable.told().topic_partitions or ()) == 2
+
+
+def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
+    stable: ModernScene,
+) -> None:
+    stable.participant.known = {A}
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (0,), B: (5,)})
+    stable.poll()
+    assert [each for each in stable.participant.diary if each != "ask for names"] == ["have a0"]
+    assert "ask for names" in stable.participant.diary
+    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
+    stable.answer(2)
+    assert stable.is_in(ModernState.RECONCILING)
+    assert not stable.membership.wants_turn(stable.now_ms)
+    stable.participant.known = {A, B}
+    stable.poll()
+    assert stable.participant.diary[-1] == "have a0 b5"
+    assert stable.is_in(ModernState.STABLE)
+
+
+def test_the_same_assignment_again_changes_nothing(stable: ModernScene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (1, 0)})
+    stable.poll()
+    assert stable.participant.diary == []
+    assert stable.sent == []
+
+
+# Being thrown out.
+
+
+@pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
+def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
+    stable: ModernScene, error: type[BrokerError]
+) -> None:
+    member_id = stable.membership.member.member_id
+    stable.wait(INTERVAL_MS)
+    stable.answer(code=error.code)
+    assert not stable.membership.can_commit
+    stable.wait(INTERVAL_MS)
+    assert stable.sent == []
+    assert stable.participant.diary == []
+    stable.poll()
+    assert stable.participant.diary == ["lose"]
+    told = stable.told()
+    assert (told.member_epoch, told.member_id, told.topic_partitions) == (0, member_id, [])
+    assert told.subscribed_topic_names == ["a", "b"]
+
+
+def test_a_member_fenced_while_it_gives_up_acknowledges_nothing(stable: ModernScene) -> None:
+    stable.participant.is_slow = True
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (0,)})
+    stable.poll()
+    stable.wait(INTERVAL_MS)
+    stable.answer(code=FencedMemberEpochError.code)
+    assert stable.participant.pending == []
+    stable.poll()
+    stable.finish()
+    stable.poll()
+    assert stable.participant.diary == ["have a0", "lose"]
+    assert stable.told().member_epoch == 0
+
+
+def test_an_application_that_does_not_poll_leaves_and_joins_again(stable: ModernScene) -> None:
+    stable.wait(MAX_POLL_MS)
+    assert stable.told().member_epoch == -1
+    assert stable.is_in(ModernState.STALE)
+    stable.answer()
+    stable.wait(INTERVAL_MS)
+    assert stable.sent == []
+    stable.poll()
+    assert stable.participant.diary == ["lose"]
+    assert stable.told().member_epoch == 0
+
+
+@pytest.mark.parametrize(
+    "error", [GroupAuthorizationFailedError, UnsupportedAssignorError, FencedInstanceIdError]
+)
+def test_what_no_attempt_cures_is_told_and_costs_the_partitions(
+    stable: ModernScene, error: type[BrokerError]
+) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.answer(code=error.code)
+    stable.poll()
+    assert stable.participant.diary == ["lose"]
+    told = stable.membership.take_error()
+    assert isinstance(told, error)
+    assert "group 'g'" in str(told)
+
+
+def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() -> None:
+    for error in (GroupAuthorizationFailedError, FencedInstanceIdError):
+        scene = ModernScene()
+        scene.join()
+        scene.wait(INTERVAL_MS)
+        scene.answer(code=error.code)
+        scene.poll(passed_ms=RETRY_MS)
+        assert scene.sent == []
+        scene.membership.take_error()
+        scene.poll()
+        assert len(scene.sent) == (0 if error.fatal else 1)
+        assert scene.membership.has_error == error.fatal
+
+
+def test_a_name_that_is_not_free_yet_is_told_and_tried_again() -> None:
+    scene = ModernScene("instance")
+    scene.membership.ask_to_join()
+    scene.poll()
+    for delay_ms in (RETRY_MS, 2 * RETRY_MS):
+        scene.answer(code=UnreleasedInstanceIdError.code)
+        assert isinstance(scene.membership.take_error(), UnreleasedInstanceIdError)
+        assert not scene.membership.has_error
+        scene.poll(passed_ms=delay_ms)
+    scene.answer(1, {})
+    assert scene.is_in(ModernState.STABLE)
+
+
+def test_a_topic_that_may_not_be_read_is_told_and_the_rest_goes_on(stable: ModernScene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.answer(code=TopicAuthorizationFailedError.code)
+    assert isinstance(stable.membership.take_error(), TopicAuthorizationFailedError)
+    assert stable.is_in(ModernState.STABLE)
+    stable.wait(RETRY_MS)
+    assert stable.told().member_epoch == 1
+
+
+def test_brokers_without_such_groups_are_told_as_such() -> None:
+    """Old ones do not know the API; others have it switched off."""
+    old, off = ModernScene(), ModernScene()
+    for scene in (old, off):
+        scene.membership.ask_to_join()
+        scene.poll()
+    old.lose_answer(UnsupportedVersionError("no such API"))
+    off.answer(code=BrokerUnsupportedVersionError.code)
+    for scene in (old, off):
+        error = scene.membership.take_error()
+        assert isinstance(error, UnsupportedVersionError)
+        assert "group_protocol=classic" in str(error)
+
+
+# Leaving.
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "sends", "epoch"),
+    [(None, True, -1), (None, False, None), ("i", True, -1), ("i", False, -2)],
+)
+def test_leaving_gives_up_first_and_then_tells(
+    instance_id: str | None, sends: bool, epoch: int | None
+) -> None:
+    scene = ModernScene(instance_id)
+    scene.join({A: (0,)})
+    scene.participant.is_slow = True
+    left = scene.membership.begin_leave("done", sends=sends, now_ms=scene.now_ms)
+    scene.poll()
+    assert scene.sent == []
+    assert scene.membership.can_commit
+    scene.finish()
+    scene.poll()
+    assert scene.is_in(ModernState.UNSUBSCRIBED)
+    assert not scene.membership.member.is_member
+    if epoch is None:
+        assert scene.sent == []
+    else:
+        assert scene.told().member_epoch == epoch
+        scene.answer()
+    assert left.is_done
+
+
+def test_heartbeats_go_on_while_everything_is_given_up(stable: ModernScene) -> None:
+    stable.participant.is_slow = True
+    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
+    stable.poll()
+    assert stable.sent == []
+    stable.wait(INTERVAL_MS)
+    assert stable.told().member_epoch == 1
+    stable.answer(2, {B: (0,)})
+    assert stable.membership.can_commit
+    stable.finish()
+    stable.poll()
+    assert stable.participant.diary == ["give up"]
+    assert stable.told().member_epoch == -1
+
+
+def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(stable: ModernScene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.coordinator.known = NODE_ID + 5
+    stable.answer(code=UnknownMemberIdError.code)
+    assert stable.is_in(ModernState.STABLE)
+    stable.poll()
+    assert stable.sent[0].node_id == NODE_ID + 5
+
+
+def test_leaving_ends_also_when_the_answer_is_lost_or_nobody_is_there(stable: ModernScene) -> None:
+    left = stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
+    stable.poll()
+    stable.lose_answer(DisconnectedError("gone"))
+    assert left.is_done
+    alone = ModernScene()
+    alone.join({A: (0,)})
+    alone.coordinator.known = None
+    alone_left = alone.membership.begin_leave("done", sends=True, now_ms=alone.now_ms)
+    alone.poll()
+    assert alone_left.is_done
+    assert alone.is_in(ModernState.UNSUBSCRIBED)
+
+
+def test_one_that_left_may_join_again(stable: ModernScene) -> None:
+    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
+    stable.poll()
+    stable.answer()
+    stable.membership.ask_to_join()
+    stable.poll()
+    assert stable.told().member_epoch == 0
+
+
+def test_one_that_is_to_join_while_it_leaves_joins_after_that(stable: ModernScene) -> None:
+    stable.participant.is_slow = True
+    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
+    stable.poll()
+    stable.membership.ask_to_join()
+    stable.finish()
+    stable.poll(times=1)
+    assert stable.told().member_epoch == -1
+    stable.answer()
+    stable.poll()
+    assert stable.told().member_epoch == 0
+
+
+def test_leaving_ends_what_was_fatal() -> None:
+    scene = ModernScene("instance")
+    scene.membership.ask_to_join()
+    scene.poll()
+    scene.answer(code=FencedInstanceIdError.code)
+    scene.poll()
+    scene.membership.begin_leave("done", sends=True, now_ms=scene.now_ms)
+    scene.poll()
+    scene.membership.ask_to_join()
+    scene.poll(passed_ms=RETRY_MS)
+    assert not scene.membership.has_error
+    assert scene.told().member_epoch == 0
+
+
+def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: ModernScene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.participant.is_slow = True
+    left = stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
+    stable.answer(code=UnknownMemberIdError.code)
+    stable.poll()
+    stable.finish()
+    stable.poll()
+    assert stable.sent == []
+    assert left.is_done

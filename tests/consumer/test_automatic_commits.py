@@ -1,0 +1,194 @@
+"""Automatic commits by numbers: of what the application has finished with, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors import (
+    BrokerError,
+    CommitFailedError,
+    CoordinatorLoadInProgressError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    StaleMemberEpochError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+)
+from pykclient.network.manager import NEVER_MS
+from pykclient.types import TopicPartition
+from tests.consumer.commit_scene import CommitScene, at, committed_in
+from tests.consumer.known_cluster import RETRY_MS, START_MS
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LATER_MS = START_MS + 60_000
+INTERVAL_MS = 5_000
+
+
+@pytest.fixture
+def scene() -> CommitScene:
+    return CommitScene()
+
+
+@pytest.fixture
+def automatic() -> CommitScene:
+    """Two partitions, read up to 10 and 20; the application is in poll."""
+    scene = CommitScene(auto_commit_interval_ms=INTERVAL_MS)
+    scene.read(10, 20)
+    scene.commits.begin_poll(START_MS)
+    return scene
+
+
+def hand_out(scene: CommitScene, count: int) -> None:
+    """Return records of the first partition from a poll."""
+    assigned = next(iter(scene.subscription))
+    first_offset = assigned.offset
+    assigned.offset += count
+    scene.commits.handed_out.add(assigned, first_offset)
+    scene.commits.end_poll()
+
+
+def test_positions_are_committed_when_the_interval_is_over(automatic: CommitScene) -> None:
+    assert automatic.commits.poll(START_MS).next_poll_ms == START_MS + INTERVAL_MS
+    assert automatic.sent(START_MS + INTERVAL_MS - 1) == []
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    assert committed_in(request) == {P0: 10, P1: 20}
+    automatic.answer(request)
+    assert automatic.sent(START_MS + 2 * INTERVAL_MS - 1) == []
+    assert len(automatic.sent(START_MS + 2 * INTERVAL_MS)) == 1
+
+
+def test_a_position_that_a_new_leader_has_yet_to_confirm_is_committed_too(
+    automatic: CommitScene,
+) -> None:
+    """Java's leaves it out, without a word: what was read there is read again after a restart."""
+    for assigned in automatic.subscription:
+        automatic.subscription.await_validation(assigned)
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    assert committed_in(request) == {P0: 10, P1: 20}
+    assert set(automatic.commits.consumed()) == {P0, P1}
+
+
+def test_the_timer_is_looked_at_only_in_poll(automatic: CommitScene) -> None:
+    hand_out(automatic, 5)
+    assert automatic.commits.poll(START_MS).next_poll_ms == NEVER_MS
+    assert automatic.sent(START_MS + 3 * INTERVAL_MS) == []
+    automatic.commits.begin_poll(START_MS + 3 * INTERVAL_MS)
+    assert len(automatic.sent(START_MS + 3 * INTERVAL_MS)) == 1
+
+
+def test_what_a_poll_returned_is_committed_by_the_next_one(automatic: CommitScene) -> None:
+    hand_out(automatic, 5)
+    automatic.commits.begin_poll(START_MS + INTERVAL_MS)
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    assert committed_in(request) == {P0: 15, P1: 20}
+
+
+def test_what_the_same_poll_is_about_to_return_is_not_committed(automatic: CommitScene) -> None:
+    assigned = next(iter(automatic.subscription))
+    assigned.offset += 5
+    automatic.commits.handed_out.add(assigned, 10)
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    assert committed_in(request) == {P0: 10, P1: 20}
+
+
+def test_one_automatic_commit_is_under_way_at_a_time(automatic: CommitScene) -> None:
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    assert automatic.sent(START_MS + 2 * INTERVAL_MS) == []
+    automatic.answer(request, now_ms=START_MS + 2 * INTERVAL_MS)
+    assert len(automatic.sent(START_MS + 2 * INTERVAL_MS)) == 1
+
+
+def test_one_that_may_succeed_soon_is_repeated_soon(automatic: CommitScene) -> None:
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    failed_ms = START_MS + INTERVAL_MS
+    automatic.answer(request, CoordinatorLoadInProgressError.code, now_ms=failed_ms)
+    assert automatic.sent(failed_ms + RETRY_MS - 1) == []
+    assert len(automatic.sent(failed_ms + RETRY_MS)) == 1
+    assert automatic.commits.take_error() is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [GroupAuthorizationFailedError, TopicAuthorizationFailedError, FencedInstanceIdError],
+)
+def test_what_will_never_succeed_is_raised(
+    automatic: CommitScene, error: type[BrokerError]
+) -> None:
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    automatic.answer(request, error.code)
+    assert automatic.commits.has_error
+    assert isinstance(automatic.commits.take_error(), error)
+    assert not automatic.commits.has_error
+
+
+def test_what_a_rebalance_refuses_is_only_logged(
+    automatic: CommitScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    automatic.answer(request, UnknownMemberIdError.code)
+    assert not automatic.commits.has_error
+    assert "an automatic commit failed" in caplog.text
+
+
+def test_what_is_gone_by_the_time_it_is_sent_is_left_out(automatic: CommitScene) -> None:
+    automatic.lose_coordinator()
+    assert automatic.sent(START_MS + INTERVAL_MS) == []
+    automatic.subscription.assign([P1])
+    automatic.find_coordinator(now_ms=START_MS + INTERVAL_MS)
+    (request,) = automatic.sent(START_MS + INTERVAL_MS)
+    assert committed_in(request) == {P1: 20}
+
+
+def test_without_a_position_there_is_nothing_to_commit() -> None:
+    scene = CommitScene(auto_commit_interval_ms=INTERVAL_MS)
+    scene.subscription.assign([P0])
+    scene.commits.begin_poll(START_MS)
+    assert scene.sent(START_MS + INTERVAL_MS) == []
+
+
+def test_a_revocation_commits_what_is_finished_and_is_tried_again(automatic: CommitScene) -> None:
+    hand_out(automatic, 5)
+    operation = automatic.commits.commit_before_revocation(LATER_MS)
+    (request,) = automatic.sent()
+    assert committed_in(request) == {P0: 10, P1: 20}
+    automatic.answer(request, CoordinatorLoadInProgressError.code)
+    (again,) = automatic.sent(START_MS + RETRY_MS)
+    automatic.answer(again)
+    assert operation.is_done
+
+
+def test_before_a_revocation_a_newer_epoch_will_do(automatic: CommitScene) -> None:
+    """Nobody else gets the partitions before that has ended (KIP-848)."""
+    automatic.membership.has_newer_epoch = True
+    operation = automatic.commits.commit_before_revocation(LATER_MS)
+    (request,) = automatic.sent()
+    automatic.answer(request, StaleMemberEpochError.code)
+    assert not operation.is_done
+    (again,) = automatic.sent(START_MS + RETRY_MS)
+    automatic.answer(again)
+    assert operation.error is None
+
+
+def test_a_commit_of_the_application_is_not_repeated_in_a_newer_epoch(scene: CommitScene) -> None:
+    """The partitions may be another member's by now, whose offsets must stay."""
+    scene.membership.has_newer_epoch = True
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, StaleMemberEpochError.code)
+    assert isinstance(commit.operation.error, CommitFailedError)
+
+
+def test_a_revocation_takes_the_place_of_an_automatic_commit_that_waits(
+    automatic: CommitScene,
+) -> None:
+    automatic.lose_coordinator()
+    assert automatic.sent(START_MS + INTERVAL_MS) == []
+    automatic.commits.commit_before_revocation(LATER_MS)
+    automatic.find_coordinator(now_ms=START_MS + INTERVAL_MS)
+    assert len(automatic.sent(START_MS + INTERVAL_MS)) == 1
+
+
+def test_a_revocation_commits_nothing_where_nothing_is_automatic(scene: CommitScene) -> None:
+    scene.read(10)
+    assert scene.commits.commit_before_revocation(LATER_MS).is_done
+    assert scene.sent() == []

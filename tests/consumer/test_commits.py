@@ -1,0 +1,346 @@
+"""Commits by numbers: in order, and retried only where that is safe."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pykclient.errors import (
+    BrokerError,
+    CommitFailedError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    DecodeError,
+    DisconnectedError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    InvalidCommitOffsetSizeError,
+    KafkaError,
+    KafkaTimeoutError,
+    NotCoordinatorError,
+    OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.types import OffsetAndMetadata, TopicPartition
+from tests.consumer.commit_scene import CommitScene, at, committed_in
+from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, refresh
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LATER_MS = START_MS + 60_000
+INTERVAL_MS = 5_000
+
+Heard = list[tuple[int, KafkaError | None]]
+
+
+@pytest.fixture
+def scene() -> CommitScene:
+    return CommitScene()
+
+
+def commit_async(scene: CommitScene, offset: int, heard: Heard) -> None:
+    def callback(
+        offsets: dict[TopicPartition, OffsetAndMetadata], error: KafkaError | None
+    ) -> None:
+        heard.append((offsets[P0].offset, error))
+
+    scene.commits.commit_async({P0: at(offset)}, LATER_MS, callback)
+
+
+# Waiting for success.
+
+
+def test_a_commit_goes_to_the_coordinator_and_ends_with_its_answer(scene: CommitScene) -> None:
+    commit = scene.commits.commit({P0: OffsetAndMetadata(5, "note", 3), P1: at(6)}, LATER_MS)
+    (request,) = scene.sent()
+    assert request.node_id == scene.node_id
+    assert committed_in(request) == {P0: 5, P1: 6}
+    assert scene.sent() == []
+    assert not commit.operation.is_done
+    scene.answer(request)
+    assert commit.operation.result() is None
+
+
+def test_interceptors_hear_of_what_was_committed(scene: CommitScene) -> None:
+    scene.commits.commit({P0: at(5)}, LATER_MS)
+    scene.commits.commit_async({P0: at(6)}, LATER_MS)
+    (first,) = scene.sent()
+    scene.answer(first)
+    (second,) = scene.sent()
+    scene.answer(second)
+    scene.run_user_calls()
+    assert scene.told == [{P0: at(5)}, {P0: at(6)}]
+
+
+def test_a_commit_waits_for_the_coordinator() -> None:
+    scene = CommitScene(finds_coordinator=False)
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    assert scene.sent() == []
+    scene.find_coordinator(CoordinatorNotAvailableError.code)
+    assert scene.sent() == []
+    assert isinstance(commit.last_error, CoordinatorNotAvailableError)
+    scene.find_coordinator(now_ms=START_MS + RETRY_MS)
+    assert len(scene.sent()) == 1
+
+
+def test_a_coordinator_that_is_refused_fails_what_waits() -> None:
+    scene = CommitScene(finds_coordinator=False)
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    scene.find_coordinator(GroupAuthorizationFailedError.code)
+    scene.sent()
+    assert isinstance(commit.operation.error, GroupAuthorizationFailedError)
+
+
+@pytest.mark.parametrize(
+    ("error", "forgets_coordinator"),
+    [
+        (CoordinatorLoadInProgressError, False),
+        (UnknownTopicOrPartitionError, False),
+        (CoordinatorNotAvailableError, True),
+        (NotCoordinatorError, True),
+        (RequestTimedOutError, True),
+    ],
+)
+def test_what_may_pass_is_tried_again_after_a_back_off(
+    scene: CommitScene, error: type[BrokerError], forgets_coordinator: bool
+) -> None:
+    refresh(scene.metadata)
+    commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, error.code)
+    assert isinstance(commit.last_error, error)
+    assert "t-0 in group 'g'" in str(commit.last_error)
+    assert (scene.node_id is None) is forgets_coordinator
+    assert is_outdated(scene.metadata) == (error is UnknownTopicOrPartitionError)
+    if forgets_coordinator:
+        scene.find_coordinator(now_ms=START_MS + RETRY_MS)
+    assert scene.sent() == []
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    assert committed_in(again) == {P0: 5, P1: 6}
+    scene.answer(again)
+    assert commit.operation.error is None
+
+
+def test_a_lost_connection_has_the_coordinator_looked_up_and_asked_again(
+    scene: CommitScene,
+) -> None:
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    request.on_failure(DisconnectedError("gone"), START_MS)
+    assert scene.node_id is None
+    scene.find_coordinator(now_ms=START_MS + RETRY_MS)
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    scene.answer(again)
+    assert commit.operation.error is None
+
+
+def test_what_runs_out_of_time_while_it_waits_says_why() -> None:
+    scene = CommitScene(finds_coordinator=False)
+    commit = scene.commits.commit({P0: at(5)}, START_MS + 1_000)
+    assert scene.commits.poll(START_MS).next_poll_ms == START_MS + 1_000
+    scene.find_coordinator(CoordinatorNotAvailableError.code)
+    scene.sent(START_MS + 999)
+    scene.sent(START_MS + 1_000)
+    assert isinstance(commit.operation.error, KafkaTimeoutError)
+    assert "t-0 could not be committed in time: COORDINATOR_NOT_AVAILABLE" in str(
+        commit.operation.error
+    )
+
+
+def test_one_that_was_given_up_is_not_sent_again(scene: CommitScene) -> None:
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.commits.cancel(commit)
+    scene.answer(request, CoordinatorLoadInProgressError.code)
+    assert scene.sent(LATER_MS) == []
+    waiting = scene.commits.commit({P0: at(5)}, LATER_MS)
+    scene.commits.cancel(waiting)
+    assert scene.sent() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError, TopicAuthorizationFailedError],
+)
+def test_what_no_attempt_cures_ends_it(scene: CommitScene, error: type[BrokerError]) -> None:
+    commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, 0, error.code)
+    assert isinstance(commit.operation.error, error)
+    assert "t-1 in group 'g'" in str(commit.operation.error)
+    assert scene.membership.refusals == []
+
+
+def test_what_concerns_the_group_is_told_before_what_concerns_a_topic(scene: CommitScene) -> None:
+    commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, TopicAuthorizationFailedError.code, GroupAuthorizationFailedError.code)
+    assert isinstance(commit.operation.error, GroupAuthorizationFailedError)
+
+
+@pytest.mark.parametrize(
+    "error", [UnknownMemberIdError, IllegalGenerationError, StaleMemberEpochError]
+)
+def test_a_member_that_is_none_any_more_hears_so(
+    scene: CommitScene, error: type[BrokerError]
+) -> None:
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, error.code)
+    assert [type(each) for each in scene.membership.refusals] == [error]
+    failed = commit.operation.error
+    assert isinstance(failed, CommitFailedError)
+    assert isinstance(failed.__cause__, error)
+    assert "max_poll_interval_ms" in str(failed)
+
+
+def test_a_coordinator_that_was_replaced_ends_no_membership(scene: CommitScene) -> None:
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.lose_coordinator()
+    scene.answer(request, UnknownMemberIdError.code)
+    assert scene.membership.refusals == []
+    assert isinstance(commit.last_error, NotCoordinatorError)
+    scene.find_coordinator(now_ms=START_MS + RETRY_MS)
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    scene.answer(again)
+    assert commit.operation.error is None
+
+
+def test_a_fenced_instance_is_told_as_such(scene: CommitScene) -> None:
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, FencedInstanceIdError.code)
+    assert isinstance(commit.operation.error, FencedInstanceIdError)
+
+
+def test_who_may_not_commit_now_is_told_without_asking(scene: CommitScene) -> None:
+    scene.membership.trouble = RebalanceInProgressError("poll first")
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    assert scene.sent() == []
+    assert commit.operation.error is scene.membership.trouble
+
+
+def test_an_answer_that_cannot_be_read_twice_ends_it(scene: CommitScene) -> None:
+    lost = DisconnectedError("given up")
+    lost.__cause__ = DecodeError("nonsense")
+    commit = scene.commits.commit({P0: at(5)}, LATER_MS)
+    (request,) = scene.sent()
+    request.on_failure(lost, START_MS)
+    assert not commit.operation.is_done
+    scene.find_coordinator(now_ms=START_MS + RETRY_MS)
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    again.on_failure(lost, START_MS)
+    assert commit.operation.error is lost.__cause__
+
+
+def test_a_commit_of_nothing_ends_when_those_before_it_have(scene: CommitScene) -> None:
+    heard: Heard = []
+    commit_async(scene, 5, heard)
+    empty = scene.commits.commit({}, LATER_MS)
+    (request,) = scene.sent()
+    assert not empty.operation.is_done
+    scene.answer(request)
+    assert scene.sent() == []
+    assert empty.operation.is_done
+
+
+# Without waiting.
+
+
+def test_callbacks_come_in_the_order_of_the_calls(scene: CommitScene) -> None:
+    heard: Heard = []
+    for offset in (1, 2, 3):
+        commit_async(scene, offset, heard)
+    first, second, third = scene.sent()
+    scene.answer(first)
+    scene.answer(second, CoordinatorLoadInProgressError.code)
+    scene.answer(third)
+    assert heard == []
+    scene.run_user_calls()
+    assert [offset for offset, _ in heard] == [1, 2, 3]
+    assert heard[0][1] is None
+    assert isinstance(heard[1][1], CoordinatorLoadInProgressError)
+    assert heard[2][1] is None
+
+
+def test_one_without_waiting_is_never_sent_twice(scene: CommitScene) -> None:
+    heard: Heard = []
+    commit_async(scene, 1, heard)
+    (request,) = scene.sent()
+    request.on_failure(DisconnectedError("gone"), START_MS)
+    scene.run_user_calls()
+    ((_, error),) = heard
+    assert error is not None
+    assert error.retriable
+    scene.find_coordinator(now_ms=START_MS + RETRY_MS)
+    assert scene.sent(LATER_MS - 1) == []
+
+
+def test_a_callback_is_held_back_until_those_before_it_were_called(scene: CommitScene) -> None:
+    heard: Heard = []
+    commit_async(scene, 1, heard)
+    (request,) = scene.sent()
+    scene.membership.trouble = RebalanceInProgressError("poll first")
+    commit_async(scene, 2, heard)
+    scene.sent()
+    scene.run_user_calls()
+    assert heard == []
+    scene.answer(request)
+    scene.run_user_calls()
+    assert [offset for offset, _ in heard] == [1, 2]
+
+
+def test_a_later_commit_does_not_overtake_one_that_is_tried_again(scene: CommitScene) -> None:
+    heard: Heard = []
+    scene.commits.commit({P0: at(1)}, LATER_MS)
+    commit_async(scene, 2, heard)
+    (first,) = scene.sent()
+    assert scene.commits.poll(START_MS).next_poll_ms == LATER_MS
+    scene.answer(first, CoordinatorLoadInProgressError.code)
+    assert scene.commits.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    assert committed_in(again) == {P0: 1}
+    scene.answer(again)
+    (second,) = scene.sent(START_MS + RETRY_MS)
+    assert committed_in(second) == {P0: 2}
+
+
+def test_what_a_callback_raises_comes_out_of_the_call(scene: CommitScene) -> None:
+    def callback(_: object, __: object) -> None:
+        raise ValueError("the application's own")
+
+    scene.commits.commit_async({P0: at(1)}, LATER_MS, callback)
+    (request,) = scene.sent()
+    scene.answer(request)
+    *_, call = scene.user_calls
+    with pytest.raises(ValueError, match="own"):
+        call.on_done(ValueError("the application's own"))
+
+
+def test_a_failure_that_nobody_listens_to_is_logged(
+    scene: CommitScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.commits.commit_async({P0: at(1)}, LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, OffsetMetadataTooLargeError.code)
+    (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "commit_async of t-0 failed: OFFSET_METADATA_TOO_LARGE" in record.getMessage()
+
+
+def test_what_was_lost_meanwhile_is_not_committed_though_it_came_back() -> None:
+    scene = CommitScene(auto_commit_interval_ms=INTERVAL_MS)
+    scene.read(5, 6)
+    scene.commits.commit_before_revocation(LATER_MS)
+    (request,) = scene.sent()
+    scene.answer(request, CoordinatorLoadInProgressError.code)
+    scene.subscription.assign([P1])  # P0 is lost, and comes back: others may have gone on
+    scene.subscription.assign([P0, P1])
+    (again,) = scene.sent(START_MS + RETRY_MS)
+    assert committed_in(again) == {P1: 6}

@@ -1,0 +1,119 @@
+"""ConsumerMetrics: what a consumer tells of itself after it has read."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pykclient.consumer.consumer_metrics import ConsumerMetrics
+from pykclient.consumer.subscription import SubscriptionState
+from pykclient.metrics.catalogue import CATALOGUE, CONSUMER, FETCHING, MetricName
+from pykclient.types import IsolationLevel, TopicPartition
+from tests.consumer.serving_port import (
+    LONG_S,
+    A,
+    B,
+    ServingPort,
+    consumer_over,
+    poll_until,
+    refuse_twos,
+)
+
+if TYPE_CHECKING:
+    from pykclient.consumer.consumer import Consumer
+
+START_MS = 1_000_000
+
+
+def of(consumer: Consumer, name: str, partition: TopicPartition | None = None) -> float | None:
+    tags = () if partition is None else (("topic", "t"), ("partition", str(partition.partition)))
+    return consumer.metrics().get(MetricName(name, FETCHING, tags))
+
+
+def test_what_is_told_is_catalogued_and_what_is_catalogued_is_told(
+    consumer: Consumer, port: ServingPort
+) -> None:
+    port.logs[0].append(3)
+    consumer.poll(LONG_S)
+    consumer.poll(0)
+    consumer._subscription.require(A).log_start_offset = 0
+    assert {(metric.group, metric.name) for metric in consumer.metrics()} == set(CATALOGUE)
+
+
+def test_records_bytes_and_fetches_are_counted(consumer: Consumer, port: ServingPort) -> None:
+    port.logs[0].append(30)
+    assert len(poll_until(consumer, 30)) == 30
+    assert of(consumer, "records-consumed-total") == 30
+    size_bytes = sum(len(b"key") + len(b"value %d" % number) for number in range(30))
+    encoded_bytes = of(consumer, "bytes-consumed-total")
+    fetch_count, fetched_bytes = of(consumer, "fetch-total"), of(consumer, "fetch-size-max")
+    assert encoded_bytes is not None
+    assert fetch_count is not None
+    assert fetched_bytes is not None
+    assert size_bytes < encoded_bytes < fetched_bytes
+    assert fetch_count >= 1
+
+
+def test_iteration_counts_too(port: ServingPort) -> None:
+    port.logs[0].append(4)
+    with consumer_over(port, consumer_timeout_ms=250) as consumer:
+        consumer.assign([A])
+        assert len(list(consumer)) == 4
+        assert of(consumer, "records-consumed-total") == 4
+
+
+def test_lag_is_told_by_partition_and_moves_with_the_position(
+    consumer: Consumer, port: ServingPort
+) -> None:
+    port.logs[0].append(10)
+    port.logs[1].append(4)
+    consumer.assign([A, B])
+    assert of(consumer, "records-lag", A) is None
+    poll_until(consumer, 14)
+    consumer.seek(A, 3)
+    assert (of(consumer, "records-lag", A), of(consumer, "records-lag", B)) == (7, 0)
+    assert of(consumer, "records-lag-max") == 7 == consumer.current_lag(A)
+    consumer.assign([B])
+    assert of(consumer, "records-lag", A) is None
+
+
+def test_what_was_passed_over_is_counted(port: ServingPort) -> None:
+    port.logs[0].append(4)
+    with consumer_over(port, value_deserializer=refuse_twos, on_record_error="skip") as consumer:
+        consumer.assign([A])
+        poll_until(consumer, 3)
+        assert of(consumer, "records-skipped-total") == 1
+
+
+def test_another_thread_may_ask(consumer: Consumer) -> None:
+    asked: list[object] = []
+    with consumer._guard:
+        other = threading.Thread(target=lambda: asked.append(consumer.metrics()))
+        other.start()
+        other.join()
+    assert asked
+
+
+def test_polls_are_timed_from_one_to_the_next() -> None:
+    metrics = ConsumerMetrics(SubscriptionState(), IsolationLevel.READ_UNCOMMITTED)
+    for now_ms in (START_MS, START_MS + 100, START_MS + 400):
+        metrics.on_poll(now_ms)
+    told = metrics.snapshot(START_MS + 1_400)
+    assert told[MetricName("time-between-poll-avg", CONSUMER)] == 200
+    assert told[MetricName("time-between-poll-max", CONSUMER)] == 300
+    assert told[MetricName("last-poll-seconds-ago", CONSUMER)] == 1
+
+
+def test_lag_is_counted_to_the_end_that_the_reader_sees() -> None:
+    subscription = SubscriptionState()
+    subscription.assign([A])
+    assigned = subscription.require(A)
+    subscription.seek(assigned, 10)
+    assigned.high_watermark, assigned.last_stable_offset, assigned.log_start_offset = 50, 30, 4
+    for level, lag in (
+        (IsolationLevel.READ_UNCOMMITTED, 40),
+        (IsolationLevel.READ_COMMITTED, 20),
+    ):
+        told = ConsumerMetrics(subscription, level).snapshot(START_MS)
+        assert told[MetricName("records-lag-max", FETCHING)] == lag
+        assert told[MetricName("records-lead-min", FETCHING)] == 6

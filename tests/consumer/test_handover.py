@@ -1,0 +1,246 @@
+"""Partitions change hands step by step: held, committed, told, dropped, taken."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.consumer.group.history import GroupHistory
+from pykclient.consumer.handover import Handover
+from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.subscription import SubscriptionState
+from pykclient.errors import RebalanceListenerError, WakeupError
+from pykclient.network.manager import NEVER_MS, Operation
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.network.manager import UserCall
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+DEADLINE_MS = 9_000
+
+
+class Scene:
+    """A handover between a subscription, a buffer, commits and a listener that write a diary."""
+
+    def __init__(self) -> None:
+        self.diary: list[str] = []
+        self.subscription = SubscriptionState()
+        self.subscription.subscribe(["t"])
+        self.subscription.assign_from_group([A, B])
+        self.user_calls: deque[UserCall] = deque()
+        self.commits: list[Operation[None]] = []
+        self.is_commit_slow = False
+        self.handover = Handover(
+            self.subscription, self, self.user_calls, GroupHistory(), commit=self._commit
+        )
+        self.handover.listener = RebalanceListener(
+            lambda partitions: self.write("assigned", partitions),
+            lambda partitions: self.write("revoked", partitions),
+            lambda partitions: self.write("lost", partitions),
+        )
+
+    def write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
+        self.diary.append(" ".join([what, *map(str, partitions)]))
+
+    def drop(self, assigned: AssignedPartition) -> None:
+        self.diary.append(f"drop {assigned.partition}")
+
+    def refresh(self, assigned: AssignedPartition) -> None:
+        assert assigned.is_held
+        self.diary.append(f"hold {assigned.partition}")
+
+    def _commit(self, deadline_ms: int) -> Operation[None]:
+        assert deadline_ms == DEADLINE_MS
+        self.diary.append("commit")
+        operation: Operation[None] = Operation()
+        if not self.is_commit_slow:
+            operation.succeed(None)
+        self.commits.append(operation)
+        return operation
+
+    def call(self) -> None:
+        """Make the next call of the listener, as a driver does."""
+        call = self.user_calls.popleft()
+        try:
+            call.function(*call.args)
+        except Exception as error:  # noqa: BLE001  # it is the listener's
+            call.on_done(error)
+        else:
+            call.on_done(None)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_what_can_be_committed_is_held_committed_told_and_dropped(scene: Scene) -> None:
+    operation = scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    was_done = operation.is_done
+    assert not was_done
+    assert A in scene.subscription.partitions, "the listener may still commit it"
+    scene.call()
+    assert operation.is_done
+    assert scene.diary == ["hold t-0", "commit", "revoked t-0", "drop t-0"]
+    assert scene.subscription.partitions == {B}
+
+
+def test_what_is_lost_is_told_and_dropped_without_a_commit(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.lose([A, B])
+    scene.handover.go()
+    scene.call()
+    assert scene.diary == ["lost t-0 t-1", "drop t-0", "drop t-1"]
+
+
+def test_what_comes_is_taken_before_it_is_told(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.assign([A, C], [C])
+    scene.handover.go()
+    assert scene.subscription.partitions == {A, C}
+    scene.call()
+    assert scene.diary == ["drop t-1", "assigned t-2"]
+
+
+def test_one_after_the_other(scene: Scene) -> None:
+    operation = scene.handover.begin(0)
+    scene.handover.revoke([B], deadline_ms=DEADLINE_MS)
+    scene.handover.assign([A, C], [C])
+    scene.handover.go()
+    scene.call()
+    scene.call()
+    assert operation.is_done
+    assert scene.diary == ["hold t-1", "commit", "revoked t-1", "drop t-1", "assigned t-2"]
+
+
+def test_the_listener_waits_for_the_commit_until_its_deadline(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.is_commit_slow = True
+    scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    assert not scene.user_calls
+    assert scene.handover.deadline_ms == DEADLINE_MS
+    scene.handover.expire(DEADLINE_MS - 1)
+    assert not scene.user_calls
+    scene.handover.expire(DEADLINE_MS)
+    scene.call()
+    assert scene.subscription.partitions == {B}
+    assert scene.handover.deadline_ms == NEVER_MS
+    assert "takes too long" in caplog.text
+    scene.commits[0].succeed(None)
+    assert not scene.user_calls, "it came too late"
+
+
+def test_without_callbacks_nothing_waits(scene: Scene) -> None:
+    scene.handover.listener = RebalanceListener()
+    operation = scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    assert operation.is_done
+    assert not scene.user_calls
+
+
+def test_without_a_callback_of_its_own_lost_is_revoked(scene: Scene) -> None:
+    scene.handover.listener = RebalanceListener(
+        on_revoked=lambda partitions: scene.write("revoked", partitions)
+    )
+    scene.handover.begin(0)
+    scene.handover.lose([A])
+    scene.handover.go()
+    scene.call()
+    assert scene.diary[0] == "revoked t-0"
+
+
+def test_what_a_listener_raises_is_kept_and_the_handover_goes_on(scene: Scene) -> None:
+    def fail(partitions: Sequence[TopicPartition]) -> None:
+        raise ValueError(str(len(partitions)))
+
+    scene.handover.listener = RebalanceListener(fail, fail)
+    operation = scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.assign([B, C], [C])
+    scene.handover.go()
+    scene.call()
+    scene.call()
+    assert operation.is_done
+    assert scene.handover.has_error
+    error = scene.handover.take_error()
+    assert isinstance(error, RebalanceListenerError)
+    assert "on_revoked failed: ValueError('1')" in str(error), "the first one"
+    assert scene.handover.take_error() is None
+
+
+def test_a_wakeup_inside_a_listener_stays_one(scene: Scene) -> None:
+    def wake(partitions: Sequence[TopicPartition]) -> None:
+        raise WakeupError
+
+    scene.handover.listener = RebalanceListener(on_revoked=wake)
+    scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    scene.call()
+    assert isinstance(scene.handover.take_error(), WakeupError)
+
+
+def test_a_new_one_takes_the_place_of_one_that_waits(scene: Scene) -> None:
+    scene.is_commit_slow = True
+    first = scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    second = scene.handover.begin(0)
+    scene.handover.lose([A, B])
+    scene.handover.go()
+    scene.commits[0].succeed(None)
+    scene.call()
+    assert not first.is_done
+    assert second.is_done
+    assert not scene.user_calls
+    assert not scene.subscription.partitions
+
+
+def test_what_is_kept_in_the_end_is_held_no_more(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    scene.handover.begin(0)
+    scene.handover.assign([A, B], [])
+    scene.handover.go()
+    assert not any(assigned.is_held for assigned in scene.subscription)
+
+
+def test_who_gives_up_again_while_it_is_told_is_not_told_twice(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    again = scene.handover.begin(0)
+    scene.handover.revoke([A, B], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    while scene.user_calls:
+        scene.call()
+    assert again.is_done
+    assert [line for line in scene.diary if line.startswith("revoked")] == [
+        "revoked t-0",
+        "revoked t-1",
+    ]
+    assert not scene.subscription.partitions
+
+
+def test_who_is_told_of_a_revocation_is_not_told_of_a_loss(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.revoke([A, B], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    lost = scene.handover.begin(0)
+    scene.handover.lose([A, B])
+    scene.handover.go()
+    assert lost.is_done
+    assert not scene.subscription.partitions

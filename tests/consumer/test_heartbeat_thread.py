@@ -1,0 +1,102 @@
+"""The thread that steps the group while nobody else has the consumer."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.consumer.heartbeat_thread import HeartbeatThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMEOUT_S = 10.0
+INTERVAL_MS = 40
+
+
+class Steps:
+    """Counts steps; one may be waited for, or fail."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.is_failing = False
+        self.next_in_ms = 1
+        self._made = threading.Semaphore(0)
+
+    def step(self, now_ms: int) -> int:
+        assert self.lock.locked(), "a step needs the core lock"
+        self._made.release()
+        if self.is_failing:
+            raise ValueError("a mistake of ours")
+        return now_ms + self.next_in_ms
+
+    def wait_for(self, count: int) -> None:
+        for _ in range(count):
+            assert self._made.acquire(timeout=TIMEOUT_S)
+
+    def drain(self) -> None:
+        while self._made.acquire(blocking=False):
+            pass
+
+    @property
+    def has_made_any(self) -> bool:
+        return self._made.acquire(blocking=False)
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+@pytest.fixture
+def thread(steps: Steps) -> Iterator[HeartbeatThread]:
+    thread = HeartbeatThread(steps.step, steps.lock, heartbeat_interval_ms=INTERVAL_MS)
+    yield thread
+    thread.close()
+
+
+def test_it_steps_while_nobody_has_the_consumer(steps: Steps, thread: HeartbeatThread) -> None:
+    steps.wait_for(5)
+    assert thread.failure is None
+
+
+def test_it_steps_often_enough_whatever_a_step_says(steps: Steps, thread: HeartbeatThread) -> None:
+    steps.next_in_ms = 10**9
+    steps.wait_for(5)
+    assert thread.failure is None
+
+
+def test_it_waits_for_no_lock_and_goes_on_when_it_is_free(
+    steps: Steps, thread: HeartbeatThread
+) -> None:
+    steps.wait_for(1)
+    with steps.lock:
+        steps.drain()
+        # A thread that waited for the lock could not be closed while we have it.
+        thread.close()
+        assert not steps.has_made_any
+
+
+def test_what_a_step_raises_is_kept_and_ends_it(
+    steps: Steps, thread: HeartbeatThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps.is_failing = True
+    thread._thread.join(TIMEOUT_S)
+    assert not thread._thread.is_alive()
+    assert isinstance(thread.failure, ValueError)
+    assert "heartbeats have stopped" in caplog.text
+
+
+def test_it_ends_with_the_consumer_that_nobody_closed() -> None:
+    steps = Steps()
+    lock = steps.lock
+    thread = HeartbeatThread(steps.step, lock, heartbeat_interval_ms=INTERVAL_MS)
+    steps.wait_for(1)
+    with lock:  # no step is under way, which would hold it
+        del steps
+        gc.collect()
+    thread._thread.join(TIMEOUT_S)
+    assert not thread._thread.is_alive()

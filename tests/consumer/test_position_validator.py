@@ -1,0 +1,273 @@
+"""PositionValidator by numbers: when a leader is asked about a position, and what comes of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.consumer.fetch_buffer import FetchBuffer
+from pykclient.consumer.position_validator import PositionValidator
+from pykclient.consumer.subscription import (
+    AssignedPartition,
+    OffsetReset,
+    PositionState,
+    SubscriptionState,
+)
+from pykclient.errors import (
+    BrokerError,
+    ClusterAuthorizationFailedError,
+    DisconnectedError,
+    FencedLeaderEpochError,
+    KafkaError,
+    LogTruncationError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+from pykclient.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from pykclient.types import TopicPartition
+from tests.consumer.known_cluster import (
+    RETRY_BACKOFF,
+    RETRY_MS,
+    START_MS,
+    is_outdated,
+    know,
+    make_metadata,
+    refresh,
+    topic,
+)
+from tests.network.answering import answer_checked
+
+if TYPE_CHECKING:
+    from pykclient.network.manager import Request
+
+A, B = (TopicPartition("t", number) for number in range(2))
+OLD, NEW = 4, 6
+"""Epochs of leaders."""
+
+
+class Scene:
+    """Partition 0 is led by broker 1, partition 1 by broker 2, both in epoch `OLD`."""
+
+    def __init__(self, reset: OffsetReset = OffsetReset.EARLIEST) -> None:
+        self.metadata = make_metadata()
+        refresh(self.metadata)
+        know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
+        self.subscription = SubscriptionState()
+        self.validator = PositionValidator(
+            self.subscription,
+            FetchBuffer(None, RETRY_BACKOFF),
+            self.metadata,
+            auto_offset_reset=reset,
+            retry_backoff=RETRY_BACKOFF,
+        )
+
+    def read(self, *partitions: TopicPartition, epoch: int | None = OLD) -> AssignedPartition:
+        """Stand at offset 50 of partitions, after a record of an epoch; return the first."""
+        self.subscription.assign(partitions)
+        for assigned in self.subscription:
+            self.subscription.seek(assigned, 50)
+        assert self.requests() == []
+        for assigned in self.subscription:
+            assigned.leader_epoch = epoch
+        return self.subscription.require(partitions[0])
+
+    def elect(self) -> None:
+        """Have the next broker lead each partition."""
+        know(self.metadata, topic("t", [2, 3], leader_epoch=NEW))
+
+    def requests(self, now_ms: int = START_MS) -> list[Request]:
+        return list(self.validator.poll(now_ms).requests)
+
+    def ask(self, now_ms: int = START_MS) -> Request:
+        (request,) = self.requests(now_ms)
+        return request
+
+    def asked_after_election(self) -> tuple[AssignedPartition, Request]:
+        assigned = self.read(A)
+        self.elect()
+        return assigned, self.ask()
+
+
+def asked(request: Request) -> list[tuple[int, int, int]]:
+    assert isinstance(request.message, OffsetForLeaderEpochRequest)
+    (asked_topic,) = request.message.topics
+    return [(p.partition, p.current_leader_epoch, p.leader_epoch) for p in asked_topic.partitions]
+
+
+def reply(request: Request, epoch: int, end_offset: int, *, index: int = 0, code: int = 0) -> None:
+    answer = EpochEndOffset(
+        error_code=code, partition=index, leader_epoch=epoch, end_offset=end_offset
+    )
+    answer_checked(
+        request,
+        OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", [answer])]),
+        START_MS,
+    )
+
+
+def test_nothing_is_asked_while_leaders_stay() -> None:
+    scene = Scene()
+    scene.read(A, B)
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    assert scene.requests() == []
+
+
+def test_each_new_leader_is_asked_about_its_positions_which_are_not_read_meanwhile() -> None:
+    scene = Scene()
+    scene.read(A, B)
+    scene.elect()
+    requests = scene.requests()
+    assert {r.node_id: asked(r) for r in requests} == {2: [(0, NEW, OLD)], 3: [(1, NEW, OLD)]}
+    assert not any(assigned.is_fetching for assigned in scene.subscription)
+    assert all(assigned.has_offset for assigned in scene.subscription)
+    assert scene.requests() == []
+
+
+def test_a_position_that_the_log_reaches_is_read_on_from() -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    reply(request, OLD, 50)
+    assert (assigned.is_fetching, assigned.offset, assigned.leader_epoch) == (True, 50, OLD)
+    assert assigned.epoch == 1
+    assert scene.requests() == []
+
+
+def test_where_the_log_was_cut_reading_goes_back_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        reply(request, 3, 40)
+    assert (assigned.is_fetching, assigned.offset, assigned.leader_epoch) == (True, 40, 3)
+    assert "t-0: the log was cut at offset 40, before the position 50" in caplog.text
+    assert scene.requests() == []
+
+
+def test_without_a_reset_it_is_told_each_time_until_the_user_seeks() -> None:
+    scene = Scene(OffsetReset.NONE)
+    assigned, request = scene.asked_after_election()
+    for number in (1, 2):
+        reply(request, 3, 40)
+        error = scene.subscription.take_error()
+        assert isinstance(error, LogTruncationError)
+        assert isinstance(error, OffsetOutOfRangeError)
+        told = (error.topic, error.partition, error.offset, error.diverging_offset)
+        assert told == ("t", 0, 50, 40)
+        assert "t-0: the position is 50" in str(error)
+        assert "seek() to 40" in str(error)
+        assert scene.requests() == []
+        request = scene.ask(START_MS + 10 * number * RETRY_MS)
+    scene.subscription.seek(assigned, 40)
+    reply(request, 3, 40)
+    assert scene.requests() == []
+    assert assigned.is_fetching
+    assert scene.subscription.take_error() is None
+
+
+@pytest.mark.parametrize(("epoch", "end_offset"), [(-1, -1), (3, 60), (-1, 60), (3, -1)])
+@pytest.mark.parametrize("reset", [OffsetReset.LATEST, OffsetReset.NONE])
+def test_a_log_that_does_not_know_who_wrote_what_was_read_is_another_one(
+    epoch: int, end_offset: int, reset: OffsetReset
+) -> None:
+    scene = Scene(reset)
+    assigned, request = scene.asked_after_election()
+    reply(request, epoch, end_offset)
+    if reset is OffsetReset.LATEST:
+        assert (assigned.state, assigned.reset_to) == (PositionState.AWAITING_RESET, reset)
+        assert assigned.lost_offset == 50
+        return
+    error = scene.subscription.take_error()
+    assert isinstance(error, LogTruncationError)
+    assert error.diverging_offset is None
+
+
+def test_a_position_sought_with_its_epoch_is_held_against_the_log() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    scene.subscription.seek(assigned, 70, OLD)
+    assert asked(scene.ask()) == [(0, OLD, OLD)]
+
+
+def test_a_position_whose_epoch_is_not_known_is_taken_as_it_is() -> None:
+    scene = Scene()
+    assigned = scene.read(A, epoch=None)
+    scene.elect()
+    assert scene.requests() == []
+    assert assigned.is_fetching
+    assigned.leader_epoch = NEW
+    assert scene.requests() == []
+
+
+def test_an_answer_from_before_a_seek_or_an_unassign_changes_nothing() -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    scene.subscription.seek(assigned, 7)
+    reply(request, 3, 5)
+    assert assigned.offset == 7
+    scene = Scene(OffsetReset.NONE)
+    assigned, request = scene.asked_after_election()
+    scene.subscription.assign([])
+    reply(request, 3, 5)
+    assert scene.subscription.take_error() is None
+
+
+@pytest.mark.parametrize("kind", [FencedLeaderEpochError, NotLeaderOrFollowerError])
+def test_what_newer_metadata_may_cure_is_asked_again(kind: type[BrokerError]) -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    reply(request, -1, -1, code=kind.code)
+    assert is_outdated(scene.metadata)
+    assert scene.validator.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
+    know(scene.metadata, topic("t", [3, 1], leader_epoch=NEW + 1))
+    again = scene.ask(START_MS + RETRY_MS)
+    assert (again.node_id, asked(again)) == (3, [(0, NEW + 1, OLD)])
+    reply(again, OLD, 80)
+    assert assigned.is_fetching
+
+
+def test_a_lost_connection_is_asked_again() -> None:
+    scene = Scene()
+    _, request = scene.asked_after_election()
+    request.on_failure(DisconnectedError("gone"), START_MS)
+    assert scene.requests() == []
+    assert asked(scene.ask(START_MS + RETRY_MS)) == [(0, NEW, OLD)]
+
+
+def test_a_refusal_is_told() -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    reply(request, -1, -1, code=TopicAuthorizationFailedError.code)
+    assert isinstance(scene.subscription.take_error(), TopicAuthorizationFailedError)
+    assert not assigned.is_fetching
+
+
+@pytest.mark.parametrize(
+    "error", [ClusterAuthorizationFailedError("no"), UnsupportedVersionError()]
+)
+def test_a_broker_too_old_to_tell_is_read_from_all_the_same(error: KafkaError) -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    request.on_failure(error, START_MS)
+    assert (assigned.is_fetching, assigned.offset) == (True, 50)
+    assert scene.requests() == []
+
+
+@pytest.mark.parametrize("indexes", [[], [1], [0, 0], [0, 1]])
+def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[int]) -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    answers = [EpochEndOffset(partition=i, leader_epoch=OLD, end_offset=80) for i in indexes]
+    response = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", answers)])
+    assert answer_checked(request, response, START_MS) is not None
+    assert not assigned.is_fetching
+    assert len(scene.requests(START_MS + RETRY_MS)) == 1

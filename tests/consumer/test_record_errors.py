@@ -1,0 +1,281 @@
+"""RecordErrors: what becomes of records that cannot be read, as `on_record_error` says."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import (
+    ConfigError,
+    CorruptRecordError,
+    RecordDeserializationError,
+    WakeupError,
+)
+from pykclient.network.drive import now_ms
+from tests.consumer.fetched_records import LAST_OFFSET_DELTA_AT, batch, value_at
+from tests.consumer.serving_port import (
+    LONG_S,
+    SHORT_S,
+    A,
+    B,
+    ServingPort,
+    consumer_over,
+    offsets,
+    poll_until,
+    refuse_twos,
+)
+
+if TYPE_CHECKING:
+    from pykclient.consumer.consumer import Consumer
+    from pykclient.consumer.record import ConsumerRecords
+    from pykclient.consumer.record_errors import BadRecord
+
+
+def damaged(first: int, count: int) -> bytes:
+    data = bytearray(batch(range(first, first + count)))
+    data[-1] ^= 1
+    return bytes(data)
+
+
+def refuse_all(value: bytes) -> str:
+    raise ValueError(value)
+
+
+class Notes:
+    """A function for `on_record_error` that notes what it is called with, and may do more."""
+
+    def __init__(self) -> None:
+        self.errors: list[BadRecord] = []
+        self.consumer: Consumer | None = None
+
+    def __call__(self, error: BadRecord) -> None:
+        self.errors.append(error)
+
+
+def test_the_default_is_to_raise(port: ServingPort) -> None:
+    port.logs[0].append(3)
+    with consumer_over(port, value_deserializer=refuse_twos) as consumer:
+        consumer.assign([A])
+        assert offsets(consumer.poll(LONG_S)) == [0, 1]
+        for _ in range(2):
+            with pytest.raises(RecordDeserializationError) as raised:
+                consumer.poll(LONG_S)
+        error = raised.value
+        assert (error.topic, error.partition, error.offset, error.next_offset) == ("t", 0, 2, 3)
+        assert (error.key, error.value) == (b"key", value_at(2))
+        assert isinstance(error.__cause__, ValueError)
+        assert consumer.position(A) == 2
+
+
+def test_skip_goes_on_behind_a_record_and_logs_it(
+    port: ServingPort, caplog: pytest.LogCaptureFixture
+) -> None:
+    port.logs[0].append(5)
+    with consumer_over(
+        port, value_deserializer=refuse_twos, on_record_error="skip"
+    ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
+        consumer.assign([A])
+        assert poll_until(consumer, 4) == [0, 1, 3, 4]
+    assert "t-0: skipped what is bad from offset 2 to 2: ValueError('no twos')" in caplog.text
+
+
+def test_skip_goes_through_records_that_are_all_bad(port: ServingPort) -> None:
+    port.logs[0].append(500)
+    with consumer_over(port, value_deserializer=refuse_all, on_record_error="skip") as consumer:
+        consumer.assign([A])
+        while consumer.position(A) < 500:
+            assert offsets(consumer.poll(SHORT_S)) == []
+
+
+@pytest.mark.parametrize("is_woken", [False, True])
+def test_many_bad_records_do_not_hold_a_call_beyond_its_time(
+    port: ServingPort, is_woken: bool
+) -> None:
+    """Each takes its time, as a letter to the dead letters would; no call waits for all."""
+    port.logs[0].append(500)
+    calls: list[int] = []
+
+    def spend(error: BadRecord) -> None:
+        calls.append(1)
+        if is_woken:
+            consumer.wakeup()
+        deadline_ms = now_ms() + 2
+        while now_ms() < deadline_ms:
+            pass
+
+    with consumer_over(port, value_deserializer=refuse_all, on_record_error=spend) as consumer:
+        consumer.assign([A])
+        while not calls:
+            with pytest.raises(WakeupError) if is_woken else nullcontext():
+                assert offsets(consumer.poll(LONG_S if is_woken else SHORT_S)) == []
+        assert len(calls) < 100
+        assert consumer.position(A) == len(calls)
+
+
+def test_iteration_skips_as_well(port: ServingPort) -> None:
+    port.logs[0].append(5)
+    with consumer_over(
+        port, value_deserializer=refuse_twos, on_record_error="skip", consumer_timeout_ms=250
+    ) as consumer:
+        consumer.assign([A])
+        assert [record.offset for record in consumer] == [0, 1, 3, 4]
+
+
+def test_a_function_gets_the_error_with_the_raw_bytes_and_reading_goes_on(
+    port: ServingPort,
+) -> None:
+    port.logs[0].append(5)
+    notes = Notes()
+    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=notes) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 4) == [0, 1, 3, 4]
+    (error,) = notes.errors
+    assert isinstance(error, RecordDeserializationError)
+    assert (error.offset, error.value) == (2, value_at(2))
+
+
+def test_what_the_function_raises_comes_out_and_the_record_is_not_passed_over(
+    port: ServingPort,
+) -> None:
+    port.logs[0].append(3)
+
+    def refuse(error: BadRecord) -> None:
+        raise RuntimeError("the dead letters cannot be reached")
+
+    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=refuse) as consumer:
+        consumer.assign([A])
+        assert offsets(consumer.poll(LONG_S)) == [0, 1]
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="dead letters"):
+                consumer.poll(LONG_S)
+        assert consumer.position(A) == 2
+
+
+@pytest.mark.parametrize("sought", [0, 3, 5])
+def test_a_function_may_seek(port: ServingPort, sought: int) -> None:
+    port.logs[0].append(6)
+    calls: list[int] = []
+
+    def seek(error: BadRecord) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            consumer.seek(A, sought)
+
+    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=seek) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 2) == [0, 1]
+        rest = [offset for offset in range(sought, 6) if offset != 2]
+        assert poll_until(consumer, len(rest)) == rest
+    assert len(calls) == (1 if sought > 2 else 2)
+
+
+def test_a_function_may_pause_or_give_up_the_partition(port: ServingPort) -> None:
+    port.logs[0].append(4)
+    port.logs[1].append(2)
+
+    def pause(error: BadRecord) -> None:
+        consumer.pause([A])
+
+    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=pause) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 2) == [0, 1]
+        assert offsets(consumer.poll(SHORT_S)) == []
+        assert consumer.position(A) == 3
+        consumer.resume([A])
+        assert poll_until(consumer, 1) == [3]
+
+    def leave(error: BadRecord) -> None:
+        consumer.assign([B])
+
+    port = ServingPort(2)
+    port.logs[0].append(4)
+    port.logs[1].append(2)
+    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=leave) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 2) == [0, 1]
+        assert poll_until(consumer, 2) == [0, 1]
+
+
+def test_a_damaged_batch_is_passed_over_once_it_came_damaged_twice(port: ServingPort) -> None:
+    port.logs[0].append(2)
+    port.logs[0].append(2, damaged(2, 2))
+    port.logs[0].append(2)
+    notes = Notes()
+    with consumer_over(port, on_record_error=notes, retry_backoff_ms=1) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 4) == [0, 1, 4, 5]
+    (error,) = notes.errors
+    assert isinstance(error, CorruptRecordError)
+    assert (error.topic, error.partition, error.offset, error.next_offset) == ("t", 0, 2, 4)
+    assert error.raw == damaged(2, 2)
+    assert isinstance(error.__cause__, CorruptRecordError)
+
+
+def test_a_batch_that_was_damaged_on_its_way_only_is_read(port: ServingPort) -> None:
+    log = port.logs[0]
+    log.append(2, damaged(0, 2))
+    notes = Notes()
+    fetches: list[object] = []
+
+    def heal_after_one(_: int) -> None:
+        if port.last_fetch is not None and not fetches:
+            fetches.append(port.last_fetch)
+            log._batches[:] = [(2, batch(range(2)))]
+
+    port.on_wait = heal_after_one
+    with consumer_over(port, on_record_error=notes, retry_backoff_ms=1) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 2) == [0, 1]
+    assert notes.errors == []
+    assert fetches
+
+
+@pytest.mark.parametrize("policy", ["skip", Notes()])
+def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
+    port: ServingPort, policy: object
+) -> None:
+    """No checksum vouches for it; a jump to nowhere would lose what is good behind it."""
+    data = bytearray(batch(range(2)))
+    data[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = (1 << 20).to_bytes(4, "big")
+    port.logs[0].append(2, bytes(data))
+    port.logs[0].append(2)
+    with consumer_over(port, on_record_error=policy, retry_backoff_ms=1) as consumer:
+        consumer.assign([A])
+        with pytest.raises(CorruptRecordError) as raised:
+            consumer.poll(LONG_S)
+        assert raised.value.next_offset is None
+        assert raised.value.raw is not None
+        assert raised.value.raw.startswith(bytes(data))
+        assert consumer.position(A) == 0
+
+
+@pytest.mark.parametrize("policy", [None, 5, "no_such_module:name", "neither", object()])
+def test_what_is_no_policy_is_refused(policy: object) -> None:
+    with pytest.raises(ConfigError, match="on_record_error"):
+        consumer_over(ServingPort(), on_record_error=policy)
+
+
+def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: ServingPort) -> None:
+    """No code of the application's runs under the core lock, which heartbeats need."""
+    port.logs[0].append(3)
+    locked: list[bool] = []
+
+    def look(error: BadRecord) -> None:
+        locked.append(consumer._guard.core_lock.locked())
+
+    class Interceptor:
+        def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+            locked.append(consumer._guard.core_lock.locked())
+            return records
+
+    with consumer_over(
+        port, value_deserializer=refuse_twos, on_record_error=look, interceptors=[Interceptor()]
+    ) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 2) == [0, 1]
+        consumer.poll(SHORT_S)
+        assert consumer.position(A) == 3
+    assert locked == [False, False]

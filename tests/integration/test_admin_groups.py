@@ -1,0 +1,221 @@
+"""Admin's calls about groups, against fake brokers and real ones of each tested version.
+
+The members are librdkafka's, so that what is described was not written by this package.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from pykclient.errors import (
+    AdminCallError,
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    NonEmptyGroupError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    UsageError,
+)
+from pykclient.network.cluster import Cluster
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import FakeKafka
+from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration.group_members import (
+    GROUP,
+    TOPIC,
+    ConfluentMember,
+    ConfluentModernMember,
+    import_libraries,
+)
+from tests.integration.test_fake_groups import wait_for_members, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing import KafkaCluster
+
+PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(4))
+NO_PARTITION = TopicPartition("no-such-topic", 0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries() -> None:
+    import_libraries()
+
+
+@pytest.fixture
+def admin(fake_kafka: FakeKafka) -> Iterator[Admin]:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic(TOPIC, len(PARTITIONS))
+    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize(
+    ("client", "group_type", "assignor"),
+    [(ConfluentMember, "classic", "range"), (ConfluentModernMember, "consumer", "uniform")],
+)
+def test_members_are_described_and_protect_their_group(
+    admin: Admin,
+    fake_kafka: FakeKafka,
+    client: type[ConfluentMember],
+    group_type: str,
+    assignor: str,
+) -> None:
+    with client(fake_kafka.bootstrap_servers) as member:
+        known = wait_for_members(fake_kafka, member)
+        group = admin.describe_groups([GROUP])[GROUP]
+        assert (group.group_type, group.state, group.assignor) == (group_type, "Stable", assignor)
+        assert group.coordinator == admin.find_coordinators([GROUP])[GROUP]
+        assert group.coordinator.id == known.coordinator_id
+        (described,) = group.members
+        assert described.member_id == known.members[0].member_id
+        assert described.assignment == PARTITIONS
+        is_modern = group_type == "consumer"
+        assert described.target_assignment == (PARTITIONS if is_modern else None)
+        assert admin.list_groups(states=["Stable"], types=[group_type]).keys() == {GROUP}
+        assert admin.list_groups(states=["Empty"]) == {}
+        with pytest.raises(UnknownMemberIdError, match="has members"):
+            admin.alter_group_offsets(GROUP, {PARTITIONS[0]: 1})
+        with pytest.raises(NonEmptyGroupError, match=f"group {GROUP!r}"):
+            admin.delete_groups([GROUP])
+        with pytest.raises(GroupSubscribedToTopicError):
+            admin.delete_group_offsets(GROUP, [PARTITIONS[0]])
+    assert admin.describe_groups([GROUP])[GROUP].members == ()
+    admin.alter_group_offsets(GROUP, {PARTITIONS[0]: 1})
+    admin.delete_groups([GROUP])
+    assert admin.list_groups() == {}
+
+
+def test_groups_of_both_protocols_and_missing_ones_are_told_apart(
+    admin: Admin, fake_kafka: FakeKafka
+) -> None:
+    admin.alter_group_offsets("empty", {PARTITIONS[0]: 1})
+    with ConfluentModernMember(fake_kafka.bootstrap_servers) as member:
+        wait_for_members(fake_kafka, member)
+        groups = admin.describe_groups([GROUP, "empty"])
+    assert [(name, group.group_type) for name, group in groups.items()] == [
+        (GROUP, "consumer"),
+        ("empty", "classic"),
+    ]
+    with pytest.raises(GroupIdNotFoundError, match="'absent'"):
+        admin.describe_groups(["absent", "empty"])
+    with pytest.raises(AdminCallError) as raised:
+        admin.describe_groups(["absent", "empty", "gone"])
+    assert raised.value.errors.keys() == {"absent", "gone"}
+
+
+def test_calls_follow_a_coordinator_that_moves() -> None:
+    with FakeKafka(brokers=3) as fake:
+        with fake.control() as cluster:
+            cluster.create_topic(TOPIC, len(PARTITIONS))
+        with Admin(bootstrap_servers=fake.bootstrap_servers, retry_backoff_ms=1) as admin:
+            names = [f"group-{number}" for number in range(9)]
+            for name in names:
+                admin.alter_group_offsets(name, {PARTITIONS[0]: 1})
+            assert set(admin.list_groups()) == set(names)
+            homes = {name: node.id for name, node in admin.find_coordinators(names).items()}
+            assert set(homes.values()) == {0, 1, 2}
+            with fake.control() as cluster:
+                cluster.stop_broker(homes[names[0]])
+            assert set(admin.list_groups()) == set(names)
+            moved = admin.describe_groups(names)
+            assert {group.coordinator.id for group in moved.values()} == {0, 1, 2} - {
+                homes[names[0]]
+            }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.list_group_offsets(["g"]),
+        lambda admin: admin.list_group_offsets("g", [("t", 0)]),
+        lambda admin: admin.alter_group_offsets("g", {PARTITIONS[0]: -1}),
+        lambda admin: admin.alter_group_offsets("g", {PARTITIONS[0]: "1"}),
+        lambda admin: admin.delete_group_offsets("g", ["t"]),
+        lambda admin: admin.describe_groups("g"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(admin: Admin, call: Callable[[Admin], object]) -> None:
+    with pytest.raises(UsageError, match=r"give (a|its|Topic)"):
+        call(admin)
+
+
+def test_older_brokers_know_no_types_of_groups(fake_kafka: FakeKafka, admin: Admin) -> None:
+    admin.alter_group_offsets(GROUP, {PARTITIONS[0]: 1})
+    with fake_kafka.control() as cluster:
+        cluster.limit_versions({ApiKey.LIST_GROUPS: (0, 4), ApiKey.CONSUMER_GROUP_DESCRIBE: None})
+    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as newcomer:
+        assert newcomer.list_groups(states=["Empty"])[GROUP].group_type is None
+        assert newcomer.describe_groups([GROUP])[GROUP].group_type == "classic"
+        with pytest.raises(AdminCallError, match="groups of brokers") as raised:
+            newcomer.list_groups(types=["classic"])
+    assert {type(error) for error in raised.value.errors.values()} == {UnsupportedVersionError}
+
+
+def test_a_broker_that_is_not_known_yet_is_no_broker_that_is_gone(admin: Admin) -> None:
+    admin.list_topics()
+    is_gone = admin._watch_brokers()
+    known = admin._metadata.cluster
+    assert not is_gone(99)
+    admin._metadata.cluster = Cluster(version=known.version + 1, nodes=known.nodes.values())
+    assert is_gone(99)
+    assert not any(map(is_gone, known.nodes))
+
+
+@pytest.mark.kafka
+def test_members_of_real_groups_are_described(each_kafka_cluster: KafkaCluster) -> None:
+    is_newest = each_kafka_cluster.version == KAFKA_VERSIONS[0]
+    with Admin(bootstrap_servers=each_kafka_cluster.bootstrap_servers) as admin:
+        if TOPIC not in admin.list_topics():
+            admin.create_topics([NewTopic(TOPIC, num_partitions=len(PARTITIONS))])
+        for client, group_type in (
+            (ConfluentMember, "classic"),
+            (ConfluentModernMember, "consumer"),
+        )[: 1 + is_newest]:
+            if GROUP in admin.list_groups():
+                admin.delete_groups([GROUP])
+            with client(each_kafka_cluster.bootstrap_servers) as member:
+                wait_until(
+                    lambda: admin.list_groups(states=["Stable"]).get(GROUP) is not None,
+                    lambda: str(admin.list_groups()),
+                    member,
+                )
+                group = admin.describe_groups([GROUP])[GROUP]
+                assert (group.group_type, group.state) == (group_type, "Stable")
+                assert admin.list_groups(types=[group_type]).keys() >= {GROUP}
+                (described,) = group.members
+                assert described.assignment == PARTITIONS
+                assert described.client_id == "rdkafka"
+
+
+@pytest.mark.kafka
+def test_offsets_are_moved_read_and_forgotten(each_kafka_cluster: KafkaCluster) -> None:
+    suffix = uuid.uuid4().hex[:8]
+    group, topic = f"group-{suffix}", f"topic-{suffix}"
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    noted = OffsetAndMetadata(7, "how far", 0)
+    with Admin(bootstrap_servers=each_kafka_cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])
+        assert admin.list_group_offsets(group) == {}
+        with pytest.raises(GroupIdNotFoundError, match=group):
+            admin.describe_groups([group])
+        with pytest.raises(UnknownTopicOrPartitionError, match="no-such-topic-0"):
+            admin.alter_group_offsets(group, {first: 5, NO_PARTITION: 5})
+        admin.alter_group_offsets(group, {second: noted})
+        assert admin.list_group_offsets(group) == {first: OffsetAndMetadata(5), second: noted}
+        assert admin.list_group_offsets(group, [second], require_stable=True) == {second: noted}
+        assert admin.list_group_offsets(group, [NO_PARTITION]) == {}
+        assert admin.list_groups(states=["Empty"])[group].group_type == "classic"
+        assert admin.describe_groups([group])[group].state == "Empty"
+        admin.delete_group_offsets(group, [second])
+        assert set(admin.list_group_offsets(group)) == {first}
+        admin.delete_groups([group])
+        assert group not in admin.list_groups()
+        with pytest.raises(GroupIdNotFoundError, match=group):
+            admin.delete_groups([group])

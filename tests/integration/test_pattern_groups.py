@@ -1,0 +1,44 @@
+"""Groups whose leader subscribes by a pattern, and so knows topics by the list of all alone.
+
+Goal: no member waits for a topic that nobody has. Method: real consumers, fake brokers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.fake_group import PARTITIONS, TOPIC, has_all, member, poll_until
+
+if TYPE_CHECKING:
+    from pykclient.testing import FakeKafka
+
+OTHER_TOPIC = "u"
+
+
+@pytest.fixture(autouse=True)
+def _topics(fake_kafka: FakeKafka) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic(TOPIC, len(PARTITIONS))
+        cluster.create_topic(OTHER_TOPIC, 1)
+
+
+def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake_kafka: FakeKafka) -> None:
+    with (
+        member(fake_kafka) as leader,
+        member(fake_kafka, allow_auto_create_topics=False) as other,
+    ):
+        leader.subscribe(pattern=TOPIC)
+        poll_until(has_all(leader), leader)
+        other.subscribe([TOPIC, "nobody-has-it"])
+        poll_until(lambda: len(other.assignment()) == len(PARTITIONS) // 2, leader, other)
+        assert leader.assignment().isdisjoint(other.assignment())
+
+
+def test_another_pattern_is_held_against_the_topics_at_once(fake_kafka: FakeKafka) -> None:
+    with member(fake_kafka) as consumer:
+        consumer.subscribe(pattern=TOPIC)
+        poll_until(has_all(consumer), consumer)
+        consumer.subscribe(pattern=OTHER_TOPIC)
+        poll_until(lambda: {each.topic for each in consumer.assignment()} == {"u"}, consumer)

@@ -1,0 +1,49 @@
+"""Recent: what it tells, and when it forgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.metrics.sensors import WINDOW_MS, Recent
+
+START_MS = 1_000_000
+
+
+def test_of_nothing_nothing_is_told() -> None:
+    recent = Recent()
+    assert (recent.average(START_MS), recent.maximum(START_MS)) == (None, None)
+    assert recent.rate(START_MS) == 0
+
+
+def test_average_maximum_and_rate_are_those_of_what_was_measured() -> None:
+    recent = Recent()
+    for number, value in enumerate((2, 9, 4)):
+        recent.add(value, START_MS + number)
+    assert recent.average(START_MS + 3) == 5
+    assert recent.maximum(START_MS + 3) == 9
+    assert recent.rate(START_MS + 3) == 15 * 1_000 / WINDOW_MS
+
+
+def test_the_window_before_counts_and_the_one_before_that_does_not() -> None:
+    recent = Recent()
+    recent.add(8, START_MS)
+    recent.add(2, START_MS + WINDOW_MS)
+    assert recent.average(START_MS + WINDOW_MS) == 5
+    assert recent.rate(START_MS + 2 * WINDOW_MS) == pytest.approx(10 * 1_000 / (2 * WINDOW_MS))
+    recent.add(4, START_MS + 2 * WINDOW_MS)
+    assert recent.average(START_MS + 2 * WINDOW_MS) == 3
+    assert recent.maximum(START_MS + 2 * WINDOW_MS) == 4
+
+
+def test_what_was_measured_long_ago_is_forgotten_without_a_new_measurement() -> None:
+    recent = Recent()
+    recent.add(8, START_MS)
+    assert recent.maximum(START_MS + 2 * WINDOW_MS) == 8
+    assert recent.maximum(START_MS + 2 * WINDOW_MS + 1) is None
+
+
+def test_a_steady_rate_is_told_as_it_is() -> None:
+    recent = Recent()
+    for number in range(2_000):
+        recent.add(5, START_MS + number * 100)
+    assert recent.rate(START_MS + 200_000) == pytest.approx(50, rel=0.01)

@@ -1,0 +1,300 @@
+"""Coordinators by numbers: looked up when wanted, forgotten when lost, never at full speed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import (
+    CoordinatorNotAvailableError,
+    DecodeError,
+    DisconnectedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    NotCoordinatorError,
+    UnsupportedVersionError,
+)
+from pykclient.network.backoff import Backoff
+from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.network.scripted_network import BROKERS, ScriptedNetwork
+from tests.network.scripted_port import ALL_RANGES, ScriptedPeer
+
+if TYPE_CHECKING:
+    from pykclient.network.coordinator_node import CoordinatorNode
+
+GROUP = CoordinatorType.GROUP
+RETRY_MS = 100
+FIND = int(ApiKey.FIND_COORDINATOR)
+BROKER = BROKERS[1]
+
+
+class Scene:
+    """Coordinators over a scripted network; one broker answers what is asked of any."""
+
+    def __init__(self, *, versions: tuple[int, int] = (0, 6)) -> None:
+        self.network = ScriptedNetwork()
+        self.network.know(*BROKERS)
+        self.coordinators = Coordinators(
+            self.network.metadata,
+            self.network.client,
+            retry_backoff=Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1)),
+        )
+        self.network.client.connect(1, self.network.now_ms)
+        self.anyone = self.network.peer
+        self.anyone.accept()
+        self.network.turn()
+        self.anyone.answer_versions({**ALL_RANGES, FIND: versions})
+        self.network.turn()
+
+    def step(self, elapsed_ms: int = 0) -> int:
+        """Make a turn; when the manager wants to be asked again, counted from now."""
+        self.network.now_ms += elapsed_ms
+        result = self.coordinators.poll(self.network.now_ms)
+        for request in result.requests:
+            self.network.client.send(request, self.network.now_ms)
+        self.network.turn()
+        return result.next_poll_ms - self.network.now_ms
+
+    def want(self, key: str = "g", key_type: CoordinatorType = GROUP) -> CoordinatorNode | None:
+        return self.coordinators.coordinator(key_type, key)
+
+    def asked(self) -> FindCoordinatorRequest:
+        """The question that waits for its answer."""
+        message = self.anyone.requests[0].message
+        assert isinstance(message, FindCoordinatorRequest)
+        return message
+
+    def answer(self, error_code: int = 0, *keys: str, port: int = BROKER.port) -> None:
+        """Answer the oldest question, in the form of its version."""
+        keys = keys or ("g",)
+        told = (BROKER.id, BROKER.host, port) if error_code == 0 else (-1, "", -1)
+        if self.anyone.requests[0].header.api_version >= 4:
+            found = [Coordinator(key, *told, error_code) for key in keys]
+            message = FindCoordinatorResponse(coordinators=found)
+        else:
+            message = FindCoordinatorResponse(0, error_code, None, *told)
+        self.anyone.answer(message)
+        self.network.turn()
+
+    def find(self) -> CoordinatorNode:
+        self.want()
+        self.step()
+        self.answer()
+        found = self.want()
+        assert found is not None
+        return found
+
+    def connect(self, node: CoordinatorNode) -> ScriptedPeer:
+        """Let the connection of a coordinator stand."""
+        return self.network.make_ready(node.id)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_nothing_is_asked_before_somebody_wants_it(scene: Scene) -> None:
+    scene.coordinators.failure(GROUP, "g")
+    scene.step()
+    assert not scene.anyone.requests
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_group_is_asked_about_once_in_every_version(version: int) -> None:
+    scene = Scene(versions=(0, version))
+    assert scene.want() is None
+    scene.step()
+    scene.step()
+    assert len(scene.anyone.requests) == 1
+    asked = scene.asked()
+    assert (asked.key, asked.coordinator_keys) == (("g", []) if version < 4 else ("", ["g"]))
+    scene.answer()
+    found = scene.want()
+    assert found is not None
+    assert (found.broker_id, found.address) == (BROKER.id, BROKER.address)
+
+
+def test_the_coordinators_connection_is_apart_from_the_brokers(scene: Scene) -> None:
+    found = scene.find()
+    data, coordinator = scene.network.make_ready(BROKER.id), scene.connect(found)
+    assert data is not coordinator
+    assert (data.host, data.port) == (coordinator.host, coordinator.port)
+    first = scene.network.send(BROKER.id)
+    second = scene.network.send(found.id)
+    scene.network.turn()
+    coordinator.answer(MetadataResponse())
+    scene.network.turn()
+    assert (first.is_done(), second.is_done()) == (False, True)
+
+
+def test_a_coordinators_connection_serves_no_request_for_any_node(scene: Scene) -> None:
+    coordinator = scene.connect(scene.find())
+    for _ in range(20):
+        scene.network.send(message=MetadataRequest())
+    scene.network.turn()
+    assert not coordinator.requests
+
+
+def test_a_coordinator_outside_the_metadata_is_reached(scene: Scene) -> None:
+    scene.network.know(BROKERS[0])
+    found = scene.find()
+    outcome = scene.network.send(found.id)
+    scene.network.turn()
+    assert scene.network.peer.host == BROKER.host
+    scene.network.serve()
+    assert outcome.response is not None
+
+
+def test_a_coordinator_that_moved_is_connected_to_at_its_new_address(scene: Scene) -> None:
+    found = scene.find()
+    old = scene.connect(found)
+    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id, reason="moved")
+    scene.want()
+    scene.step(RETRY_MS)
+    scene.answer(port=9_999)
+    scene.network.send(found.id)
+    scene.network.turn()
+    assert scene.network.peer.port == 9_999
+    assert old.is_closed()
+
+
+def test_a_lost_connection_makes_it_unknown_and_it_is_looked_up_anew(scene: Scene) -> None:
+    found = scene.find()
+    scene.connect(found).hang_up()
+    scene.network.turn(RETRY_MS)
+    assert scene.want() is None
+    scene.step()
+    assert scene.asked().coordinator_keys == ["g"]
+
+
+def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
+    found = scene.find()
+    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id, reason=NotCoordinatorError())
+    assert scene.want() is None
+    assert scene.step() == RETRY_MS
+    assert not scene.anyone.requests
+    scene.step(RETRY_MS)
+    assert scene.anyone.requests
+
+
+def test_news_about_a_former_coordinator_changes_nothing(scene: Scene) -> None:
+    found = scene.find()
+    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id + 1, reason="late news")
+    assert scene.want() == found
+
+
+def test_while_there_is_none_it_is_asked_again_at_growing_intervals(scene: Scene) -> None:
+    scene.want()
+    scene.step()
+    for delay_ms in (RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS):
+        scene.answer(CoordinatorNotAvailableError.code)
+        error = scene.coordinators.last_error(GROUP, "g")
+        assert isinstance(error, CoordinatorNotAvailableError)
+        assert "group 'g'" in str(error)
+        assert scene.coordinators.failure(GROUP, "g") is None
+        assert scene.step() == delay_ms
+        scene.step(delay_ms)
+    scene.answer()
+    assert scene.want() is not None
+    assert scene.coordinators.last_error(GROUP, "g") is None
+
+
+def test_what_no_attempt_cures_is_told_and_asked_anew_only_when_wanted(scene: Scene) -> None:
+    scene.want()
+    scene.step()
+    scene.answer(GroupAuthorizationFailedError.code)
+    failure = scene.coordinators.failure(GROUP, "g")
+    assert isinstance(failure, GroupAuthorizationFailedError)
+    assert "group 'g'" in str(failure)
+    assert scene.want() is None
+    scene.step()
+    assert not scene.anyone.requests
+    scene.step(RETRY_MS)
+    assert scene.coordinators.failure(GROUP, "g") is None
+    assert not scene.anyone.requests
+    scene.want()
+    scene.step()
+    assert scene.anyone.requests
+
+
+def test_keys_are_asked_about_together_by_type(scene: Scene) -> None:
+    wanted = [("a", GROUP), ("b", GROUP), ("t", CoordinatorType.TRANSACTION)]
+    for key, key_type in wanted:
+        scene.want(key, key_type)
+    scene.step()
+    asked = [received.message for received in scene.anyone.requests]
+    assert asked == [
+        FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"]),
+        FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]),
+    ]
+    scene.answer(0, "b", "a")
+    assert scene.want("a") is not None
+    assert scene.want("b") is not None
+
+
+def test_an_older_broker_is_asked_about_one_key_at_a_time() -> None:
+    scene = Scene(versions=(0, 3))
+    scene.want("a")
+    scene.want("b")
+    scene.step()
+    scene.step()
+    assert [received.message for received in scene.anyone.requests] == [
+        FindCoordinatorRequest(key="a"),
+        FindCoordinatorRequest(key="b"),
+    ]
+
+
+def test_a_share_group_needs_a_broker_that_has_them() -> None:
+    scene = Scene(versions=(0, 5))
+    scene.want("s", CoordinatorType.SHARE)
+    scene.step()
+    scene.step()
+    failure = scene.coordinators.failure(CoordinatorType.SHARE, "s")
+    assert isinstance(failure, UnsupportedVersionError)
+    assert "share" in str(failure)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        FindCoordinatorResponse(coordinators=[Coordinator("other", 2, "b", 9092)]),
+        FindCoordinatorResponse(coordinators=[Coordinator("g", 2, "b", 9092)] * 2),
+        FindCoordinatorResponse(coordinators=[Coordinator("g", 2, "b", 0)]),
+        FindCoordinatorResponse(coordinators=[Coordinator("g", -1, "b", 9092)]),
+        FindCoordinatorResponse(),
+    ],
+)
+def test_an_answer_that_cannot_be_true_is_asked_for_again_and_then_told(
+    scene: Scene, answer: FindCoordinatorResponse
+) -> None:
+    scene.want()
+    (request,) = scene.coordinators.poll(scene.network.now_ms).requests
+    assert request.check is not None
+    with pytest.raises(DecodeError) as caught:
+        request.check(answer)
+    lost: KafkaError = DisconnectedError("given up")
+    lost.__cause__ = caught.value
+    request.on_failure(lost, scene.network.now_ms)
+    assert scene.coordinators.failure(GROUP, "g") is None
+    (again,) = scene.coordinators.poll(scene.network.now_ms + RETRY_MS).requests
+    again.on_failure(lost, scene.network.now_ms)
+    assert scene.coordinators.failure(GROUP, "g") is caught.value
+
+
+def test_a_node_that_is_out_of_reach_is_called_a_coordinator(scene: Scene) -> None:
+    found = scene.find()
+    outcome = scene.network.send(found.id, timeout_ms=50)
+    scene.network.turn(50)
+    scene.network.turn()
+    assert str(outcome.error).startswith("broker 2, as coordinator, did not take the METADATA")
+    assert str(found) == "broker-2:9092 (id 2, as coordinator)"

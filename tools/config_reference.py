@@ -1,0 +1,110 @@
+"""`python -m tools.config_reference [--check]`: write docs/configuration.md, or compare it.
+
+It says of every key that Kafka's own clients have what it means here, or why it is refused. All of
+it comes from the config classes and from `pykclient.refusals`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pykclient.admin.config import AdminConfig
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.producer.config import ProducerConfig
+from pykclient.refusals import UNBUILT
+from pykclient.setting import REQUIRED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.config import ClientConfig
+    from pykclient.refusals import Unbuilt
+    from pykclient.setting import Setting
+
+__all__ = ["main", "reference"]
+
+PATH = Path("docs/configuration.md")
+CONFIGS: tuple[type[ClientConfig], ...] = (ConsumerConfig, ProducerConfig, AdminConfig)
+INTRODUCTION = """\
+# Configuration
+
+<!-- Written by `python -m tools.config_reference` from the config classes. Do not edit. -->
+
+Every key that Kafka 4.3's own clients have is here, with Kafka's default: first those that are
+supported, then those that are refused, with the reason. A key may be spelled with dots, as in a
+properties file, or with underscores, as a keyword: `Consumer(group_id="g")`. Times are
+milliseconds, sizes bytes. Keys in *italics* are this library's own.
+
+A key that is refused raises `ConfigError`, so that nobody relies on what is not there. It is taken
+only with the value that says what happens anyway, so that a file written for Java's client works.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the tool; the result is the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.config_reference", description=__doc__)
+    parser.add_argument("--into", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument("--check", action="store_true", help="only compare; 1 if it differs")
+    options = parser.parse_args(arguments)
+    path, text = options.into / PATH, reference()
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return 0
+    if options.check:
+        print(f"differs: {PATH}; run python -m tools.config_reference")
+        return 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"written: {PATH}")
+    return 0
+
+
+def reference() -> str:
+    """Return the whole document."""
+    parts = [INTRODUCTION]
+    for config in CONFIGS:
+        parts.extend(_client(config))
+    return "\n".join(parts)
+
+
+def _client(config: type[ClientConfig]) -> Iterator[str]:
+    settings = sorted(config.settings(), key=lambda setting: setting.key)
+    refused = [unbuilt for unbuilt in UNBUILT if config.client in unbuilt.clients]
+    refused_count = sum(len(unbuilt.harmless) for unbuilt in refused)
+    ours_count = sum(setting.is_ours for setting in settings)
+    yield f"## {config.client.title()}\n"
+    yield (
+        f"Of Kafka's {len(settings) - ours_count + refused_count} keys "
+        f"{len(settings) - ours_count} are supported; {ours_count} more are this library's own.\n"
+    )
+    yield "| key | default | values | meaning |\n| --- | --- | --- | --- |"
+    yield from map(_supported, settings)
+    for unbuilt in refused:
+        yield f"\n**Refused.** {unbuilt.reason}\n"
+        yield "| key | taken is only |\n| --- | --- |"
+        yield from _refused(unbuilt)
+    yield ""
+
+
+def _supported(setting: Setting[object]) -> str:
+    key = f"*`{setting.key}`*" if setting.is_ours else f"`{setting.key}`"
+    default = "required" if setting.default is REQUIRED else _value(setting.default_written)
+    return _row(key, default, setting.kind.allowed, setting.meaning)
+
+
+def _refused(unbuilt: Unbuilt) -> Iterator[str]:
+    for name, harmless in sorted(unbuilt.harmless.items()):
+        yield _row(f"`{name.replace('_', '.')}`", " or ".join(map(_value, harmless)))
+
+
+def _value(text: str) -> str:
+    return f"`{text}`" if text else "none"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
