@@ -1,9 +1,14 @@
-"""How late are acknowledgements while the application's thread computes without a pause?
+"""What becomes of acknowledgements and heartbeats while the application's thread computes?
 
-The thread computes in Python and sends a record each 10 ms, linger 0; the time from each send to
-its callback counts. Our sender thread has to get the interpreter's lock from it twice a record;
-librdkafka's threads need no lock, but its callbacks wait until the thread asks for them, which it
-does after each slice. 500 records where other benchmarks have a million.
+The thread computes in Python without a pause. First it sends a record each 10 ms, linger 0, and the
+time from each send to its callback counts. Our sender thread has to get the interpreter's lock from
+it twice a record; librdkafka's threads need no lock, but its callbacks wait until the thread asks
+for them, which it does after each slice. 500 records where other benchmarks have a million.
+
+Then it is a member of a group that does not poll for as long (4 s at least), with a session of 3 s
+and a heartbeat each 500 ms. A heartbeat is missed when there is more than a session between two, or
+when the broker refuses the member's commit afterwards. They are counted on their way, by a proxy;
+a broker advertises the address under which it is reached, so there is another one for this.
 
     python benchmarks/busy_neighbour.py [--records N] [--runs N] [--clients ...] [--json FILE]
 """
@@ -13,28 +18,71 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from contestants.job import SESSION_TIMEOUT_MS, Job
+from measuring.arena import Arena
 from measuring.client import CONFLUENT, PYKCLIENT
 from measuring.contest import in_turns
 from measuring.measurement import Measurement
-from measuring.question import Question, ask
+from measuring.pulse import gaps_s, heartbeat_count, listening
+from measuring.question import KAFKA_VERSION, Question, ask
+from pykclient.errors import UsageError
+from pykclient.testing import KafkaCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from measuring.arena import Arena
+    from contestants.job import Figures
+    from measuring.client import Client
     from measuring.question import Settings
 
 CLIENTS = (PYKCLIENT, CONFLUENT)
 SHARE = 2_000
 RECORD_COUNT_MIN = 20
+SLICE_COUNT_MIN = 400
+"""Of 10 ms: a session has to end within them."""
+GROUP_CONFIG = {"group.min.session.timeout.ms": SESSION_TIMEOUT_MS}
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
-    """Let the clients send from a thread that computes."""
+    """Let the clients send from a thread that computes, and then be members of groups beside it."""
     record_count = max(settings.record_count // SHARE, RECORD_COUNT_MIN)
     for client in in_turns(settings.able("busy_neighbour", CLIENTS), settings.run_count):
         figures = arena.produce(client, "busy_neighbour", record_count, partition_count=1)
         yield Measurement(QUESTION.name, "a record each 10 ms", client.name, figures)
+    yield from measure_members(settings)
+
+
+def measure_members(settings: Settings) -> Iterator[Measurement]:
+    """Count heartbeats at a broker behind a proxy."""
+    slice_count = max(settings.record_count // SHARE, SLICE_COUNT_MIN)
+    try:
+        cluster = KafkaCluster(version=KAFKA_VERSION, config=GROUP_CONFIG, proxied=True)
+    except UsageError as error:  # the cluster is one that was there before
+        sys.stderr.write(f"left out: heartbeats: {error}\n")
+        return
+    with cluster:
+        arena = Arena(cluster.bootstrap_servers)
+        count = heartbeat_count(cluster.proxy(1))
+        for client in in_turns(settings.able("member", CLIENTS), settings.run_count):
+            figures = member_figures(arena, client, slice_count, count)
+            yield Measurement(QUESTION.name, "member of a group", client.name, figures)
+
+
+def member_figures(
+    arena: Arena, client: Client, slice_count: int, count: Callable[[], int]
+) -> Figures:
+    """Let a client be a member while it computes; `count` tells of its heartbeats."""
+    with arena.topic(partition_count=1) as topic, listening(count) as beats_s:
+        job = Job(arena.bootstrap_servers, topic, 1, slice_count, value_bytes=0)
+        told = arena.run(client, "member", job)
+    gaps_ms = [
+        gap_s * 1_000
+        for gap_s in gaps_s(beats_s, told["computing_from_s"], told["computing_until_s"])
+    ]
+    missed_count = sum(gap_ms > SESSION_TIMEOUT_MS for gap_ms in gaps_ms)
+    if not told["is_member"]:
+        missed_count = max(missed_count, 1)
+    return {"missed_heartbeats": missed_count, "heartbeat_gap_ms": max(gaps_ms)}
 
 
 QUESTION = Question("busy neighbour", "Beside a thread that computes", measure)

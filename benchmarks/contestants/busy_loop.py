@@ -1,4 +1,4 @@
-"""BusyLoop: an application thread that computes without a pause and sends a record now and then.
+"""BusyLoop: an application thread that computes without a pause, and may send now and then.
 
 It computes in Python, so it gives up the interpreter's lock only when it is asked to; whoever
 writes the request and reads the acknowledgement has to ask.
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from contestants.job import Figures
 
 __all__ = ["BusyLoop"]
 
@@ -37,6 +39,13 @@ class BusyLoop:
                 sum(SLICE)
                 if between is not None:
                     between()
+
+    def compute(self) -> Figures:
+        """Compute as long and send nothing; from when until when, by the monotonic clock."""
+        from_s = time.monotonic()
+        for _ in self.turns():
+            pass
+        return {"computing_from_s": from_s, "computing_until_s": time.monotonic()}
 
     def latencies_s(self) -> list[float]:
         """Seconds from each send to its acknowledgement.

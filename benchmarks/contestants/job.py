@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BULK_COUNT",
     "CHUNK_COUNT",
+    "HEARTBEAT_INTERVAL_MS",
     "LINGER_MS",
     "OPEN_DELIVERIES_MAX",
     "POLL_RECORDS_MAX",
+    "SESSION_TIMEOUT_MS",
     "SILENCE_S_MAX",
     "Figures",
     "Job",
@@ -44,6 +46,8 @@ BULK_COUNT = 100_000
 POLL_RECORDS_MAX = 10_000
 """A poll returns at most so many records."""
 SILENCE_S_MAX = 30.0
+SESSION_TIMEOUT_MS = 3_000
+HEARTBEAT_INTERVAL_MS = 500
 KEY_COUNT = 10_000
 
 Figures = dict[str, float]

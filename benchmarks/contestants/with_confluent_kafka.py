@@ -9,9 +9,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 
 from contestants.busy_loop import BusyLoop
 from contestants.job import (
+    HEARTBEAT_INTERVAL_MS,
     LINGER_MS,
     OPEN_DELIVERIES_MAX,
     POLL_RECORDS_MAX,
+    SESSION_TIMEOUT_MS,
     SILENCE_S_MAX,
     measured,
     percentiles,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 FETCH_PAUSE_MS = 10
 """How long it pauses whenever its queue is full. Its default of a second would be most of a run."""
+ASSIGNMENT_POLL_S = 0.1
 POLL_SENDS = 1_000
 """Callbacks are asked for once in so many sends; each time costs as much as a send."""
 
@@ -118,6 +121,32 @@ def busy_neighbour(job: Job) -> Figures:
         producer.produce(job.topic, value, on_delivery=on_delivery)
     producer.flush()
     return percentiles("ack", loop.latencies_s())
+
+
+def member(job: Job) -> Figures:
+    """Be a group's only member, compute without a poll, and then see whether it still is one."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job.bootstrap_servers,
+            "group.id": job.topic,
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([job.topic])
+    until_s = time.monotonic() + SILENCE_S_MAX
+    while not consumer.assignment():
+        consumer.poll(ASSIGNMENT_POLL_S)
+        job.check_silence(time.monotonic() < until_s, 0)
+    figures = BusyLoop(job.record_count).compute()
+    try:
+        consumer.commit(offsets=[TopicPartition(job.topic, 0, 0)], asynchronous=False)
+        is_member = True
+    except KafkaException:
+        is_member = False
+    consumer.close()
+    return {**figures, "is_member": is_member}
 
 
 def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:

@@ -14,15 +14,18 @@ from contestants.busy_loop import BusyLoop
 from contestants.job import (
     BULK_COUNT,
     CHUNK_COUNT,
+    HEARTBEAT_INTERVAL_MS,
     LINGER_MS,
     OPEN_DELIVERIES_MAX,
     POLL_RECORDS_MAX,
+    SESSION_TIMEOUT_MS,
     SILENCE_S_MAX,
     measured,
     percentiles,
 )
 from contestants.resident import ResidentGrowth
 from pykclient import Consumer, Producer, TopicPartition
+from pykclient.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 FETCH_BYTES_MAX = 50 * 2**20
 """The default of `fetch_max_bytes`."""
+ASSIGNMENT_POLL_S = 0.1
 SLOW_POLLS = 20
 SLOW_POLL_S = 0.05
 BULK_OPEN_MAX = 4
@@ -137,6 +141,29 @@ def busy_neighbour(job: Job) -> Figures:
             producer.send(job.topic, value, on_delivery=on_delivery)
         producer.flush()
     return percentiles("ack", loop.latencies_s())
+
+
+def member(job: Job) -> Figures:
+    """Be a group's only member, compute without a poll, and then see whether it still is one."""
+    partition = TopicPartition(job.topic, 0)
+    with Consumer(
+        bootstrap_servers=job.bootstrap_servers,
+        group_id=job.topic,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.subscribe([job.topic])
+        until_s = time.monotonic() + SILENCE_S_MAX
+        while not consumer.assignment():
+            consumer.poll(timeout=ASSIGNMENT_POLL_S)
+            job.check_silence(time.monotonic() < until_s, 0)
+        figures = BusyLoop(job.record_count).compute()
+        try:
+            consumer.commit({partition: 0})
+        except KafkaError:
+            return {**figures, "is_member": False}
+    return {**figures, "is_member": True}
 
 
 def produce_memory(job: Job) -> Figures:

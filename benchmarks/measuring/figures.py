@@ -31,6 +31,8 @@ FIGURES = {
     "ack_p99_ms": Figure("acknowledged, p99, ms", ".2f"),
     "received_p50_ms": Figure("received, p50, ms", ".2f"),
     "received_p99_ms": Figure("received, p99, ms", ".2f"),
+    "missed_heartbeats": Figure("missed heartbeats", ".0f"),
+    "heartbeat_gap_ms": Figure("longest between heartbeats, ms", ",.0f"),
     "growth_mib": Figure("resident growth, MiB", ".1f"),
     "import_ms": Figure("import, ms", ".1f"),
     "optional_modules": Figure("optional dependencies loaded", ".0f"),

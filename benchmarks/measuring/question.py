@@ -33,7 +33,7 @@ from pykclient.testing.jvm import find_java
 if TYPE_CHECKING:
     from measuring.client import Client
 
-__all__ = ["Question", "Settings", "ask", "parser_of", "run_questions"]
+__all__ = ["KAFKA_VERSION", "Question", "Settings", "ask", "parser_of", "run_questions"]
 
 KAFKA_VERSION = "4.3.1"
 SLOW_SHARE = 10

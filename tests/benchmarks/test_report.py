@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import report
+from measuring import obstacles
 from measuring.measurement import write_run
 from measuring.obstacles import obstacle
+from measuring.targets import TARGETS, Target
 from tests.benchmarks.runs import LARGE, measured, run_of
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +66,13 @@ def test_a_row_that_is_missed_tells_what_is_in_the_way() -> None:
     assert f"- **{name}**: {obstacle(name, '<= 20')}" in lines
 
 
-def test_a_row_that_is_missed_without_a_word_is_an_error() -> None:
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.what} {target.wanted}")
+def test_each_row_that_may_be_missed_has_a_word(target: Target) -> None:
+    assert obstacle(target.what, target.wanted)
+
+
+def test_a_row_that_is_missed_without_a_word_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(obstacles, "OBSTACLES", ())
     slow = run_of(
         measured(LARGE, "pykclient", "records_per_second", 1),
         measured(LARGE, "confluent-kafka", "records_per_second", 1),

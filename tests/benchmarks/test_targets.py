@@ -76,6 +76,14 @@ def test_a_limit_is_met_up_to_it(value: float, is_met: bool) -> None:
     assert judgement.is_met is is_met
 
 
+def test_the_worst_turn_decides_where_no_turn_may_be_bad() -> None:
+    groups = grouped(measured(LARGE, "pykclient", "missed_heartbeats", 0, 0, 1))
+    assert LimitTarget(LARGE, "missed_heartbeats", 0).judge(groups) == ("0", "", "0", True)
+    worst = LimitTarget(LARGE, "missed_heartbeats", 0, is_worst=True)
+    assert worst.judge(groups) == ("1", "", "1", False)
+    assert worst.wanted == "<= 0 in every turn"
+
+
 def test_growth_is_the_dearest_size_by_the_smallest() -> None:
     groups = grouped(
         Measurement("growth", f"produce, partitions: {size}", "pykclient", {CPU: cpu})

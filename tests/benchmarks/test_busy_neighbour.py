@@ -1,0 +1,65 @@
+"""Members of a group beside a thread that computes: a heartbeat that does not come is missed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from busy_neighbour import GROUP_CONFIG, SLICE_COUNT_MIN, member_figures
+from contestants.job import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
+from measuring.arena import Arena
+from measuring.client import CONFLUENT, PYKCLIENT
+from measuring.pulse import heartbeat_count
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import KafkaCluster
+from pykclient.testing.proxy_faults import Blackhole, Delay, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from measuring.client import Client
+    from pykclient.testing.proxy_faults import Fault
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+BOTH = pytest.mark.parametrize("client", [PYKCLIENT, CONFLUENT], ids=lambda client: client.name)
+REQUEST = Direction.REQUEST
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    """A broker that takes short sessions, behind a proxy."""
+    with KafkaCluster(config=GROUP_CONFIG, proxied=True) as cluster:
+        yield cluster
+
+
+@BOTH
+def test_heartbeats_are_seen_on_their_way(cluster: KafkaCluster, client: Client) -> None:
+    cluster.proxy(1).heal()
+    count = heartbeat_count(cluster.proxy(1))
+    figures = member_figures(Arena(cluster.bootstrap_servers), client, SLICE_COUNT_MIN, count)
+    assert figures["missed_heartbeats"] == 0
+    assert HEARTBEAT_INTERVAL_MS / 2 < figures["heartbeat_gap_ms"] < SESSION_TIMEOUT_MS
+    assert count() >= 2
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Blackhole(api=ApiKey.HEARTBEAT, direction=REQUEST), id="lost"),
+        pytest.param(
+            Delay(api=ApiKey.HEARTBEAT, direction=REQUEST, delay_ms=2 * SESSION_TIMEOUT_MS),
+            id="late",
+        ),
+    ],
+)
+def test_a_heartbeat_that_does_not_reach_the_broker_is_missed(
+    cluster: KafkaCluster, client: Client, fault: Fault
+) -> None:
+    cluster.proxy(1).heal()
+    cluster.proxy(1).inject(fault)  # before the one that counts, which sees what is left
+    count = heartbeat_count(cluster.proxy(1))
+    figures = member_figures(Arena(cluster.bootstrap_servers), client, SLICE_COUNT_MIN, count)
+    assert figures["missed_heartbeats"] >= 1
