@@ -59,7 +59,7 @@ def test_a_heartbeat_that_does_not_reach_the_broker_is_missed(
     cluster: KafkaCluster, client: Client, fault: Fault
 ) -> None:
     cluster.proxy(1).heal()
-    cluster.proxy(1).inject(fault)  # before the one that counts, which sees what is left
+    cluster.proxy(1).inject(fault)  # strikes first; late ones count when they set out
     count = heartbeat_count(cluster.proxy(1))
     figures = member_figures(Arena(cluster.bootstrap_servers), client, SLICE_COUNT_MIN, count)
     assert figures["missed_heartbeats"] >= 1
