@@ -286,4 +286,6 @@ def _java(version: str) -> Iterator[Any]:
         yield gateway.jvm
     finally:
         gateway.shutdown()
-        process.communicate(timeout=TOOL_TIMEOUT_S)
+        # py4j's own threads read its output to the end and close it, once it has ended.
+        process.stdin.close()
+        process.wait(TOOL_TIMEOUT_S)
