@@ -10,6 +10,8 @@ COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
 FUZZ_CASES ?= 20000
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py
+# Much of a test's time is waiting for brokers. A file's tests share what they start, so stay together.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/*.pyx)
 
@@ -34,8 +36,8 @@ demo: java kafka
 
 # The second run is for those who have no C compiler.
 test: check
-	$(PYTHON) -m pytest
-	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(TESTS_OF_PURE_CORE)
+	$(PYTHON) -m pytest $(SIDE_BY_SIDE)
+	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(SIDE_BY_SIDE) $(TESTS_OF_PURE_CORE)
 
 check: java kafka
 	$(PYTHON) -m ruff check

@@ -84,9 +84,9 @@ def test_a_change_of_what_is_compiled_compiles_anew_and_installs_nothing(
 @needs_make
 def test_the_pure_core_is_tested_too(project: Path) -> None:
     *_, whole, pure = planned(project, "test").splitlines()
-    assert whole.endswith("-m pytest")
+    assert whole.endswith("-m pytest --numprocesses 2 --dist loadfile")
     assert pure.startswith("PYKCLIENT_ACCEL=pure ")
-    for path in pure.partition("--quiet ")[2].split():
+    for path in pure.partition("loadfile ")[2].split():
         assert (ROOT / path).exists()
 
 
