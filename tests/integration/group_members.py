@@ -79,7 +79,7 @@ class GroupMember(ABC):
     """The module to import."""
 
     def __init__(self, servers: str) -> None:
-        self.library: Any = None if self.needs is None else pytest.importorskip(self.needs)
+        self.client_module: Any = None if self.needs is None else pytest.importorskip(self.needs)
         self.servers = servers
         self.values: list[bytes] = []
         self._is_closing = threading.Event()
@@ -213,7 +213,7 @@ class KafkaPythonMember(GroupMember):
     needs = "kafka"
 
     def read(self) -> None:
-        consumer = self.library.KafkaConsumer(
+        consumer = self.client_module.KafkaConsumer(
             TOPIC,
             bootstrap_servers=self.servers.split(","),
             group_id=GROUP,
@@ -239,7 +239,7 @@ class AiokafkaMember(GroupMember):
         asyncio.run(self._read())
 
     async def _read(self) -> None:
-        consumer = self.library.AIOKafkaConsumer(
+        consumer = self.client_module.AIOKafkaConsumer(
             TOPIC,
             bootstrap_servers=self.servers,
             group_id=GROUP,
