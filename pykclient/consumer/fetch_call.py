@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.fetch_session import Asked
-from pykclient.errors import DecodeError, error_for_code
+from pykclient.errors import error_for_code
+from pykclient.network.answered_partitions import check_answered
 from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.fetch import (
@@ -121,14 +122,8 @@ class FetchCall:
             DecodeError: it does.
         """
         assert isinstance(response, FetchResponse)
-        unanswered = set(self.targets)
-        for partition, _ in self._answers(response):
-            if partition not in unanswered:
-                raise DecodeError(
-                    f"a Fetch answer names {partition[0]}-{partition[1]}, which was not asked "
-                    f"for, or twice"
-                )
-            unanswered.discard(partition)
+        answered = (partition for partition, _ in self._answers(response))
+        check_answered("Fetch", self.targets, answered, needs_all=False)
 
     def answers(self, response: FetchResponse) -> Iterator[tuple[Target, PartitionData]]:
         """Return what is said of each partition. Requires that the answer was checked."""

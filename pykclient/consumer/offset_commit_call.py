@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient.errors import DecodeError
+from pykclient.network.answered_partitions import check_answered
 from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.offset_commit import (
@@ -99,15 +99,8 @@ class OffsetCommitCall:
         Raises:
             DecodeError: it does not.
         """
-        unanswered = set(self._offsets)
-        for partition, _ in self._answers(message):
-            if partition not in unanswered:
-                raise DecodeError(
-                    f"an OffsetCommit answer names {partition}, which was not committed, or twice"
-                )
-            unanswered.discard(partition)
-        if unanswered:
-            raise DecodeError(f"an OffsetCommit answer says nothing of {min(unanswered)}")
+        answered = (partition for partition, _ in self._answers(message))
+        check_answered("OffsetCommit", self._offsets, answered)
 
     def refusals(self, message: Message) -> dict[TopicPartition, int]:
         """Return the error code of each partition whose offset was not taken."""

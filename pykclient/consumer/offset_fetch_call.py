@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors import DecodeError
+from pykclient.network.answered_partitions import check_answered
 from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.offset_fetch import (
@@ -112,7 +113,7 @@ class OffsetFetchCall:
         """Make sure that an answer names the partitions asked for, each once.
 
         Raises:
-            DecodeError: it does not, or an offset cannot be.
+            DecodeError: it does not.
         """
         assert isinstance(message, OffsetFetchResponse)
         groups = [group.group_id for group in message.groups]
@@ -120,16 +121,8 @@ class OffsetFetchCall:
             raise DecodeError(f"an OffsetFetch answer is about the groups {groups}")
         if self.group_error(message) != 0:
             return
-        unanswered = set(self._partitions)
-        for answer in self.answers(message):
-            if answer.partition not in unanswered:
-                raise DecodeError(
-                    f"an OffsetFetch answer names {answer.partition}, which was not asked for, or "
-                    f"twice"
-                )
-            unanswered.discard(answer.partition)
-        if unanswered:
-            raise DecodeError(f"an OffsetFetch answer says nothing of {min(unanswered)}")
+        answered = (answer.partition for answer in self.answers(message))
+        check_answered("OffsetFetch", self._partitions, answered)
 
     def group_error(self, message: Message) -> int:
         """Return the error code of the whole group; 0 if there is none."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, error_for_code
+from pykclient.network.answered_partitions import check_answered
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -246,14 +247,9 @@ class OffsetLookups:
 def _check(batch: Mapping[TopicPartition, OffsetLookup], message: Message) -> None:
     """Make sure that an answer names the partitions asked about, each once."""
     assert isinstance(message, ListOffsetsResponse)
-    unanswered = set(batch)
-    for topic in message.topics:
-        for answer in topic.partitions:
-            partition = TopicPartition(topic.name, answer.partition_index)
-            if partition not in unanswered:
-                raise DecodeError(
-                    f"a ListOffsets answer names {partition}, which was not asked about, or twice"
-                )
-            unanswered.discard(partition)
-    if unanswered:
-        raise DecodeError(f"a ListOffsets answer says nothing about {min(unanswered)}")
+    answered = (
+        (topic.name, answer.partition_index)
+        for topic in message.topics
+        for answer in topic.partitions
+    )
+    check_answered("ListOffsets", batch, answered)

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pykclient.consumer.subscription import OffsetReset, PositionState
 from pykclient.errors import (
     ClusterAuthorizationFailedError,
-    DecodeError,
     LogTruncationError,
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.network.answered_partitions import check_answered
 from pykclient.network.client_log import ClientLog
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.protocol.messages.offset_for_leader_epoch import (
@@ -276,15 +276,7 @@ def _truncated(assigned: AssignedPartition, diverging_offset: int | None) -> Log
 def _check(questions: Mapping[TopicPartition, _Question], message: Message) -> None:
     """Make sure that an answer names the partitions asked about, each once."""
     assert isinstance(message, OffsetForLeaderEpochResponse)
-    unanswered = set(questions)
-    for topic in message.topics:
-        for answer in topic.partitions:
-            name = TopicPartition(topic.topic, answer.partition)
-            if name not in unanswered:
-                raise DecodeError(
-                    f"an OffsetForLeaderEpoch answer names {name}, which was not asked about, or "
-                    f"twice"
-                )
-            unanswered.discard(name)
-    if unanswered:
-        raise DecodeError(f"an OffsetForLeaderEpoch answer says nothing about {min(unanswered)}")
+    answered = (
+        (topic.topic, answer.partition) for topic in message.topics for answer in topic.partitions
+    )
+    check_answered("OffsetForLeaderEpoch", questions, answered)

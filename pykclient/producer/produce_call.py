@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.errors import DecodeError
+from pykclient.network.answered_partitions import check_answered
 from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.produce import (
@@ -103,15 +103,8 @@ class ProduceCall:
             DecodeError: it does not.
         """
         assert isinstance(response, ProduceResponse)
-        unanswered = set(self._carried)
-        for partition, _ in self._answers(response):
-            if partition not in unanswered:
-                raise DecodeError(
-                    f"a Produce answer names {partition}, which was not asked for, or twice"
-                )
-            unanswered.discard(partition)
-        if unanswered:
-            raise DecodeError(f"a Produce answer says nothing of {min(unanswered)}")
+        answered = (partition for partition, _ in self._answers(response))
+        check_answered("Produce", self._carried, answered)
 
     def take_answered(
         self, response: ProduceResponse
