@@ -1,18 +1,17 @@
 """A real producer and a real consumer on a fake cluster, with a seed that makes things go wrong.
 
-Time jumps from event to event. Between events the seed moves leaders, stops and starts brokers,
-holds replicas back, cuts connections, and has requests dropped, refused, delayed, or done without
-an answer. After each step the log is compared with what was told: see `check_step`. In the end all
-is healed, and everything must arrive.
+Between events the seed moves leaders, stops and starts brokers, holds replicas back, cuts
+connections, and has requests dropped, refused, delayed, or done without an answer. After each step
+the log is compared with what was told: see `check_step`. In the end all is healed, and everything
+must arrive.
 
 Owner: the test that made it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pykclient.errors.broker import (
     FencedLeaderEpochError,
@@ -24,20 +23,19 @@ from pykclient.errors.broker import (
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
-from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
-from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.types import TopicPartition
 from tests.simulation.simulated_clients import SimulatedConsumer, SimulatedProducer, TryLaterError
-from tests.simulation.simulated_network import SimulatedNetwork
+from tests.simulation.simulated_world import SimulatedWorld
 
 if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.consumer.record import ConsumerRecord
     from pykclient.producer.record import RecordMetadata
     from pykclient.testing.fake.topics import Partition
+    from tests.simulation.simulated_world import ApiFaults
 
 __all__ = ["Simulation"]
 
@@ -46,7 +44,6 @@ PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
 BROKER_COUNT = 3
 STEP_COUNT = 300
 HEAL_STEP_COUNT_MAX = 20_000
-STALLED_STEP_MS = 1_000
 
 API_FAULTS = {
     ApiKey.PRODUCE: (NotLeaderOrFollowerError, NotEnoughReplicasError, KafkaStorageError),
@@ -129,29 +126,28 @@ class PartitionCheck:
         self._read_count = len(read)
 
 
-class Simulation:
+class Simulation(SimulatedWorld):
     """One run."""
 
+    api_faults: ClassVar[ApiFaults] = API_FAULTS
     producer_class: type[SimulatedProducer] = SimulatedProducer
 
     def __init__(self, seed: int, **producer_settings: object) -> None:
-        self.random = random = Random(seed)
-        self.clock = ManualClock(1_000)
-        self.cluster = FakeCluster(
+        random, clock = Random(seed), ManualClock(1_000)
+        cluster = FakeCluster(
             BROKER_COUNT,
             min_insync_replicas=2,
             replication_delay_ms=random.choice((0, 1, 10)),
-            now_ms=self.clock.now_ms,
+            now_ms=clock.now_ms,
         )
+        super().__init__(random, clock, cluster)
         segment_bytes = random.choice((500, 5_000, 1_000_000))
         config = {"segment.bytes": str(segment_bytes)}
         self.cluster.create_topic(TOPIC, len(PARTITIONS), config=config)
-        self.network = SimulatedNetwork(self.cluster, self.clock, random)
-        bootstrap = ",".join(f"{b.host}:{b.port}" for b in self.cluster.brokers.values())
         self.producer = self.producer_class(
             self.network,
             seed,
-            bootstrap_servers=bootstrap,
+            bootstrap_servers=self.bootstrap,
             linger_ms=random.choice((0, 5)),
             batch_size=random.choice((150, 1_000, 16_384)),
             request_timeout_ms=2_000,
@@ -162,14 +158,14 @@ class Simulation:
             self.network,
             seed,
             PARTITIONS,
-            bootstrap_servers=bootstrap,
+            bootstrap_servers=self.bootstrap,
             auto_offset_reset="earliest",
             request_timeout_ms=2_000,
             fetch_max_wait_ms=random.choice((10, 200)),
             max_partition_fetch_bytes=random.choice((400, 1_000_000)),
         )
         self.sent: list[Sent] = []
-        self.faults: Counter[str] = Counter()
+        self._turns = (self.producer.turn, self.consumer.turn)
         self._checks = {name: PartitionCheck(self.cluster.partition(name)) for name in PARTITIONS}
 
     def run(self) -> None:
@@ -177,31 +173,16 @@ class Simulation:
         for _ in range(STEP_COUNT):
             self._send_some()
             self._break_something()
-            self._step()
+            self._step(self._turns)
             self.check_step()
         self._heal()
         for _ in range(HEAL_STEP_COUNT_MAX):
-            self._step()
+            self._step(self._turns)
             if self._is_done():
                 break
         self.check_end()
 
     # Steps.
-
-    def _step(self) -> None:
-        """Let the clients act, and time pass until the next thing happens."""
-        now_ms = self.clock.now_ms
-        self.cluster.advance(now_ms)
-        self.network.deliver()
-        deadlines = [
-            self.producer.turn(now_ms),
-            self.consumer.turn(now_ms),
-            self.network.next_ms(),
-            self.cluster.next_deadline_ms(),
-        ]
-        next_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
-        # Bytes that take no time arrive in the next step without the clock moving.
-        self.clock.move_to(max(now_ms, min(next_ms, now_ms + STALLED_STEP_MS)))
 
     def _send_some(self) -> None:
         for _ in range(self.random.randrange(3)):
@@ -215,68 +196,28 @@ class Simulation:
             self.sent.append(Sent(partition, value, delivery))
 
     def _break_something(self) -> None:
-        drawn = self.random.random()
-        for limit, action in (
+        self._break_one(
             (0.04, self._move_leader),
             (0.06, self._stop_or_start),
             (0.08, self._stall_or_resume),
             (0.11, self._cut),
             (0.20, self._add_fault),
-        ):
-            if drawn < limit:
-                action()
-                return
+        )
 
     def _move_leader(self) -> None:
         name = self.random.choice(PARTITIONS)
         partition = self.cluster.partition(name)
         candidates = [each for each in partition.isr if each in self.cluster.alive]
         if candidates:
-            self.faults["leader move"] += 1
+            self.met["leader move"] += 1
             self.cluster.move_leader(name, self.random.choice(candidates))
-
-    def _stop_or_start(self) -> None:
-        stopped = self.cluster.brokers.keys() - self.cluster.alive
-        if stopped:
-            self.cluster.start_broker(min(stopped))
-        else:
-            self.faults["broker stop"] += 1
-            self.cluster.stop_broker(self.random.randrange(BROKER_COUNT))
 
     def _stall_or_resume(self) -> None:
         broker_id = self.random.randrange(BROKER_COUNT)
         if self.random.random() < 0.5:
-            self.faults["stall"] += 1
+            self.met["stall"] += 1
             self.cluster.stall_replicas(broker_id)
         else:
-            self.cluster.resume_replicas(broker_id)
-
-    def _cut(self) -> None:
-        links = [link for link in self.network.links if not link.is_closed]
-        if links:
-            self.faults["cut"] += 1
-            self.random.choice(links).cut()
-
-    def _add_fault(self) -> None:
-        key = self.random.choice(list(API_FAULTS))
-        kind, fault = self.random.choice(
-            (
-                ("error", faults.fail_with(self.random.choice(API_FAULTS[key]))),
-                ("delay", faults.delay_answer(self.random.choice((5, 500, 5_000)))),
-                ("drop", faults.drop()),
-                ("lost answer", faults.lose_answer()),
-                ("lost answer", faults.lose_answer(closes=True)),
-                ("disconnect", faults.disconnect()),
-            )
-        )
-        self.faults[kind] += 1
-        self.cluster.faults.add(fault, key)
-
-    def _heal(self) -> None:
-        self.cluster.faults.clear()
-        for broker_id in self.cluster.brokers:
-            if broker_id not in self.cluster.alive:
-                self.cluster.start_broker(broker_id)
             self.cluster.resume_replicas(broker_id)
 
     def _is_done(self) -> bool:

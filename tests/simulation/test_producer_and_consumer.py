@@ -27,7 +27,7 @@ def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
     for seed in range(10):
         simulation = Simulation(seed)
         simulation.run()
-        met.update(simulation.faults)
+        met.update(simulation.met)
         delivered += sum(sent.delivery.exception() is None for sent in simulation.sent)
         read += sum(map(len, simulation.consumer.read.values()))
     expected = {"leader move", "broker stop", "stall", "cut", "error", "delay", "drop"}

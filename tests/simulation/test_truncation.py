@@ -7,29 +7,26 @@ from random import Random
 import pytest
 
 from pykclient.errors import LogTruncationError
-from pykclient.network.manager import NEVER_MS
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.types import TopicPartition
 from tests.consumer.fetched_records import batch
 from tests.simulation.simulated_clients import SimulatedConsumer
-from tests.simulation.simulated_network import SimulatedNetwork
+from tests.simulation.simulated_world import SimulatedWorld
 
 P = TopicPartition("t", 0)
 STEP_COUNT_MAX = 2_000
 
 
-class Scene:
+class Scene(SimulatedWorld):
     """One partition on three brokers, and a consumer that reads it."""
 
     def __init__(self, reset: str) -> None:
-        self.clock = ManualClock(1_000)
-        self.cluster = FakeCluster(3, now_ms=self.clock.now_ms)
+        clock = ManualClock(1_000)
+        super().__init__(Random(1), clock, FakeCluster(3, now_ms=clock.now_ms))
         self.cluster.create_topic("t", 1)
-        self.network = SimulatedNetwork(self.cluster, self.clock, Random(1))
-        addresses = [f"{b.host}:{b.port}" for b in self.cluster.brokers.values()]
         self.consumer = SimulatedConsumer(
-            self.network, 1, [P], bootstrap_servers=",".join(addresses), auto_offset_reset=reset
+            self.network, 1, [P], bootstrap_servers=self.bootstrap, auto_offset_reset=reset
         )
         self.consumer.seek(P, 0)
 
@@ -61,14 +58,7 @@ class Scene:
         for _ in range(STEP_COUNT_MAX):
             if len(self.values()) >= count and len(self.consumer.errors) >= errors:
                 return
-            now_ms = self.clock.now_ms
-            self.cluster.advance(now_ms)
-            self.network.deliver()
-            deadlines = (
-                self.consumer.turn(now_ms), self.network.next_ms(), self.cluster.next_deadline_ms()
-            )  # fmt: skip
-            next_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
-            self.clock.move_to(max(now_ms, next_ms))
+            self._step([self.consumer.turn])
         raise AssertionError(f"got {self.values()} and {self.consumer.errors}")
 
 

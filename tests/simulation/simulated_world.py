@@ -1,0 +1,110 @@
+"""A fake cluster with a network and a clock, and a seed that makes things go wrong with them.
+
+Time jumps from event to event. What is broken is chosen by the seed, one thing at a time; `_heal`
+ends it all. Who lives in this world is its subclasses' matter.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+from pykclient.network.manager import NEVER_MS
+from pykclient.testing.fake import faults
+from tests.simulation.simulated_network import SimulatedNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from random import Random
+
+    from pykclient.errors import BrokerError
+    from pykclient.protocol.api_keys import ApiKey
+    from pykclient.testing.clock import ManualClock
+    from pykclient.testing.fake.cluster import FakeCluster
+
+    ApiFaults = Mapping[ApiKey, tuple[type[BrokerError], ...]]
+
+__all__ = ["SimulatedWorld"]
+
+STALLED_STEP_MS = 1_000
+"""How far time jumps when nothing is to come."""
+
+
+class SimulatedWorld:
+    """The world of one run. `met` counts what went wrong in it."""
+
+    api_faults: ClassVar[ApiFaults] = {}
+    """With which errors requests may be refused."""
+    delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 5_000)
+    """By how much answers may be late."""
+
+    def __init__(self, random: Random, clock: ManualClock, cluster: FakeCluster) -> None:
+        self.random = random
+        self.clock = clock
+        self.cluster = cluster
+        self.network = SimulatedNetwork(cluster, clock, random)
+        self.bootstrap = ",".join(f"{b.host}:{b.port}" for b in cluster.brokers.values())
+        self.met: Counter[str] = Counter()
+
+    def _step(self, turns: Iterable[Callable[[int], int]]) -> None:
+        """Let what is due arrive, clients make their turns, and time pass until there is more.
+
+        A turn is told the time, and returns when it wants to be called again.
+        """
+        now_ms = self.clock.now_ms
+        self.cluster.advance(now_ms)
+        self.network.deliver()
+        deadlines = [
+            *(turn(now_ms) for turn in turns),
+            self.network.next_ms(),
+            self.cluster.next_deadline_ms(),
+        ]
+        next_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
+        # Bytes that take no time arrive in the next step without the clock moving.
+        self.clock.move_to(max(now_ms, min(next_ms, now_ms + STALLED_STEP_MS)))
+
+    def _break_one(self, *actions: tuple[float, Callable[[], None]]) -> None:
+        """Do one of these, or nothing; each with the limit up to which it is drawn."""
+        drawn = self.random.random()
+        for limit, action in actions:
+            if drawn < limit:
+                action()
+                return
+
+    def _stop_or_start(self) -> None:
+        stopped = self.cluster.brokers.keys() - self.cluster.alive
+        if stopped:
+            self.cluster.start_broker(min(stopped))
+        else:
+            self.met["broker stop"] += 1
+            self.cluster.stop_broker(self.random.randrange(len(self.cluster.brokers)))
+
+    def _cut(self) -> None:
+        links = [link for link in self.network.links if not link.is_closed]
+        if links:
+            self.met["cut"] += 1
+            self.random.choice(links).cut()
+
+    def _add_fault(self) -> None:
+        key = self.random.choice(list(self.api_faults))
+        kind, fault = self.random.choice(
+            (
+                ("error", faults.fail_with(self.random.choice(self.api_faults[key]))),
+                ("delay", faults.delay_answer(self.random.choice(self.delays_ms))),
+                ("drop", faults.drop()),
+                ("lost answer", faults.lose_answer()),
+                ("lost answer", faults.lose_answer(closes=True)),
+                ("disconnect", faults.disconnect()),
+            )
+        )
+        self.met[kind] += 1
+        self.cluster.faults.add(fault, key)
+
+    def _heal(self) -> None:
+        self.cluster.faults.clear()
+        for broker_id in self.cluster.brokers:
+            if broker_id not in self.cluster.alive:
+                self.cluster.start_broker(broker_id)
+            self.cluster.resume_replicas(broker_id)
