@@ -15,8 +15,13 @@ from pykclient import accel
 from pykclient.consumer.assignors.choice import make_assignors
 from pykclient.consumer.commits import Commits, CommitSettings
 from pykclient.consumer.committed import CommittedOffsets
+from pykclient.consumer.consumer_group import (
+    ConsumerGroup,
+    GroupInBackground,
+    GroupSurroundings,
+)
 from pykclient.consumer.consumer_metrics import ConsumerMetrics
-from pykclient.consumer.coordinator import ConsumerCoordinator, GroupInBackground
+from pykclient.consumer.coordinator import ConsumerCoordinator
 from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.fetch_buffer import FetchBuffer
@@ -105,7 +110,7 @@ class ConsumerParts(LiveClient):
             client_id=config.client_id,
         )
         self._user_calls: deque[UserCall] = deque()
-        self._group: ConsumerCoordinator | ModernCoordinator | None = None
+        self._group: ConsumerGroup | None = None
         self._commits: Commits | None = None
         self._committed: CommittedOffsets | None = None
         if config.group_id is not None:
@@ -205,23 +210,9 @@ class ConsumerParts(LiveClient):
             retry_backoff=retry_backoff,
         )
 
-    def _make_group(self, group_id: str) -> ConsumerCoordinator | ModernCoordinator:
-        if self._config.group_protocol == "consumer":
-            return ModernCoordinator(
-                self._config,
-                group_id=group_id,
-                subscription=self._subscription,
-                buffer=self._buffer,
-                metadata=self._metadata,
-                coordinators=self._coordinators,
-                user_calls=self._user_calls,
-                commit=self._commit_before_revocation,
-                follow_topics=self._follow_topics,
-            )
-        return ConsumerCoordinator(
-            self._config,
-            group_id=group_id,
-            assignors=self._assignors,
+    def _make_group(self, group_id: str) -> ConsumerGroup:
+        surroundings = GroupSurroundings(
+            group_id,
             subscription=self._subscription,
             buffer=self._buffer,
             metadata=self._metadata,
@@ -230,6 +221,9 @@ class ConsumerParts(LiveClient):
             commit=self._commit_before_revocation,
             follow_topics=self._follow_topics,
         )
+        if self._config.group_protocol == "consumer":
+            return ModernCoordinator(self._config, surroundings)
+        return ConsumerCoordinator(self._config, surroundings, self._assignors)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
@@ -244,7 +238,7 @@ class ConsumerParts(LiveClient):
             topics |= self._group.group_topics
         self._metadata.set_topics(sorted(topics))
 
-    def _require_group(self, call: str) -> ConsumerCoordinator | ModernCoordinator:
+    def _require_group(self, call: str) -> ConsumerGroup:
         if self._group is None:
             raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
         return self._group

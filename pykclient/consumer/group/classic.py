@@ -196,6 +196,7 @@ class ClassicMembership(ClassicMember):
             and self._error is None
             and now_ms >= self._retry_at_ms
             and self._coordinator.node_id() is not None
+            and self._participant.may_join()
         )
 
     def _advance(self, now_ms: int) -> None:
@@ -263,7 +264,8 @@ class ClassicMembership(ClassicMember):
         if self._call is not None:
             return []  # the coordinator knows that we wait; a heartbeat would wait behind it
         if now_ms >= self._retry_at_ms and self._error is None:
-            if self.state is ClassicState.JOINING and may_rebalance:
+            may_join = may_rebalance and self._participant.may_join()
+            if self.state is ClassicState.JOINING and may_join:
                 return [self._join(node_id, now_ms)]
             if self.state is ClassicState.SYNCING and self._joined is None:
                 return [self._sync(node_id, now_ms)]

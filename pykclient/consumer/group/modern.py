@@ -81,12 +81,8 @@ class ModernParticipant(Protocol):
         """Give up what is not in `assigned`, then take the rest. All of it is known by name."""
         ...
 
-    def lose(self, now_ms: int) -> Operation[None]:
-        """Give everything up that others may have by now."""
-        ...
-
-    def give_up(self, now_ms: int) -> Operation[None]:
-        """Give everything up, because this consumer leaves."""
+    def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
+        """Give everything up because this consumer leaves, or lose what others may have by now."""
         ...
 
     def stop(self, now_ms: int) -> None:
@@ -173,8 +169,9 @@ class ModernMembership:
         """Have it join at the application's next poll, if it is no member."""
         self._wants_join = self.state not in IN_GROUP
 
-    def on_commit_refused(self) -> None:
-        """Hear that a commit was refused: a heartbeat will tell whether this is a member still."""
+    def on_commit_refused(self, error_code: int, sent: GroupMetadata) -> None:
+        """Hear what a commit was told: a heartbeat will tell whether this is a member still."""
+        del error_code, sent
         self._due_ms = 0
 
     def wants_turn(self, now_ms: int) -> bool:
@@ -209,10 +206,7 @@ class ModernMembership:
             self._leave_epoch = None
         self._to(ModernState.PREPARE_LEAVING)
         self._reconciling, self._must_lose = None, False
-        was_member = self.member.is_member
-        self._handover = (self._participant.give_up if was_member else self._participant.lose)(
-            now_ms
-        )
+        self._handover = self._participant.give_up(is_member=self.member.is_member, now_ms=now_ms)
         return self._left
 
     # Asked by the engine.
@@ -268,7 +262,7 @@ class ModernMembership:
             self._join("the consumer has subscribed", now_ms)
         elif self._must_lose:
             self._must_lose = False
-            self._handover = self._participant.lose(now_ms)
+            self._handover = self._participant.give_up(is_member=False, now_ms=now_ms)
         elif self.state is ModernState.FATAL and self._may_try_again(now_ms):
             self._join("the consumer tries again", now_ms)
         elif self.state is ModernState.RECONCILING:

@@ -1,4 +1,6 @@
-"""Participant and GroupCoordinator: what a membership knows of the consumer around it.
+"""Participant, GroupCoordinator, GroupMembership: what a membership and its consumer know.
+
+The first two are the consumer to a membership, the last one is a membership to the consumer.
 
 Owner: no state.
 Source: the abstract methods of Java class ``AbstractCoordinator``.
@@ -12,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pykclient.consumer.group.member import GroupMetadata
-    from pykclient.network.manager import Operation
+    from pykclient.errors import KafkaError
+    from pykclient.network.manager import Operation, PollResult
     from pykclient.protocol.messages.join_group import JoinGroupResponse
 
-__all__ = ["GroupCoordinator", "Participant"]
+__all__ = ["GroupCoordinator", "GroupMembership", "Participant"]
 
 
 class GroupCoordinator(Protocol):
@@ -37,6 +40,10 @@ class GroupCoordinator(Protocol):
 class Participant(Protocol):
     """The consumer behind the membership: what it wants, and what becomes of its partitions."""
 
+    def may_join(self) -> bool:
+        """Whether it is known what to join with; membership goes on as it is until then."""
+        ...
+
     def protocols(self, member: GroupMetadata) -> Sequence[tuple[str, bytes]]:
         """Return the assignors that it has, with what its leader shall know for each."""
         ...
@@ -57,4 +64,46 @@ class Participant(Protocol):
 
     def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         """Give up everything, because this consumer leaves."""
+        ...
+
+
+class GroupMembership(Protocol):
+    """This consumer as a member, whatever the protocol."""
+
+    member: GroupMetadata
+    """Who it is now, member or not."""
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether a commit in the name of `member` has a chance."""
+        ...
+
+    @property
+    def has_request_in_flight(self) -> bool:
+        """Whether the coordinator owes an answer."""
+        ...
+
+    @property
+    def has_error(self) -> bool:
+        """Whether `take_error` would return one."""
+        ...
+
+    def take_error(self) -> KafkaError | None:
+        """Return what the application must know, and forget it; what is fatal stays."""
+        ...
+
+    def on_commit_refused(self, error_code: int, sent: GroupMetadata) -> None:
+        """Hear what a commit in the name of `sent` was told about the membership."""
+        ...
+
+    def wants_turn(self, now_ms: int) -> bool:
+        """Whether a poll by the application would change something now."""
+        ...
+
+    def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Operation[None]:
+        """Give everything up and leave; return what ends when the coordinator has been told."""
+        ...
+
+    def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
+        """Go on as far as it goes, and return what is to be sent."""
         ...

@@ -47,9 +47,13 @@ class Participant:
     def __init__(self) -> None:
         self.diary: list[str] = []
         self.is_slow = False
+        self.knows_topics = True
         self.pending: list[Operation[None]] = []
         self.rejoin_reason: str | None = None
         self.shares: list[tuple[str, bytes]] | None = [("m-1", b"mine")]
+
+    def may_join(self) -> bool:
+        return self.knows_topics
 
     def protocols(self, member: GroupMetadata) -> Sequence[tuple[str, bytes]]:
         del member

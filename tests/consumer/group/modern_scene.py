@@ -65,14 +65,10 @@ class ModernParticipant:
         shown = [f"{NAMES[topic]}{number}" for topic in assigned for number in assigned[topic]]
         return self._done(f"have {' '.join(shown) or 'nothing'}")
 
-    def lose(self, now_ms: int) -> Operation[None]:
+    def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         del now_ms
         self.has = {}
-        return self._done("lose")
-
-    def give_up(self, now_ms: int) -> Operation[None]:
-        del now_ms
-        return self._done("give up")
+        return self._done("give up" if is_member else "lose")
 
     def stop(self, now_ms: int) -> None:
         del now_ms
