@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.member import GroupMetadata
 from pykclient.consumer.group.modern_requests import (
@@ -41,18 +41,16 @@ from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.group.modern_requests import Interest, ModernSettings
-    from pykclient.consumer.group.participant import GroupCoordinator
+    from pykclient.consumer.group.modern_requests import ModernSettings
+    from pykclient.consumer.group.participant import GroupCoordinator, ModernParticipant
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
     from pykclient.protocol.message import Message
 
     Assignment = dict[bytes, tuple[int, ...]]
 
-__all__ = ["ModernMembership", "ModernParticipant"]
+__all__ = ["ModernMembership"]
 
 MEMBER_ID_BYTES: Final = 16
 MOVED: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
@@ -60,34 +58,6 @@ UNKNOWN_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
 TOLD: Final = (TopicAuthorizationFailedError, UnreleasedInstanceIdError)
 """Errors that pass, perhaps: the application is told, and the member tries on. Of a static member
 that was killed, the name is free when its session has ended."""
-
-
-class ModernParticipant(Protocol):
-    """The consumer behind the membership: what it wants, and what becomes of its partitions."""
-
-    def interest(self) -> Interest:
-        """Return what is subscribed to."""
-        ...
-
-    def resolve(self, target: Mapping[bytes, tuple[int, ...]]) -> Assignment:
-        """Return the part of a target whose topics are known by name."""
-        ...
-
-    def ask_for_names(self) -> None:
-        """Have the names of the other topics found out."""
-        ...
-
-    def reconcile(self, assigned: Assignment, now_ms: int) -> Operation[None]:
-        """Give up what is not in `assigned`, then take the rest. All of it is known by name."""
-        ...
-
-    def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
-        """Give everything up because this consumer leaves, or lose what others may have by now."""
-        ...
-
-    def stop(self, now_ms: int) -> None:
-        """Let go of what is under way."""
-        ...
 
 
 class ModernMembership:
@@ -132,6 +102,8 @@ class ModernMembership:
         self._left: Operation[None] = Operation()
         self._leave_epoch: int | None = None
         self._is_late = False
+        self._may_be_known = False
+        """Whether the coordinator may have this member, though it has not said so yet."""
         self._must_lose = False
         """Whether others may have what this consumer still has; the next poll gives it up."""
         self._interval_ms = 0
@@ -202,7 +174,7 @@ class ModernMembership:
             self._left = Operation()
         is_static = self.member.group_instance_id is not None
         self._leave_epoch = LEAVE_EPOCH if sends else LEAVE_STATIC_EPOCH if is_static else None
-        if not self.member.is_member:
+        if not self._may_be_known:
             self._leave_epoch = None
         self._to(ModernState.PREPARE_LEAVING)
         self._reconciling, self._must_lose = None, False
@@ -318,6 +290,7 @@ class ModernMembership:
                 timeout_ms=self._settings.request_timeout_ms,
             )
         is_joining = self.state is ModernState.JOINING
+        self._may_be_known = True
         message = self._fields.request(
             self.member,
             self._participant.interest(),
@@ -338,6 +311,7 @@ class ModernMembership:
     def _finish_leaving(self, *, is_told: bool = False) -> None:
         """Be no member any more. `is_told` leaves the end of leaving to the answer."""
         self._call = None
+        self._may_be_known = False
         self.member = self.member.without_generation()
         if self._is_late:
             self._is_late, self._must_lose = False, True
@@ -361,7 +335,7 @@ class ModernMembership:
         self._history.fail("the application did not poll for max_poll_interval_ms", now_ms)
         self._stop(now_ms)
         self._to(ModernState.LEAVING)
-        if not self.member.is_member:
+        if not self._may_be_known:
             self._finish_leaving()
 
     # Answers.
@@ -397,7 +371,16 @@ class ModernMembership:
             )
 
     def _on_target(self, target: Assignment, now_ms: int) -> None:
+        before = self._target
         self._target = {topic_id: numbers for topic_id, numbers in target.items() if numbers}
+        is_idle = self._reconciling is None and self.state is not ModernState.JOINING
+        if (
+            is_idle
+            and self._target != before
+            and self._participant.resolve(self._target) == self._current
+        ):
+            # What was assigned in between, and taken back, is given up only when that is told.
+            self._fields.forget_assigned()
         if self._target != self._current:
             self._to(ModernState.RECONCILING)
         elif self._reconciling is None and self.state is not ModernState.STABLE:
@@ -420,6 +403,7 @@ class ModernMembership:
     def _on_refused(self, error: BrokerError, node_id: int, now_ms: int) -> None:
         """Go on after an error as Java does."""
         self._fields.forget()
+        self._may_be_known = self.member.is_member
         if isinstance(error, MOVED):
             self._coordinator.mark_unknown(node_id, error.name)
             self._due_ms = 0  # as soon as the other one is found
@@ -462,6 +446,7 @@ class ModernMembership:
         self._history.fail(reason, now_ms)
         self._stop(now_ms)
         self._must_lose = True
+        self._may_be_known = False
         self.member = self.member.without_generation()
         self._to(state)
 

@@ -53,7 +53,8 @@ class Interest(NamedTuple):
 
 class _Told(NamedTuple):
     interest: Interest
-    assigned: dict[bytes, tuple[int, ...]]
+    assigned: dict[bytes, tuple[int, ...]] | None
+    """None when the coordinator has to hear of it again."""
 
 
 class HeartbeatFields:
@@ -66,6 +67,11 @@ class HeartbeatFields:
     def forget(self) -> None:
         """Tell everything again: the coordinator may not have heard the last."""
         self._told = None
+
+    def forget_assigned(self) -> None:
+        """Tell what is assigned again, though it has not changed: the coordinator waits for it."""
+        if self._told is not None:
+            self._told = self._told._replace(assigned=None)
 
     def has_news(self, interest: Interest, assigned: Assignment) -> bool:
         """Whether a heartbeat would tell anything but that the member lives."""

@@ -1,6 +1,4 @@
-"""Participant, GroupCoordinator, GroupMembership: what a membership and its consumer know.
-
-The first two are the consumer to a membership, the last one is a membership to the consumer.
+"""Participants, GroupCoordinator and GroupMembership: what membership and consumer ask each other.
 
 Owner: no state.
 Source: the abstract methods of Java class ``AbstractCoordinator``.
@@ -11,14 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.modern_requests import Interest
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Operation, PollResult
     from pykclient.protocol.messages.join_group import JoinGroupResponse
 
-__all__ = ["GroupCoordinator", "GroupMembership", "Participant"]
+    Assignment = dict[bytes, tuple[int, ...]]
+
+__all__ = ["GroupCoordinator", "GroupMembership", "ModernParticipant", "Participant"]
 
 
 class GroupCoordinator(Protocol):
@@ -38,7 +39,7 @@ class GroupCoordinator(Protocol):
 
 
 class Participant(Protocol):
-    """The consumer behind the membership: what it wants, and what becomes of its partitions."""
+    """The consumer behind the membership of a classic group."""
 
     def may_join(self) -> bool:
         """Whether it is known what to join with; membership goes on as it is until then."""
@@ -64,6 +65,34 @@ class Participant(Protocol):
 
     def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         """Give up everything, because this consumer leaves."""
+        ...
+
+
+class ModernParticipant(Protocol):
+    """The consumer behind the membership of a group of KIP-848, where topics go by their ids."""
+
+    def interest(self) -> Interest:
+        """Return what is subscribed to."""
+        ...
+
+    def resolve(self, target: Mapping[bytes, tuple[int, ...]]) -> Assignment:
+        """Return the part of a target whose topics are known by name."""
+        ...
+
+    def ask_for_names(self) -> None:
+        """Have the names of the other topics found out."""
+        ...
+
+    def reconcile(self, assigned: Assignment, now_ms: int) -> Operation[None]:
+        """Give up what is not in `assigned`, then take the rest. All of it is known by name."""
+        ...
+
+    def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
+        """Give everything up because this consumer leaves, or lose what others may have by now."""
+        ...
+
+    def stop(self, now_ms: int) -> None:
+        """Let go of what is under way."""
         ...
 
 

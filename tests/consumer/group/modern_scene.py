@@ -127,6 +127,12 @@ class ModernScene:
         assert isinstance(message, ConsumerGroupHeartbeatRequest)
         return message
 
+    def last_epoch(self) -> int:
+        """What the youngest heartbeat says of the member's epoch."""
+        message = self.sent[-1].message
+        assert isinstance(message, ConsumerGroupHeartbeatRequest)
+        return message.member_epoch
+
     def answer(self, epoch: int = 1, assigned: Had | None = None, *, code: int = 0) -> None:
         """Answer it; `assigned` None tells nothing about partitions."""
         self.told()

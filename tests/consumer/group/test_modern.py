@@ -27,6 +27,7 @@ from tests.consumer.group.member_scene import NODE_ID
 from tests.consumer.group.modern_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
 
 MEMBER_ID_LENGTH = 22
+C = bytes(15) + b"c"
 
 
 @pytest.fixture
@@ -231,6 +232,26 @@ def test_the_same_assignment_again_changes_nothing(stable: ModernScene) -> None:
     assert stable.sent == []
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
+    stable: ModernScene, is_known: bool
+) -> None:
+    """The coordinator gives it to nobody else before it hears that this member has it not."""
+    stable.wait(INTERVAL_MS)
+    stable.answer(2, {A: (0, 1), B: (5,)})
+    stable.wait(INTERVAL_MS)
+    assert stable.told().topic_partitions is None
+    # What comes in its stead has no name yet, perhaps.
+    stable.participant.known = {A}
+    stable.answer(2, {A: (0, 1)} if is_known else {A: (0, 1), C: (0,)})
+    stable.wait(0)
+    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0, 1])]
+    stable.answer(3)
+    assert stable.participant.diary == []
+    stable.wait(0)
+    assert stable.sent == [], "it is told once"
+
+
 # Being thrown out.
 
 
@@ -250,6 +271,18 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     told = stable.told()
     assert (told.member_epoch, told.member_id, told.topic_partitions) == (0, member_id, [])
     assert told.subscribed_topic_names == ["a", "b"]
+
+
+@pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
+def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(
+    stable: ModernScene, error: type[BrokerError]
+) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.coordinator.known = NODE_ID + 5
+    stable.answer(code=error.code)
+    assert stable.is_in(ModernState.STABLE)
+    stable.poll()
+    assert stable.sent[0].node_id == NODE_ID + 5
 
 
 def test_a_member_fenced_while_it_gives_up_acknowledges_nothing(stable: ModernScene) -> None:
@@ -342,118 +375,3 @@ def test_brokers_without_such_groups_are_told_as_such() -> None:
         error = scene.membership.take_error()
         assert isinstance(error, UnsupportedVersionError)
         assert "group_protocol=classic" in str(error)
-
-
-# Leaving.
-
-
-@pytest.mark.parametrize(
-    ("instance_id", "sends", "epoch"),
-    [(None, True, -1), (None, False, None), ("i", True, -1), ("i", False, -2)],
-)
-def test_leaving_gives_up_first_and_then_tells(
-    instance_id: str | None, sends: bool, epoch: int | None
-) -> None:
-    scene = ModernScene(instance_id)
-    scene.join({A: (0,)})
-    scene.participant.is_slow = True
-    left = scene.membership.begin_leave("done", sends=sends, now_ms=scene.now_ms)
-    scene.poll()
-    assert scene.sent == []
-    assert scene.membership.can_commit
-    scene.finish()
-    scene.poll()
-    assert scene.is_in(ModernState.UNSUBSCRIBED)
-    assert not scene.membership.member.is_member
-    if epoch is None:
-        assert scene.sent == []
-    else:
-        assert scene.told().member_epoch == epoch
-        scene.answer()
-    assert left.is_done
-
-
-def test_heartbeats_go_on_while_everything_is_given_up(stable: ModernScene) -> None:
-    stable.participant.is_slow = True
-    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
-    stable.poll()
-    assert stable.sent == []
-    stable.wait(INTERVAL_MS)
-    assert stable.told().member_epoch == 1
-    stable.answer(2, {B: (0,)})
-    assert stable.membership.can_commit
-    stable.finish()
-    stable.poll()
-    assert stable.participant.diary == ["give up"]
-    assert stable.told().member_epoch == -1
-
-
-def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(stable: ModernScene) -> None:
-    stable.wait(INTERVAL_MS)
-    stable.coordinator.known = NODE_ID + 5
-    stable.answer(code=UnknownMemberIdError.code)
-    assert stable.is_in(ModernState.STABLE)
-    stable.poll()
-    assert stable.sent[0].node_id == NODE_ID + 5
-
-
-def test_leaving_ends_also_when_the_answer_is_lost_or_nobody_is_there(stable: ModernScene) -> None:
-    left = stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
-    stable.poll()
-    stable.lose_answer(DisconnectedError("gone"))
-    assert left.is_done
-    alone = ModernScene()
-    alone.join({A: (0,)})
-    alone.coordinator.known = None
-    alone_left = alone.membership.begin_leave("done", sends=True, now_ms=alone.now_ms)
-    alone.poll()
-    assert alone_left.is_done
-    assert alone.is_in(ModernState.UNSUBSCRIBED)
-
-
-def test_one_that_left_may_join_again(stable: ModernScene) -> None:
-    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
-    stable.poll()
-    stable.answer()
-    stable.membership.ask_to_join()
-    stable.poll()
-    assert stable.told().member_epoch == 0
-
-
-def test_one_that_is_to_join_while_it_leaves_joins_after_that(stable: ModernScene) -> None:
-    stable.participant.is_slow = True
-    stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
-    stable.poll()
-    stable.membership.ask_to_join()
-    stable.finish()
-    stable.poll(times=1)
-    assert stable.told().member_epoch == -1
-    stable.answer()
-    stable.poll()
-    assert stable.told().member_epoch == 0
-
-
-def test_leaving_ends_what_was_fatal() -> None:
-    scene = ModernScene("instance")
-    scene.membership.ask_to_join()
-    scene.poll()
-    scene.answer(code=FencedInstanceIdError.code)
-    scene.poll()
-    scene.membership.begin_leave("done", sends=True, now_ms=scene.now_ms)
-    scene.poll()
-    scene.membership.ask_to_join()
-    scene.poll(passed_ms=RETRY_MS)
-    assert not scene.membership.has_error
-    assert scene.told().member_epoch == 0
-
-
-def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: ModernScene) -> None:
-    stable.wait(INTERVAL_MS)
-    stable.participant.is_slow = True
-    left = stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
-    stable.answer(code=UnknownMemberIdError.code)
-    stable.poll()
-    stable.finish()
-    stable.poll()
-    assert stable.sent == []
-    assert left.is_done
