@@ -45,6 +45,9 @@ ITERATION_STEP_MS = 1_000
 TURN_INTERVAL_MS = 1
 """Polls that only take what is at hand share the turns of the engine, about one in so long."""
 
+NEVER_LOOKED: Final = -1
+"""No version of a subscription: its partitions are to be looked at."""
+
 
 class Consumer(GroupCalls):
     """Reads records of partitions.
@@ -173,8 +176,7 @@ class Consumer(GroupCalls):
                 records = ConsumerRecords(runs)
                 if not self._interceptors or not runs:
                     return records
-                with self._guard.lent():
-                    return self._interceptors.on_consume(records)
+                return self._guard.lend(self._interceptors.on_consume, records)
             except BaseException:  # an interrupt; what an interceptor raises does not get here
                 self._give_back(runs)
                 raise
@@ -222,14 +224,20 @@ class Consumer(GroupCalls):
             assigned, run = found
             first_offset, last_offset = run.columns.first_offset, run.columns.last_offset
             assigned.leader_epoch = run.leader_epoch
+            version = NEVER_LOOKED
             for record in self._records_of(run):
                 position = assigned.offset
                 # An interceptor may have put in records of its own.
                 if first_offset <= record.offset <= last_offset:
                     position = assigned.offset = record.offset + 1
                 yield record
-                if assigned.offset != position or not assigned.is_fetching:
+                if assigned.offset != position:
                     break
+                # The partition is looked at again only when something has changed.
+                if version != self._subscription.version:
+                    if not assigned.is_fetching:
+                        break
+                    version = self._subscription.version
             else:
                 assigned.offset = last_offset + 1
 
@@ -335,14 +343,16 @@ class Consumer(GroupCalls):
             # In steps, for each of which silence may have a reason by then.
             step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
             try:
-                while not found:
+                while not is_ready():
                     self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
-                    if not found and now_ms() >= deadline_ms:
+                    if found:
+                        break
+                    if now_ms() >= deadline_ms:
                         return None
                 self._note_iterated(*found[0])
                 self._metrics.on_consumed([found[0][1]], now_ms())
                 self._keep_partitions()
-                self._turn()
+                self._turn_if_due()
             finally:
                 self._end_poll()
             return found[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.consumer import consumer as consumer_module
 from pykclient.errors import ClosedError, RecordDeserializationError
 from pykclient.types import TopicPartition
 from tests.consumer.fetched_records import marker
@@ -48,6 +50,19 @@ def test_the_position_moves_record_by_record(consumer: Consumer, port: ServingPo
         if record.offset == 4:
             break
     assert positions == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_what_is_at_hand_shares_turns_of_the_engine(
+    port: ServingPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_module, "TURN_INTERVAL_MS", 3_600_000)
+    port.logs[0].append(50)
+    waits: list[int] = []
+    port.on_wait = waits.append
+    with consumer_over(port, max_poll_records=1) as consumer:
+        consumer.assign([A])
+        wait_counts = [len(waits) for _ in islice(consumer, 50)]
+    assert len(set(wait_counts)) == 1
 
 
 def test_a_seek_inside_the_loop_counts_at_once(consumer: Consumer, port: ServingPort) -> None:
