@@ -24,7 +24,7 @@ from pykclient.admin.groups import (
     ListGroups,
 )
 from pykclient.admin.lookup import GroupCoordinator
-from pykclient.admin.name_list import name_list
+from pykclient.admin.name_list import check_text, name_list
 from pykclient.errors import (
     GroupIdNotFoundError,
     UnsupportedVersionError,
@@ -211,6 +211,7 @@ class GroupCalls(AdminDriver):
 def _group_name(group: str) -> str:
     if not isinstance(group, str):
         raise UsageError(f"{group!r:.100} is no group; give its name")
+    check_text(group, "group")
     return group
 
 

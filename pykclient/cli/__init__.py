@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from pykclient.cli import groups, log
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     groups.add_command(commands)
     log.add_command(commands)
     options = parser.parse_args(arguments)
+    _show_what_the_terminal_cannot()
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -49,3 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"pykclient: {error}\n")
         return 1
     return status
+
+
+def _show_what_the_terminal_cannot() -> None:
+    """Have output show escapes in the place of letters that the terminal's encoding has not.
+
+    Names of groups and topics come from strangers; none may end the command.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a test may have put another one there
+            stream.reconfigure(errors="backslashreplace")

@@ -21,7 +21,12 @@ from pykclient.admin.coordinator_partition import OFFSETS_TOPIC, coordinator_par
 from pykclient.cli import reset_target
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.cli.table import shown, write_rows
-from pykclient.errors import GroupIdNotFoundError, UnknownTopicOrPartitionError, UsageError
+from pykclient.errors import (
+    BrokerError,
+    GroupIdNotFoundError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+)
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -168,13 +173,13 @@ def run_coordinator(options: argparse.Namespace) -> int:
 def run_describe(options: argparse.Namespace) -> int:
     """Print groups and their members; the exit status."""
     with pykclient.Admin(client_settings(options)) as admin:
-        groups = admin.describe_groups(options.groups)
-    members = [_member_row(group, member) for group in groups.values() for member in group.members]
-    write_rows("group", [_group_row(group) for group in groups.values()], is_json=options.json)
+        groups, errors = _described(admin, options.groups)
+    members = [_member_row(group, member) for group in groups for member in group.members]
+    write_rows("group", [_group_row(group) for group in groups], is_json=options.json)
     if members and not options.json:
         sys.stdout.write("\n")
     write_rows("member", members, is_json=options.json)
-    return 0
+    return _tell(errors)
 
 
 def run_offsets(options: argparse.Namespace) -> int:
@@ -182,8 +187,9 @@ def run_offsets(options: argparse.Namespace) -> int:
     settings = client_settings(options)
     rows: list[OffsetRow] = []
     with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
-        descriptions = admin.describe_groups(options.groups)
-        for group, description in descriptions.items():
+        descriptions, errors = _described(admin, options.groups)
+        for description in descriptions:
+            group = description.group_id
             committed = admin.list_group_offsets(group)
             owners = {
                 partition: member
@@ -199,7 +205,7 @@ def run_offsets(options: argparse.Namespace) -> int:
             if not partitions:
                 sys.stderr.write(f"pykclient: group {group!r} has committed nothing\n")
     write_rows("offset", rows, is_json=options.json)
-    return 0
+    return _tell(errors)
 
 
 def run_reset(options: argparse.Namespace) -> int:
@@ -286,6 +292,29 @@ def _topic(text: str) -> tuple[str, tuple[int, ...] | None]:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: write partitions as 0,1,2") from error
     return topic, partitions
+
+
+def _described(
+    admin: Admin, groups: Iterable[str]
+) -> tuple[list[GroupDescription], list[BrokerError]]:
+    """Describe groups; of one that cannot be described, return why, and go on with the others."""
+    found: list[GroupDescription] = []
+    errors: list[BrokerError] = []
+    for group in dict.fromkeys(groups):
+        try:
+            found += admin.describe_groups([group]).values()
+        except BrokerError as error:
+            errors.append(error)
+    return found, errors
+
+
+def _tell(errors: Iterable[BrokerError]) -> int:
+    """Say what went wrong; the exit status."""
+    status = 0
+    for error in errors:
+        sys.stderr.write(f"pykclient: {error}\n")
+        status = 1
+    return status
 
 
 def _group_row(group: GroupDescription) -> GroupRow:

@@ -54,7 +54,7 @@ def to_latest(
 
 def to_offset(text: str) -> Target:
     """Go on at one offset, the same in every partition."""
-    offset = int(text)
+    offset = _number(text)
 
     def target(
         partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
@@ -66,7 +66,7 @@ def to_offset(text: str) -> Target:
 
 def shift_by(text: str) -> Target:
     """Go on so many records after what was committed, or before it."""
-    count = int(text)
+    count = _number(text)
 
     def target(
         partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
@@ -85,7 +85,12 @@ def shift_by(text: str) -> Target:
 
 def to_time(text: str) -> Target:
     """Go on with the first record at or after a time; UTC where the text names no zone."""
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r} is no time; write 2026-01-31, 2026-01-31T12:00 or 2026-01-31T12:00:00+02:00"
+        ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return _at_or_after(int(moment.timestamp() * MS_PER_S))
@@ -94,6 +99,13 @@ def to_time(text: str) -> Target:
 def before_now(text: str) -> Target:
     """Go on with the first record that is no older than a duration."""
     return _at_or_after(time.time_ns() // NS_PER_MS - duration_ms(text))
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no whole number") from error
 
 
 def _at_or_after(time_ms: int) -> Target:

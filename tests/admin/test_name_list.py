@@ -17,3 +17,8 @@ def test_each_name_counts_once_in_its_order() -> None:
 def test_what_are_no_names_is_refused(names: list[str]) -> None:
     with pytest.raises(UsageError, match="give a list of group names"):
         name_list(names, "group")
+
+
+def test_a_name_that_no_request_can_carry_is_refused() -> None:
+    with pytest.raises(UsageError, match="is no text, so no group has that name"):
+        name_list(["\ud800"], "group")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +89,17 @@ def test_groups_are_listed_and_described(admin: Admin, command: Command) -> None
     (group,) = command.rows("describe", GROUP)
     assert (group["state"], group["members"]) == ("Empty", 0)
     assert command("list").splitlines()[1].split() == [GROUP, "classic", "Empty", "-"]
+
+
+@pytest.mark.parametrize("part", ["describe", "offsets"])
+def test_a_group_that_is_not_there_does_not_hide_the_others(
+    admin: Admin, command: Command, part: str
+) -> None:
+    admin.alter_group_offsets(GROUP, {FIRST: 3})
+    lines = command(part, "absent", GROUP, "--json", status=1).splitlines()
+    assert [json.loads(line)["group"] for line in lines] == [GROUP]
+    assert "GROUP_ID_NOT_FOUND" in command.told
+    assert "'absent'" in command.told
 
 
 def test_members_are_described_with_what_they_have(
@@ -184,6 +198,7 @@ def test_a_group_in_use_is_not_moved(
     ("arguments", "told"),
     [
         (("describe", "absent"), "GROUP_ID_NOT_FOUND"),
+        (("describe", "\udcff"), "no text"),
         (("reset", "absent", "--all-topics", "--to-latest"), "has committed nothing"),
         (("reset", "g", "--topic", "t:0,9", "--to-latest"), "'t' has no partition 9"),
         (("reset", "g", "--topic", "absent", "--to-latest"), "UNKNOWN_TOPIC_OR_PARTITION"),
@@ -200,25 +215,47 @@ def test_what_cannot_be_done_is_told_with_status_1(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "told"),
     [
-        ("reset", "g", "--to-latest"),
-        ("reset", "g", "--all-topics"),
-        ("reset", "g", "--all-topics", "--to-latest", "--to-earliest"),
-        ("reset", "g", "--topic", "t:x", "--to-latest"),
-        ("reset", "g", "--all-topics", "--to-offset", "x"),
-        ("reset", "g", "--all-topics", "--to-datetime", "yesterday"),
-        ("reset", "g", "--all-topics", "--by-duration", "1h"),
-        ("describe",),
+        (("reset", "g", "--to-latest"), "--topic --all-topics is required"),
+        (("reset", "g", "--all-topics"), "is required"),
+        (("reset", "g", "--all-topics", "--to-latest", "--to-earliest"), "not allowed with"),
+        (("reset", "g", "--topic", "t:x", "--to-latest"), "write partitions as 0,1,2"),
+        (("reset", "g", "--all-topics", "--to-offset", "x"), "'x' is no whole number"),
+        (("reset", "g", "--all-topics", "--shift-by", "1.5"), "'1.5' is no whole number"),
+        (("reset", "g", "--all-topics", "--to-datetime", "yesterday"), "write 2026-01-31"),
+        (("reset", "g", "--all-topics", "--by-duration", "1h"), "write P1D"),
+        (("describe",), "GROUP"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_status_2(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
 ) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["groups", *arguments, "-b", "localhost:1"])
     assert raised.value.code == 2
-    assert "usage: pykclient groups" in capsys.readouterr().err
+    output = capsys.readouterr().err
+    assert "usage: pykclient groups" in output
+    assert told in output
+
+
+def test_a_terminal_that_lacks_letters_is_shown_escapes(
+    admin: Admin, fake_kafka: FakeKafka
+) -> None:
+    admin.alter_group_offsets("\U0001f600", {FIRST: 3})
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "pykclient"),
+            "groups",
+            "list",
+            "-b",
+            fake_kafka.bootstrap_servers,
+        ],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert rb"\U0001f600" in run.stdout
 
 
 def test_settings_come_from_a_file_and_the_command_line(
