@@ -209,6 +209,8 @@ class ConsumerGroup(ABC):
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Hold what is subscribed to against the topics that there are by now."""
+        if not cluster.nodes:
+            return  # metadata starts over, and knows of no topic yet
         if self._subscription.mode is SubscriptionMode.TOPICS:
             # Of partitions that are assigned it is told anyway; a refused topic has none.
             refused = self._subscription.wanted_topics & cluster.topic_errors.keys()

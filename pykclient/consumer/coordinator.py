@@ -160,6 +160,8 @@ class ConsumerCoordinator(ConsumerGroup):
             return
         if self._membership.needs_join or not self.identity.is_member or not self.may_join():
             return
+        if not self._metadata.cluster.nodes:
+            return  # it starts over: what it knew before is no worse than that
         if self._joined_topics not in (None, wanted):
             self._membership.ask_to_join("subscription has changed")
             return

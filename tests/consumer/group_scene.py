@@ -1,0 +1,230 @@
+"""GroupScene: a consumer's side of its group, in the middle of a consumer that a test plays.
+
+The coordinator is known. What the group sends waits in `sent`; the test answers.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeVar
+
+from pykclient.consumer.assignors.choice import make_assignors
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.consumer_group import GroupSurroundings
+from pykclient.consumer.coordinator import ConsumerCoordinator
+from pykclient.consumer.group.consumer_protocol import encode_assignment
+from pykclient.consumer.modern_coordinator import ModernCoordinator
+from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.subscription import SubscriptionState
+from pykclient.network.cluster import Cluster
+from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.network.manager import Operation
+from pykclient.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.consumer.known_cluster import (
+    RETRY_BACKOFF,
+    START_MS,
+    TOPIC_ID,
+    know,
+    make_metadata,
+    topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pykclient.consumer.consumer_group import ConsumerGroup
+    from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.errors import BrokerError
+    from pykclient.network.cluster import TopicInfo
+    from pykclient.network.manager import Request, UserCall
+    from pykclient.types import TopicPartition
+
+__all__ = ["GROUP", "INTERVAL_MS", "MAX_POLL_MS", "GroupScene"]
+
+GROUP = "g"
+INTERVAL_MS = 3_000
+MAX_POLL_MS = 20_000
+TURN_COUNT = 4
+
+MessageT = TypeVar("MessageT")
+
+
+class _Network:
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        del node_id, now_ms
+        return False
+
+
+class _Buffer:
+    def drop(self, assigned: AssignedPartition) -> None:
+        pass
+
+    def refresh(self, assigned: AssignedPartition) -> None:
+        pass
+
+
+class GroupScene:
+    """A group under a protocol, `classic` or `consumer`. `diary` has what the listener heard."""
+
+    def __init__(self, protocol: str) -> None:
+        self.now_ms = START_MS
+        self.metadata = make_metadata()
+        self.subscription = SubscriptionState()
+        self.coordinators = Coordinators(self.metadata, _Network(), retry_backoff=RETRY_BACKOFF)
+        self.diary: list[str] = []
+        self.sent: list[Request] = []
+        self._user_calls: deque[UserCall] = deque()
+        config = ConsumerConfig.from_settings(
+            {
+                "bootstrap_servers": "broker:9092",
+                "group_id": GROUP,
+                "group_protocol": protocol,
+                "max_poll_interval_ms": MAX_POLL_MS,
+                "retry_backoff_ms": 100,
+            }
+        )
+        surroundings = GroupSurroundings(
+            GROUP,
+            subscription=self.subscription,
+            buffer=_Buffer(),
+            metadata=self.metadata,
+            coordinators=self.coordinators,
+            user_calls=self._user_calls,
+            commit=self._commit,
+            follow_topics=lambda: None,
+        )
+        self.group: ConsumerGroup
+        if protocol == "consumer":
+            self.group = ModernCoordinator(config, surroundings)
+        else:
+            assignors = make_assignors(config.partition_assignment_strategy)
+            self.group = ConsumerCoordinator(config, surroundings, assignors)
+        self.listener = RebalanceListener(
+            lambda partitions: self._write("assigned", partitions),
+            lambda partitions: self._write("revoked", partitions),
+            lambda partitions: self._write("lost", partitions),
+        )
+        self.know()
+        self._find_coordinator()
+
+    # The cluster.
+
+    def know(self, *topics: TopicInfo, errors: Mapping[str, BrokerError] | None = None) -> None:
+        """Have a broker tell which topics there are."""
+        know(self.metadata, *topics, errors=errors)
+        self.group.on_cluster(self.metadata.cluster)
+
+    def start_over(self) -> None:
+        """Have the metadata forget everything, as before it asks the bootstrap addresses."""
+        self.metadata.cluster = Cluster(version=self.metadata.cluster.version + 1)
+        self.group.on_cluster(self.metadata.cluster)
+
+    def _find_coordinator(self) -> None:
+        self.coordinators.coordinator(CoordinatorType.GROUP, GROUP)
+        (request,) = self.coordinators.poll(self.now_ms).requests
+        found = Coordinator(GROUP, 2, "broker-2", 9092)
+        request.on_response(FindCoordinatorResponse(coordinators=[found]), self.now_ms)
+
+    # Time.
+
+    def poll(self, passed_ms: int = 0) -> None:
+        """Let time pass, and the application poll; it gets no records."""
+        self.now_ms += passed_ms
+        self.group.begin_poll()
+        for _ in range(TURN_COUNT):
+            self.sent += self.group.poll(self.now_ms).requests
+            self._run_user_calls()
+        self.group.end_poll()
+
+    def wait(self, passed_ms: int) -> None:
+        """Let time pass with the application away."""
+        self.now_ms += passed_ms
+        self.sent += self.group.poll_in_background(self.now_ms).requests
+
+    # The coordinator.
+
+    def told(self, kind: type[MessageT]) -> MessageT:
+        """The one request that waits, which is of this kind."""
+        [request] = self.sent
+        assert isinstance(request.message, kind), request.message
+        return request.message
+
+    def join(self, *partitions: TopicPartition) -> None:
+        """Subscribe to what the subscription says, and get these partitions of ``t``."""
+        self.know(topic("t", [1, 1]))
+        self.group.on_subscribed(self.listener)
+        self.poll()
+        self.share(partitions)
+        assert self.subscription.partitions == set(partitions)
+        self.diary.clear()
+
+    def share(self, partitions: Iterable[TopicPartition], generation: int = 1) -> None:
+        """Take the member, which has asked for that, into a generation with these partitions."""
+        if isinstance(self.group, ModernCoordinator):
+            self.told(ConsumerGroupHeartbeatRequest)
+            self.beat(partitions, generation)
+            self.poll()
+            while self.sent:
+                self.beat(epoch=generation)
+            return
+        self.told(JoinGroupRequest)
+        self._answer(
+            JoinGroupResponse(
+                generation_id=generation, protocol_name="range", leader="m-2", member_id="m-1"
+            )
+        )
+        self.poll()
+        self.told(SyncGroupRequest)
+        self._answer(SyncGroupResponse(assignment=encode_assignment(partitions)))
+        self.poll()
+
+    def beat(self, partitions: Iterable[TopicPartition] | None = None, epoch: int = 1) -> None:
+        """Answer the heartbeat that waits; under KIP-848 with an assignment, perhaps."""
+        if not isinstance(self.group, ModernCoordinator):
+            assert partitions is None
+            self.told(HeartbeatRequest)
+            self._answer(HeartbeatResponse())
+            return
+        assignment = None
+        if partitions is not None:
+            numbers = [partition.partition for partition in partitions]
+            assignment = Assignment([ResponseTopicPartitions(TOPIC_ID, numbers)])
+        self._answer(
+            ConsumerGroupHeartbeatResponse(
+                member_id="m-1",
+                member_epoch=epoch,
+                heartbeat_interval_ms=INTERVAL_MS,
+                assignment=assignment,
+            )
+        )
+
+    def _answer(self, response: object) -> None:
+        self.sent.pop(0).on_response(response, self.now_ms)  # type: ignore[arg-type]  # a Message
+
+    # The consumer.
+
+    def _commit(self, deadline_ms: int) -> Operation[None]:
+        del deadline_ms
+        done: Operation[None] = Operation()
+        done.succeed(None)
+        return done
+
+    def _run_user_calls(self) -> None:
+        while self._user_calls:
+            call = self._user_calls.popleft()
+            call.function(*call.args)
+            call.on_done(None)
+
+    def _write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
+        self.diary.append(" ".join([what, *map(str, partitions)]))

@@ -1,0 +1,173 @@
+"""What the groups of both protocols have alike: errors of topics, patterns, who commits."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pykclient.consumer.group.member import GroupMetadata
+from pykclient.errors import (
+    BrokerError,
+    CommitFailedError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+)
+from pykclient.types import TopicPartition
+from tests.consumer.group_scene import GROUP, INTERVAL_MS, MAX_POLL_MS, GroupScene
+from tests.consumer.known_cluster import topic
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+T = topic("t", [1, 1])
+PROTOCOLS = ("classic", "consumer")
+
+
+@pytest.fixture(params=PROTOCOLS)
+def scene(request: pytest.FixtureRequest) -> GroupScene:
+    return GroupScene(request.param)
+
+
+# Topics.
+
+
+def test_a_topic_that_may_not_be_read_is_told_by_poll(scene: GroupScene) -> None:
+    scene.subscription.subscribe(["t", "secret"])
+    scene.join(A)
+    refusal = TopicAuthorizationFailedError("secret")
+    scene.know(T, errors={"secret": refusal})
+    assert scene.group.has_error
+    assert [scene.group.take_error(), scene.group.take_error()] == [refusal, None]
+    assert scene.subscription.partitions == {A}
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("other", TopicAuthorizationFailedError), ("t", LeaderNotAvailableError)],
+)
+def test_a_topic_of_others_and_one_that_is_waited_for_are_not_told(
+    scene: GroupScene, name: str, error: type[BrokerError]
+) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    scene.know(errors={name: error("said")})
+    assert not scene.group.has_error
+
+
+@pytest.mark.parametrize("is_leaving", [True, False])
+def test_a_topic_that_is_not_wanted_any_more_is_not_told(
+    scene: GroupScene, is_leaving: bool
+) -> None:
+    scene.subscription.subscribe(["t", "secret"])
+    scene.join(A)
+    scene.know(T, errors={"secret": TopicAuthorizationFailedError("secret")})
+    if is_leaving:
+        scene.group.begin_leave(
+            "done", sends=True, now_ms=scene.now_ms, commit_deadline_ms=scene.now_ms
+        )
+    else:
+        scene.subscription.subscribe(["t"])
+        scene.group.on_subscribed(None)
+    assert not scene.group.has_error
+
+
+def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None:
+    scene.subscription.subscribe_pattern(re.compile("t"))
+    scene.group.on_subscribed(scene.listener)
+    scene.know(T)
+    scene.poll()
+    scene.share([A])
+    scene.diary.clear()
+    scene.start_over()
+    scene.poll(INTERVAL_MS)
+    assert scene.subscription.wanted_topics == {"t"}
+    scene.beat()
+    scene.poll()
+    scene.know(T)
+    scene.poll()
+    assert scene.sent == []
+    assert scene.diary == []
+
+
+# Patterns.
+
+
+@pytest.fixture
+def matched(scene: GroupScene) -> GroupScene:
+    """A member by a pattern, which has both partitions."""
+    scene.know(T)
+    scene.subscription.subscribe_pattern(re.compile("t"))
+    scene.group.on_subscribed(scene.listener)
+    scene.know(T)
+    scene.poll()
+    scene.share([A, B])
+    scene.diary.clear()
+    return scene
+
+
+def test_a_new_pattern_keeps_the_member_while_no_broker_tells_of_topics(
+    matched: GroupScene,
+) -> None:
+    """It polls, so it is not late; and what it has stays, with a heartbeat now and then."""
+    matched.subscription.subscribe_pattern(re.compile("t|u"))
+    matched.group.on_subscribed(matched.listener)
+    matched.poll()
+    while matched.sent:
+        matched.beat()
+    beat_count = 0
+    for _ in range(2 * MAX_POLL_MS // INTERVAL_MS):
+        matched.poll(INTERVAL_MS)
+        if matched.sent:
+            matched.beat()
+            beat_count += 1
+    assert beat_count > MAX_POLL_MS // INTERVAL_MS
+    assert matched.group.identity.is_member
+    assert matched.subscription.partitions == {A, B}
+    assert matched.diary == []
+    assert not matched.group.has_error
+
+
+def test_an_application_that_is_away_with_a_new_pattern_is_late_all_the_same(
+    matched: GroupScene,
+) -> None:
+    matched.subscription.subscribe_pattern(re.compile("t|u"))
+    matched.group.on_subscribed(matched.listener)
+    matched.poll()
+    matched.wait(MAX_POLL_MS)
+    assert not matched.group.identity.is_member
+
+
+def test_a_new_pattern_that_matches_the_same_changes_nothing(matched: GroupScene) -> None:
+    matched.subscription.subscribe_pattern(re.compile("t+"))
+    matched.group.on_subscribed(matched.listener)
+    matched.poll()
+    matched.know(T)
+    matched.poll()
+    assert matched.sent == []
+    assert matched.diary == []
+
+
+# Who commits.
+
+
+def test_partitions_assigned_by_hand_are_the_groups_alone(scene: GroupScene) -> None:
+    scene.subscription.assign([A])
+    assert scene.group.member() == scene.group.reader() == GroupMetadata(GROUP)
+
+
+def test_nobody_commits_before_the_group_has_taken_him_in(scene: GroupScene) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.group.on_subscribed(scene.listener)
+    with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
+        scene.group.member()
+    scene.poll()
+    scene.know(T)
+    scene.share([A])
+    assert scene.group.member() == scene.group.identity
+    assert scene.group.identity.generation == 1
+
+
+def test_a_commit_in_nobodys_name_tells_of_the_members(scene: GroupScene) -> None:
+    error = scene.group.on_commit_refused(GroupMetadata(GROUP), UnknownMemberIdError("no"))
+    assert isinstance(error, CommitFailedError)
+    assert "assign()" in str(error)

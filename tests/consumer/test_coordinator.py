@@ -1,0 +1,90 @@
+"""A member of a classic group as its consumer sees it: when it joins, and what it is told."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pykclient.consumer.group.consumer_protocol import read_subscription
+from pykclient.errors import CommitFailedError, RebalanceInProgressError, StaleMemberEpochError
+from pykclient.protocol.messages.join_group import JoinGroupRequest
+from pykclient.types import TopicPartition
+from tests.consumer.group_scene import INTERVAL_MS, GroupScene
+from tests.consumer.known_cluster import topic
+
+A = TopicPartition("t", 0)
+T, U = topic("t", [1, 1]), topic("u", [1])
+
+
+@pytest.fixture
+def scene() -> GroupScene:
+    return GroupScene("classic")
+
+
+def topics_in(message: JoinGroupRequest) -> frozenset[str]:
+    """What the member asks for."""
+    return read_subscription(message.protocols[0].metadata, None).topics
+
+
+def test_a_pattern_is_joined_with_when_its_topics_are_known(scene: GroupScene) -> None:
+    scene.know(T)
+    scene.subscription.subscribe_pattern(re.compile("t|u"))
+    scene.group.on_subscribed(scene.listener)
+    scene.poll()
+    assert scene.sent == []
+    assert not scene.group.wants_turn(scene.now_ms)
+    scene.know(T, U)
+    assert scene.group.wants_turn(scene.now_ms)
+    scene.poll()
+    assert topics_in(scene.told(JoinGroupRequest)) == {"t", "u"}
+
+
+def test_a_new_pattern_begins_a_round_with_its_topics(scene: GroupScene) -> None:
+    scene.know(T, U)
+    scene.subscription.subscribe_pattern(re.compile("t"))
+    scene.group.on_subscribed(scene.listener)
+    scene.know(T, U)
+    scene.poll()
+    scene.share([A])
+    scene.subscription.subscribe_pattern(re.compile("u"))
+    scene.group.on_subscribed(scene.listener)
+    scene.poll(INTERVAL_MS)
+    scene.beat()
+    assert scene.subscription.partitions == {A}
+    scene.know(T, U)
+    scene.poll()
+    assert topics_in(scene.told(JoinGroupRequest)) == {"u"}
+
+
+def test_other_topics_begin_a_round(scene: GroupScene) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    scene.subscription.subscribe(["t", "u"])
+    scene.group.on_subscribed(scene.listener)
+    scene.poll()
+    assert topics_in(scene.told(JoinGroupRequest)) == {"t", "u"}
+
+
+def test_a_round_can_be_enforced(scene: GroupScene) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    scene.group.enforce_rebalance("racks have changed")
+    scene.poll()
+    assert scene.told(JoinGroupRequest).reason == "racks have changed"
+
+
+def test_nobody_commits_while_the_group_shares_out(scene: GroupScene) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    scene.group.enforce_rebalance("now")
+    scene.poll()
+    with pytest.raises(RebalanceInProgressError, match="poll until"):
+        scene.group.member()
+
+
+def test_a_refused_commit_tells_that_others_may_read(scene: GroupScene) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    error = scene.group.on_commit_refused(scene.group.member(), StaleMemberEpochError("old"))
+    assert isinstance(error, CommitFailedError)
