@@ -163,7 +163,8 @@ class Consumer(GroupCalls):
                 With `on_record_error` both may be passed over instead.
             LogTruncationError: records that were read are no longer in the log, and
                 `auto_offset_reset` is none (an `OffsetOutOfRangeError`; KIP-320, brokers from 2.3).
-            KafkaTimeoutError: no broker could be reached since the first poll.
+            KafkaTimeoutError: no broker could be reached since the first poll; or a partition could
+                not be read for `default_api_timeout_ms`, whatever the reason.
             UnknownTopicOrPartitionError: the brokers do not know a partition, for a second by now.
             BrokerError: a broker refuses, such as TopicAuthorizationFailedError.
             UnsupportedVersionError: the brokers are older than 2.1.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["FetchCall", "Target", "Targets", "session_message"]
 
 NO_EPOCH: Final = -1
+NO_ERROR: Final = 0
 
 TOPIC_NAMES_MAX_VERSION: Final = 12
 """Newer versions of Fetch name topics by id alone (KIP-516)."""
@@ -129,6 +130,16 @@ class FetchCall:
         """Return what is said of each partition. Requires that the answer was checked."""
         for partition, answer in self._answers(response):
             yield self.targets[partition], answer
+
+    def well_answered(self, response: FetchResponse) -> list[AssignedPartition]:
+        """Return what the broker serves: in a session, what it has no news of is among it."""
+        codes = {name: answer.error_code for name, answer in self._answers(response)}
+        silent_code = NO_ERROR if not self.is_full else None
+        return [
+            target.assigned
+            for name, target in self.targets.items()
+            if codes.get(name, silent_code) == NO_ERROR
+        ]
 
     def _asked(self, target: Target) -> Asked:
         partition = target.assigned.partition

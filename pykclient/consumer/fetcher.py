@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.consumer_metrics import ConsumerMetrics
     from pykclient.consumer.fetch_buffer import FetchBuffer
+    from pykclient.consumer.fetch_troubles import FetchTroubles
     from pykclient.consumer.fetched_partition import DecodeSettings
     from pykclient.consumer.subscription import (
         AssignedPartition,
@@ -121,8 +122,10 @@ class Fetcher:
         settings: FetchSettings,
         retry_backoff: Backoff,
         metrics: ConsumerMetrics,
+        troubles: FetchTroubles,
     ) -> None:
         self._metrics = metrics
+        self._troubles = troubles
         self._log = ClientLog("pykclient.consumer", settings.client_id)
         self._subscription = subscription
         self._buffer = buffer
@@ -196,6 +199,8 @@ class Fetcher:
             # Looked at much later than asked for: the application was away, not the broker.
             if now_ms < late_ms + ABSENCE_MS:
                 self._metadata.request_update()
+                for assigned in self._by_node.get(node_id, ()):
+                    self._troubles.note(assigned, f"broker {node_id} does not answer", now_ms)
         return min(self._in_flight.values(), default=NEVER_MS)
 
     def _group(self, now_ms: int) -> None:
@@ -215,6 +220,7 @@ class Fetcher:
                 by_node.setdefault(node_id, []).append(assigned)
             elif cluster.partitions_for(assigned.partition.topic) is not None:
                 self._metadata.request_update()
+                self._troubles.note(assigned, "it has no leader", now_ms)
         self._by_node = by_node
         # Two answers of each node may wait to be read; together they stay at twice the setting.
         share_bytes = self._settings.max_bytes // max(1, len(by_node))
@@ -294,6 +300,8 @@ class Fetcher:
         hints = LeaderHints(message.node_endpoints)
         told: set[tuple[str, int]] = set()
         size_bytes = 0
+        if self._troubles:
+            self._troubles.end(call.well_answered(message))
         for target, answer in call.answers(message):
             told.add(target.assigned.partition)
             size_bytes += len(answer.records or b"")
@@ -448,6 +456,7 @@ class Fetcher:
         """Try again later; tell the user unless that may cure it."""
         self._leave_replica(assigned)
         self._back_off(assigned, now_ms)
+        self._troubles.note(assigned, error, now_ms)
         if error.retriable:
             self._metadata.request_update()
         elif isinstance(error, UnknownServerError):

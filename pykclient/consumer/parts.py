@@ -25,6 +25,7 @@ from pykclient.consumer.coordinator import ConsumerCoordinator
 from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.fetch_buffer import FetchBuffer
+from pykclient.consumer.fetch_troubles import FetchTroubles
 from pykclient.consumer.fetched_partition import DecodeSettings
 from pykclient.consumer.fetcher import Fetcher, FetchSettings
 from pykclient.consumer.interceptors import ConsumerInterceptors
@@ -121,6 +122,9 @@ class ConsumerParts(LiveClient):
             self._metadata,
             self._client,
             self._subscription,
+            troubles=self._troubles,
+            why_no_position=self._positions.last_error,
+            unread_max_ms=config.default_api_timeout_ms,
             coordinators=self._coordinators,
             group_id=config.group_id,
             session_timeout_ms=config.session_timeout_ms,
@@ -131,6 +135,7 @@ class ConsumerParts(LiveClient):
         config = self._config
         reset, _, duration = config.auto_offset_reset.partition(":")
         auto_offset_reset = OffsetReset(reset)
+        self._troubles = FetchTroubles()
         reset_age_ms = duration_ms(duration) if duration else 0
         self._positions = PositionManager(
             self._subscription,
@@ -147,6 +152,7 @@ class ConsumerParts(LiveClient):
             self._metadata,
             auto_offset_reset=auto_offset_reset,
             retry_backoff=retry_backoff,
+            troubles=self._troubles,
             client_id=config.client_id,
         )
         self._fetcher = Fetcher(
@@ -157,6 +163,7 @@ class ConsumerParts(LiveClient):
             settings=_fetch_settings(config, auto_offset_reset),
             retry_backoff=retry_backoff,
             metrics=self._metrics,
+            troubles=self._troubles,
         )
 
     def _build_engine(self) -> Engine:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pykclient.consumer.fetch_buffer import FetchBuffer
+    from pykclient.consumer.fetch_troubles import FetchTroubles
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
@@ -87,8 +88,10 @@ class PositionValidator:
         *,
         auto_offset_reset: OffsetReset,
         retry_backoff: Backoff,
+        troubles: FetchTroubles,
         client_id: str = "",
     ) -> None:
+        self._troubles = troubles
         self._log = ClientLog("pykclient.consumer", client_id)
         self._subscription = subscription
         self._buffer = buffer
@@ -245,6 +248,7 @@ class PositionValidator:
             return
         self._log.debug("%s", error)
         self._back_off(assigned, now_ms)
+        self._troubles.note(assigned, error, now_ms)
         if error.retriable:
             self._metadata.request_update()
         else:

@@ -2,7 +2,8 @@
 
 A poll that finds nothing is normal, and an application that polls in short steps must not get an
 error because the cluster is a moment away. But a wrong address or a misspelled topic never ends by
-itself. So each of these has a time after which an empty poll raises what is known.
+itself, and brokers that are gone may stay away. So each of these has a time after which an empty
+poll raises what is known.
 
 Owner: the core lock.
 Source: ours. Java's consumer stays silent, which is what its users complain about most.
@@ -21,7 +22,10 @@ from pykclient.network.coordinators import CoordinatorType
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pykclient.consumer.subscription import SubscriptionState
+    from collections.abc import Callable
+
+    from pykclient.consumer.fetch_troubles import FetchTroubles
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.client import NetworkClient
     from pykclient.network.cluster import Cluster
@@ -65,11 +69,17 @@ class Silence:
         client: NetworkClient,
         subscription: SubscriptionState,
         *,
+        troubles: FetchTroubles,
+        why_no_position: Callable[[AssignedPartition], object],
+        unread_max_ms: int,
         coordinators: Coordinators | None = None,
         group_id: str | None = None,
         session_timeout_ms: int = 0,
     ) -> None:
         self._metadata = metadata
+        self._troubles = troubles
+        self._why_no_position = why_no_position
+        self._unread_max_ms = unread_max_ms
         self._coordinators = coordinators
         self._group_id = group_id
         self._session_timeout_ms = session_timeout_ms
@@ -88,7 +98,11 @@ class Silence:
             self._first_poll_ms = started_ms
         if self._metadata.cluster.version == 0:
             return self._no_cluster(self._first_poll_ms, now_ms)
-        return self._unknown(started_ms, now_ms) or self._no_coordinator(started_ms, now_ms)
+        return (
+            self._unknown(started_ms, now_ms)
+            or self._no_coordinator(started_ms, now_ms)
+            or self._unread(started_ms, now_ms)
+        )
 
     def _no_cluster(self, since_ms: int, now_ms: int) -> KafkaError | None:
         waited_ms = now_ms - since_ms
@@ -127,6 +141,27 @@ class Silence:
         return KafkaTimeoutError(
             f"the coordinator of group {self._group_id!r} was not found for {waited_ms} ms: {why}; "
             f"check that the brokers run, and that __consumer_offsets has leaders"
+        )
+
+    def _unread(self, started_ms: int, now_ms: int) -> KafkaError | None:
+        """Somebody who knew everything at first cannot be reached, or does not help, by now."""
+        for assigned in self._subscription.without_position:
+            why = self._why_no_position(assigned) or "it has no position yet"
+            self._troubles.note(assigned, why, started_ms)
+        oldest = self._troubles.oldest()
+        if oldest is None:
+            return None
+        assigned, (reason, since_ms) = oldest
+        waited_ms = now_ms - since_ms
+        if waited_ms < self._unread_max_ms:
+            return None
+        self._troubles.tell_again(now_ms)
+        count = len(self._troubles)
+        what = f"{assigned.partition}" + (f" and {count - 1} more" if count > 1 else "")
+        why = f"{reason}; {self._client.describe_failures()}".removesuffix("; ")
+        return KafkaTimeoutError(
+            f"{what} could not be read for {waited_ms} ms: {why}; it goes on by itself when that "
+            f"is cured"
         )
 
     def _has_tried_all(self) -> bool:

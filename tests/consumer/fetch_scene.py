@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.consumer.consumer_metrics import ConsumerMetrics
 from pykclient.consumer.fetch_buffer import FetchBuffer
+from pykclient.consumer.fetch_troubles import FetchTroubles
 from pykclient.consumer.fetcher import Fetcher, FetchSettings
 from pykclient.consumer.subscription import (
     AssignedPartition,
@@ -73,6 +74,7 @@ class Scene:
         self.nodes = Nodes()
         self.subscription = SubscriptionState()
         self.buffer = FetchBuffer(None, RETRY_BACKOFF)
+        self.troubles = FetchTroubles()
         self.fetcher = Fetcher(
             subscription=self.subscription,
             buffer=self.buffer,
@@ -91,6 +93,7 @@ class Scene:
             ),
             retry_backoff=RETRY_BACKOFF,
             metrics=ConsumerMetrics(self.subscription, isolation_level),
+            troubles=self.troubles,
         )
 
     def read(self, *partitions: TopicPartition, offset: int = 0) -> AssignedPartition:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.fetch_buffer import FetchBuffer
+from pykclient.consumer.fetch_troubles import FetchTroubles
 from pykclient.consumer.position_validator import PositionValidator
 from pykclient.consumer.subscription import (
     AssignedPartition,
@@ -62,12 +63,14 @@ class Scene:
         refresh(self.metadata)
         know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
         self.subscription = SubscriptionState()
+        self.troubles = FetchTroubles()
         self.validator = PositionValidator(
             self.subscription,
             FetchBuffer(None, RETRY_BACKOFF),
             self.metadata,
             auto_offset_reset=reset,
             retry_backoff=RETRY_BACKOFF,
+            troubles=self.troubles,
         )
 
     def read(self, *partitions: TopicPartition, epoch: int | None = OLD) -> AssignedPartition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykclient.consumer.fetch_troubles import FetchTroubles
 from pykclient.consumer.silence import (
     NO_CLUSTER_MS,
     UNKNOWN_TOPIC_MS,
@@ -22,6 +23,7 @@ from tests.network.scripted_network import BOOTSTRAP, ScriptedNetwork
 
 A, ABSENT = TopicPartition("t", 0), TopicPartition("absent", 0)
 START_MS = 5_000_000
+UNREAD_MAX_MS = 60_000
 UNKNOWN = {"absent": UnknownTopicOrPartitionError("absent")}
 
 
@@ -32,7 +34,15 @@ class Scene:
         self.network = ScriptedNetwork(bootstrap=BOOTSTRAP[:address_count])
         self.subscription = SubscriptionState()
         self.subscription.assign(partitions)
-        self._silence = Silence(self.network.metadata, self.network.client, self.subscription)
+        self.troubles = FetchTroubles()
+        self._silence = Silence(
+            self.network.metadata,
+            self.network.client,
+            self.subscription,
+            troubles=self.troubles,
+            why_no_position=lambda _: "nobody leads it",
+            unread_max_ms=UNREAD_MAX_MS,
+        )
 
     def poll(self, started_ms: int, timeout_ms: int) -> BaseException | None:
         return self._silence.reason(started_ms, started_ms + timeout_ms)
@@ -83,7 +93,46 @@ def test_as_long_as_one_address_may_answer_it_waits() -> None:
 def test_with_a_cluster_nothing_to_read_is_no_error() -> None:
     scene = Scene(A)
     know(scene.network.metadata, topic("t", [1]))
+    scene.subscription.seek(scene.subscription.require(A), 0)
     assert scene.poll(START_MS, 10**9) is None
+
+
+def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_told_again_after_that() -> None:
+    scene = Scene(A)
+    know(scene.network.metadata, topic("t", [1]))
+    assigned = scene.subscription.require(A)
+    scene.subscription.seek(assigned, 0)
+    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
+    assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
+    error = scene.poll(START_MS, UNREAD_MAX_MS)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "t-0 could not be read for 60000 ms: broker 1 does not answer" in str(error)
+    assert scene.poll(START_MS + UNREAD_MAX_MS, UNREAD_MAX_MS - 1) is None
+    assert isinstance(scene.poll(START_MS + UNREAD_MAX_MS, UNREAD_MAX_MS), KafkaTimeoutError)
+
+
+def test_a_partition_without_a_position_is_an_error_in_time() -> None:
+    scene = Scene(A)
+    know(scene.network.metadata, topic("t", [None]))
+    assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
+    error = scene.poll(START_MS + UNREAD_MAX_MS - 1, 1)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "nobody leads it" in str(error)
+
+
+def test_what_is_read_again_or_read_no_more_was_no_error() -> None:
+    scene = Scene(A)
+    know(scene.network.metadata, topic("t", [1]))
+    assigned = scene.subscription.require(A)
+    scene.subscription.seek(assigned, 0)
+    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
+    scene.troubles.end([assigned])
+    assert scene.poll(START_MS, 10**9) is None
+    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
+    scene.subscription.pause(assigned)
+    assert scene.poll(START_MS, 10**9) is None
+    scene.subscription.resume(assigned)
+    assert scene.poll(START_MS, 10**9) is None, "that was another time"
 
 
 def test_an_unknown_topic_is_an_error_after_a_while_over_all_polls() -> None:
@@ -111,7 +160,7 @@ def test_a_topic_that_appears_in_time_was_never_an_error() -> None:
 def test_a_topic_without_a_leader_yet_is_not_unknown() -> None:
     scene = Scene(ABSENT)
     know(scene.network.metadata, errors={"absent": LeaderNotAvailableError("absent")})
-    assert scene.poll(START_MS, 10**9) is None
+    assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
 
 
 def test_a_partition_beyond_the_last_is_unknown() -> None:
