@@ -61,6 +61,9 @@ class Consumer(GroupCalls):
     _turned_at_count = 0
     """When the last turn was made, and how many answers had been used up by then."""
 
+    _has_kept_news = False
+    """Whether records were handed out though there was an error to tell."""
+
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         """Take the settings of `ConsumerConfig`, as a mapping, as keywords, or both.
 
@@ -151,7 +154,7 @@ class Consumer(GroupCalls):
         `timeout` None means `default_api_timeout_ms`, `max_records` None means `max_poll_records`.
         Positions move past what is returned. The result is empty when nothing came in time, unless
         there is a reason that waiting does not cure: then that is raised. Records that are at hand
-        are returned before any error.
+        are returned before an error, but once only: the next call raises it.
 
         Raises:
             NotSubscribedError: nothing is assigned.
@@ -281,8 +284,10 @@ class Consumer(GroupCalls):
             return bool(runs)
 
         try:
+            self._tell_kept_news()
             if not is_ready():
                 self._wait_for_records(is_ready, timeout_ms)
+            self._has_kept_news = self._has_news
             self._keep_partitions()
             self._turn_if_due()
         except BaseException:
@@ -344,12 +349,14 @@ class Consumer(GroupCalls):
             # In steps, for each of which silence may have a reason by then.
             step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
             try:
+                self._tell_kept_news()
                 while not is_ready():
                     self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
                     if found:
                         break
                     if now_ms() >= deadline_ms:
                         return None
+                self._has_kept_news = self._has_news
                 self._note_iterated(*found[0])
                 self._metrics.on_consumed([found[0][1]], now_ms())
                 self._keep_partitions()
@@ -357,6 +364,13 @@ class Consumer(GroupCalls):
             finally:
                 self._end_poll()
             return found[0]
+
+    def _tell_kept_news(self) -> None:
+        """Raise what the last call kept back: a partition that always has records hides nothing."""
+        is_due, self._has_kept_news = self._has_kept_news, False
+        error = self._take_news() if is_due else None
+        if error is not None:
+            raise error
 
     def _records_of(self, run: RecordRun) -> Iterable[ConsumerRecord]:
         if not self._interceptors:

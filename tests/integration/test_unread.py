@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Consumer, Producer, TopicPartition
-from pykclient.errors import KafkaStorageError, KafkaTimeoutError
+from pykclient.errors import KafkaStorageError, KafkaTimeoutError, OffsetOutOfRangeError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykclient.testing import FakeKafka
 
 PARTITION = TopicPartition("t", 0)
@@ -86,3 +88,45 @@ def test_a_broker_that_never_helps_is_told(
             cluster.faults.clear()
         if fault.error is not None:
             assert len(consumer.poll(TIMEOUT_S)) == 1
+
+
+BUSY, OTHER = TopicPartition("busy", 0), TopicPartition("busy", 1)
+BUSY_COUNT = 200_000
+
+
+@pytest.fixture
+def busy_servers(fake_kafka: FakeKafka) -> str:
+    """One partition that always has records at hand, and one without any."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("busy", 2)
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+        producer.send_batch("busy", [b"v"] * BUSY_COUNT, partition=0)
+    return fake_kafka.bootstrap_servers
+
+
+def poll_busy(consumer: Consumer) -> None:
+    while consumer.position(BUSY) < BUSY_COUNT:
+        assert len(consumer.poll(TIMEOUT_S, max_records=1)) == 1
+
+
+def iterate_busy(consumer: Consumer) -> None:
+    for record in consumer:
+        if record.offset == BUSY_COUNT - 1:
+            return
+
+
+@pytest.mark.parametrize("read", [poll_busy, iterate_busy])
+def test_an_error_does_not_wait_behind_a_partition_that_always_has_records(
+    busy_servers: str, read: Callable[[Consumer], None]
+) -> None:
+    with Consumer(
+        bootstrap_servers=busy_servers, auto_offset_reset="none", max_poll_records=10
+    ) as consumer:
+        consumer.assign([BUSY, OTHER])
+        consumer.seek(BUSY, 0)
+        consumer.seek(OTHER, 77)
+        with pytest.raises(OffsetOutOfRangeError, match="busy-1"):
+            read(consumer)
+        offset = consumer.position(BUSY)
+        assert 0 < offset < BUSY_COUNT
+        assert next(iter(consumer)).offset == offset, "nothing was lost with the error"
