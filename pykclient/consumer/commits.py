@@ -33,6 +33,8 @@ from pykclient.errors import (
     RequestTimedOutError,
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     error_for_code,
 )
 from pykclient.network.client_log import ClientLog
@@ -69,6 +71,9 @@ TOLD_ERRORS: Final = (
     FencedInstanceIdError,
 )
 """What an automatic commit raises from `poll`; other failures are cured by the next one."""
+
+GONE_ERRORS: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+"""What is not waited for where others wait: the topic was deleted, and the rest is committed."""
 
 
 class CommitSettings(NamedTuple):
@@ -417,7 +422,8 @@ class Commits:
 
     def _retry_or_end(self, commit: Commit, error: KafkaError, now_ms: int) -> None:
         may_help = error.retriable or isinstance(error, (DecodeError, StaleMemberEpochError))
-        if not commit.is_retried or not may_help:
+        is_gone = commit.keeps_partitions and isinstance(error, GONE_ERRORS)
+        if not commit.is_retried or not may_help or is_gone:
             self._end(commit, error, now_ms)
             return
         commit.last_error = error

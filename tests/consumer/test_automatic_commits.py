@@ -13,6 +13,8 @@ from pykclient.errors import (
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
 )
 from pykclient.network.manager import NEVER_MS
 from pykclient.types import TopicPartition
@@ -167,6 +169,17 @@ def test_before_a_revocation_a_newer_epoch_will_do(automatic: CommitScene) -> No
     (again,) = automatic.sent(START_MS + RETRY_MS)
     automatic.answer(again)
     assert operation.error is None
+
+
+@pytest.mark.parametrize("error", [UnknownTopicOrPartitionError, UnknownTopicIdError])
+def test_a_revocation_does_not_wait_for_a_topic_that_was_deleted(
+    automatic: CommitScene, error: type[BrokerError]
+) -> None:
+    operation = automatic.commits.commit_before_revocation(LATER_MS)
+    (request,) = automatic.sent()
+    automatic.answer(request, error.code)
+    assert isinstance(operation.error, error)
+    assert automatic.sent(START_MS + RETRY_MS) == []
 
 
 def test_a_commit_of_the_application_is_not_repeated_in_a_newer_epoch(scene: CommitScene) -> None:
