@@ -40,6 +40,7 @@ from pykclient.errors import (
 from pykclient.network.client_log import ClientLog
 from pykclient.network.coordinators import CoordinatorType
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, UserCall
+from pykclient.network.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,6 +135,7 @@ class Commits:
     ) -> None:
         self.handed_out = HandedOut()
         self._log = ClientLog("pykclient.consumer", settings.client_id)
+        self._repeated = RepeatedLog(self._log)
         self._subscription = subscription
         self._coordinators = coordinators
         self._metadata = metadata
@@ -456,7 +458,7 @@ class Commits:
         level = logging.WARNING
         if error.retriable or isinstance(error, RebalanceInProgressError):
             level = logging.INFO
-        self._log.log(level, "an automatic commit failed: %s", error)
+        self._repeated.log(level, now_ms, (type(error),), "an automatic commit failed: %s", error)
 
     def _report(self, commit: Commit) -> None:
         if commit.callback is not None:

@@ -20,6 +20,7 @@ from pykclient.network.client_log import ClientLog
 from pykclient.network.connection import Connection, ConnectionState
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.node_states import NodeState, NodeStates
+from pykclient.network.repeated_log import RepeatedLog
 from pykclient.network.settings import NetworkSettings
 from pykclient.network.unsent_requests import ANY_NODE, UnsentRequests
 
@@ -56,6 +57,7 @@ class NetworkClient:
 
     def __init__(self, port: Port, metadata: Metadata, settings: NetworkSettings) -> None:
         self._log = ClientLog("pykclient.network", settings.client_id)
+        self._repeated = RepeatedLog(self._log)
         self._port = port
         self._metadata = metadata
         self._settings = settings
@@ -401,7 +403,8 @@ class NetworkClient:
         node = connection.node
         was_ready = self._states.state(node_id) is NodeState.READY
         level = logging.INFO if was_ready else logging.WARNING
-        self._log.log(level, "lost the connection to %s: %s", node, error)
+        key = node, type(error)
+        self._repeated.log(level, now_ms, key, "lost the connection to %s: %s", node, error)
         self._states.on_lost(node_id, error, now_ms)
         connection.close()
         told = failures.given_up(node, error)

@@ -12,6 +12,7 @@ in one request).
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from enum import Enum, IntEnum
 from functools import partial
@@ -22,6 +23,7 @@ from pykclient.network.broker_answer import broker_node
 from pykclient.network.client_log import ClientLog
 from pykclient.network.coordinator_node import CoordinatorNode
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.repeated_log import RepeatedLog
 from pykclient.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -96,12 +98,14 @@ class _Key(NamedTuple):
 class _Lookup:
     """What is known about one key."""
 
-    __slots__ = ("error", "failure_count", "key", "node", "retry_at_ms", "state")
+    __slots__ = ("error", "failure_count", "key", "node", "retry_at_ms", "state", "told_node")
 
     def __init__(self, key: _Key) -> None:
         self.key = key
         self.state = CoordinatorState.UNKNOWN
         self.node: CoordinatorNode | None = None
+        self.told_node: CoordinatorNode | None = None
+        """Whom the log has been told of last; None after it was told that this one is gone."""
         self.error: KafkaError | None = None
         """Why the last attempt failed; None after one that did not."""
         self.failure_count = 0
@@ -127,6 +131,7 @@ class Coordinators:
         self._lookup_timeout_ms = lookup_timeout_ms
         """How long a broker may take to tell; None for `request_timeout_ms`."""
         self._log = ClientLog("pykclient.network", client_id)
+        self._repeated = RepeatedLog(self._log)
         self._metadata = metadata
         self._client = client
         self._retry_backoff = retry_backoff
@@ -240,7 +245,10 @@ class Coordinators:
         # One that turns out to be wrong at once is not asked about at full speed.
         lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(0)
         self._metadata.learn_coordinator(node)
-        self._log.info("%s: the coordinator is %s", lookup.key, node)
+        # One that is found, lost and found again for the same reason is not told of each time.
+        level = logging.DEBUG if node == lookup.told_node else logging.INFO
+        self._log.log(level, "%s: the coordinator is %s", lookup.key, node)
+        lookup.told_node = node
 
     def _on_failure(self, lookups: list[_Lookup], error: KafkaError, now_ms: int) -> None:
         if isinstance(error, UnsupportedVersionError) and len(lookups) > 1:
@@ -267,9 +275,17 @@ class Coordinators:
         self._log.debug("%s: no coordinator yet: %s", lookup.key, error)
 
     def _forget(self, lookup: _Lookup, reason: object) -> None:
-        self._log.info(
-            "%s: the coordinator %s is not asked any more: %s", lookup.key, lookup.node, reason
+        is_told = self._repeated.log(
+            logging.INFO,
+            self._now_ms,
+            (lookup.key, lookup.node, reason if isinstance(reason, str) else type(reason)),
+            "%s: the coordinator %s is not asked any more: %s",
+            lookup.key,
+            lookup.node,
+            reason,
         )
+        if is_told:
+            lookup.told_node = None
         lookup.node = None
         lookup.to(CoordinatorState.UNKNOWN)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pykclient.errors import (
@@ -10,6 +12,7 @@ from pykclient.errors import (
     CoordinatorLoadInProgressError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
+    RebalanceInProgressError,
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
@@ -17,6 +20,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from pykclient.network.manager import NEVER_MS
+from pykclient.network.repeated_log import REPEAT_MS
 from pykclient.types import TopicPartition
 from tests.consumer.commit_scene import CommitScene, at, committed_in
 from tests.consumer.known_cluster import RETRY_MS, START_MS
@@ -205,3 +209,21 @@ def test_a_revocation_commits_nothing_where_nothing_is_automatic(scene: CommitSc
     scene.read(10)
     assert scene.commits.commit_before_revocation(LATER_MS).is_done
     assert scene.sent() == []
+
+
+def test_failures_of_one_kind_are_told_once_in_a_while(
+    automatic: CommitScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A member that was thrown out fails at each interval until its application polls."""
+    caplog.set_level(logging.INFO)
+    automatic.membership.trouble = CommitFailedError("no member any more")
+    last_ms = START_MS + REPEAT_MS - INTERVAL_MS
+    for now_ms in range(START_MS, last_ms, INTERVAL_MS):
+        automatic.commits.begin_poll(now_ms)
+        automatic.sent(now_ms)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["an automatic commit failed: no member any more"]
+    automatic.membership.trouble = RebalanceInProgressError("poll on")
+    automatic.commits.begin_poll(last_ms)
+    automatic.sent(last_ms)
+    assert len(caplog.records) == 2, "another reason is told at once"

@@ -350,9 +350,9 @@ class GroupSimulation:
         for member in self.alive:
             group = member._group
             assert group is not None
-            membership = group._membership
+            state = vars(group._membership)["state"]
             lines.append(
-                f"{member._config.client_id}: {membership.state} {membership.member} "
+                f"{member._config.client_id}: {state} {group.identity} "
                 f"{sorted(member._subscription.partitions)} errors: {member.errors[-2:]}"
             )
         lines.append(str(self.cluster.groups.snapshot(GROUP)))

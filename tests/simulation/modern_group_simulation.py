@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from pykclient.consumer.group.modern_state import ModernState
+from pykclient.consumer.modern_coordinator import ModernCoordinator
 from pykclient.errors.broker import (
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
@@ -40,7 +41,7 @@ class SimulatedModernMember(SimulatedMember):
     @property
     def holds(self) -> frozenset[TopicPartition]:
         """What it reads as a member; nothing when it is none for the coordinator any more."""
-        assert self._group is not None
+        assert isinstance(self._group, ModernCoordinator)
         group = self._network.cluster.groups.snapshot(GROUP)
         is_known = group is not None and self._group.identity.member_id in {
             member.member_id for member in group.members

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.coordinator import ConsumerCoordinator
 from pykclient.consumer.core import ConsumerCore
 from pykclient.consumer.group.classic_state import ClassicState
 from pykclient.consumer.rebalance import RebalanceListener
@@ -69,7 +70,7 @@ class SimulatedMember(ConsumerCore):
     def holds(self) -> frozenset[TopicPartition]:
         """What it reads in the generation that it is in; nothing while it is in between."""
         group = self._group
-        assert group is not None
+        assert isinstance(group, ConsumerCoordinator)
         is_settled = group._membership.state is ClassicState.STABLE
         return self._subscription.partitions if is_settled else frozenset()
 

@@ -38,6 +38,8 @@ class SimulatedNetwork:
         self.clock = clock
         self.random = random
         self.links: list[Link] = []
+        self.refused: set[int] = set()
+        """Brokers that live, but to which no connection gets through."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._trace = blake2b()
@@ -74,6 +76,8 @@ class Link:
 
     def __init__(self, network: SimulatedNetwork, port: SimulatedPort, stream: Stream) -> None:
         self.is_closed = False
+        self.broker_id: int | None = None
+        """Whom it is to; None while nobody is there."""
         self._network = network
         self._port = port
         self._stream = stream
@@ -83,7 +87,9 @@ class Link:
     def connect(self, broker_id: int | None) -> None:
         """The broker accepts, or nobody listens there."""
         cluster = self._network.cluster
-        if broker_id is None or not cluster.brokers[broker_id].is_alive:
+        self.broker_id = broker_id
+        is_refused = broker_id in self._network.refused
+        if broker_id is None or is_refused or not cluster.brokers[broker_id].is_alive:
             self._later("down", lambda: self._end(ConnectionFailedError("refused")))
             return
         self._server = FakeConnection(cluster, broker_id, on_change=self._on_server_change)

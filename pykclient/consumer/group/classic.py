@@ -13,6 +13,7 @@ Source: Java class ``AbstractCoordinator``; KIP-62, KIP-345 (static members), KI
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -279,7 +280,8 @@ class ClassicMembership(ClassicMember):
 
     def _join(self, node_id: int, now_ms: int) -> Request:
         self.heartbeat.stop()
-        self._log.info("group %r: joining as %r", self.member.group_id, self.member.member_id)
+        level = logging.DEBUG if self._failure_count else logging.INFO
+        self._log.log(level, "group %r: joining as %r", self.member.group_id, self.member.member_id)
         protocols = self._participant.protocols(self.member)
         message = join_request(self.member, protocols, self._settings, self._rejoin_reason or "")
         return self._send(message, node_id, self._on_joined, now_ms)

@@ -8,6 +8,7 @@ Source: the member states of Java's ``AbstractCoordinator``.
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -98,7 +99,9 @@ class ClassicMember:
 
     def ask_to_join(self, reason: str) -> None:
         """Have it join, or join again, at the application's next poll."""
-        self._log.info("group %r: to be joined: %s", self.member.group_id, reason)
+        # An attempt that failed once more for the same reason is no news.
+        level = logging.DEBUG if reason == self._rejoin_reason else logging.INFO
+        self._log.log(level, "group %r: to be joined: %s", self.member.group_id, reason)
         self._rejoin_reason = reason
 
     def take_error(self) -> KafkaError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -362,6 +363,22 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(
     assert joined.membership.can_commit
     joined.wait(100)
     joined.take(HeartbeatRequest)
+
+
+def test_attempts_to_join_that_fail_alike_are_told_once(
+    scene: MemberScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    scene.ask()
+    for _ in range(5):
+        scene.fail(DisconnectedError("gone"))
+        scene.poll(passed_ms=10_000)
+    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert told == [
+        "to be joined: a test wants it",
+        "joining as ''",
+        "to be joined: rebalance failed due to DisconnectedError",
+    ]
 
 
 def test_reasons_are_cut_to_what_coordinators_take(scene: MemberScene) -> None:
