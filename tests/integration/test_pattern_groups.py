@@ -5,11 +5,13 @@ Goal: no member waits for a topic that nobody has. Method: real consumers, fake 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.fake_group import PARTITIONS, TOPIC, has_all, member, poll_until
+from pykclient import Consumer
+from tests.integration.fake_group import GROUP, PARTITIONS, TOPIC, has_all, member, poll_until
 
 if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
@@ -42,3 +44,22 @@ def test_another_pattern_is_held_against_the_topics_at_once(fake_kafka: FakeKafk
         poll_until(has_all(consumer), consumer)
         consumer.subscribe(pattern=OTHER_TOPIC)
         poll_until(lambda: {each.topic for each in consumer.assignment()} == {"u"}, consumer)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_that_is_deleted_holds_nobody_up(fake_kafka: FakeKafka, protocol: str) -> None:
+    """What was read of it can be committed no more, and the group does not wait for that."""
+    with Consumer(
+        bootstrap_servers=fake_kafka.bootstrap_servers,
+        group_id=GROUP,
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+        metadata_max_age_ms=100,
+    ) as consumer:
+        consumer.subscribe(pattern=re.compile(f"{TOPIC}|{OTHER_TOPIC}"))
+        poll_until(lambda: len(consumer.assignment()) == len(PARTITIONS) + 1, consumer)
+        for partition in consumer.assignment():
+            consumer.position(partition)
+        with fake_kafka.control() as cluster:
+            cluster.delete_topic(OTHER_TOPIC)
+        poll_until(has_all(consumer), consumer)
