@@ -118,7 +118,7 @@ class GroupCalls(CommitCalls):
         if thread is None:
             self._heartbeat_thread = HeartbeatThread(
                 self._step_in_background,
-                self._guard.core_lock,
+                self._guard.background,
                 heartbeat_interval_ms=self._config.heartbeat_interval_ms,
                 client_id=self._config.client_id,
             )
@@ -128,8 +128,7 @@ class GroupCalls(CommitCalls):
     def _end_heartbeats(self) -> None:
         thread, self._heartbeat_thread = self._heartbeat_thread, None
         if thread is not None:
-            with self._guard.lent():
-                thread.close()
+            self._guard.lend(thread.close)
 
     def _keep_partitions(self) -> None:
         """Take nothing away from now on: what poll returns is the application's until the next."""

@@ -12,7 +12,7 @@ Source: Java class ``HeartbeatThread`` of ``AbstractCoordinator``; KIP-62.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 from weakref import WeakMethod
 
 from pykclient.network.client_log import ClientLog
@@ -27,6 +27,18 @@ TURNS_PER_INTERVAL: Final = 4
 """A heartbeat is late by a fraction of the interval at most, whenever the application went away."""
 
 
+class TriedLock(Protocol):
+    """The core lock, which is taken only where nobody has it."""
+
+    def acquire(self, *, blocking: Literal[False]) -> bool:
+        """Take it if nobody has it; return whether."""
+        ...
+
+    def release(self) -> None:
+        """Give it back."""
+        ...
+
+
 class HeartbeatThread:
     """The thread. `step(now_ms)` makes one step and returns when the next one is due.
 
@@ -36,7 +48,7 @@ class HeartbeatThread:
     def __init__(
         self,
         step: Callable[[int], int],
-        core_lock: threading.Lock,
+        core_lock: TriedLock,
         *,
         heartbeat_interval_ms: int,
         client_id: str = "",

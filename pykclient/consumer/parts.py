@@ -96,7 +96,7 @@ class ConsumerParts(LiveClient):
             self._subscription,
             config.on_record_error,
             metrics=self._metrics,
-            lend=self._guard.lent,
+            lend=self._guard.lend,
             client_id=config.client_id,
         )
         self._lookups = OffsetLookups(
@@ -184,7 +184,7 @@ class ConsumerParts(LiveClient):
             [manager for manager in managers if manager is not None],
             self._user_calls,
             background=self._background_managers(),
-            lend=self._guard.lent,
+            lend=self._guard.lend,
         )
 
     def _background_managers(self) -> list[Manager]:

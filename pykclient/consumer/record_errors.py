@@ -11,7 +11,7 @@ Source: ours; Java's consumer raises, and leaves it to the application to seek (
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import operator
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pykclient.consumer.subscription import PositionState
@@ -22,7 +22,6 @@ from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from pykclient.consumer.consumer_metrics import ConsumerMetrics
     from pykclient.consumer.fetch_buffer import FetchBuffer
@@ -43,7 +42,7 @@ T = TypeVar("T")
 class RecordErrors:
     """The way from the buffer to the application. `policy` is the value of `on_record_error`.
 
-    `lend` gives the core lock away while the user's function runs.
+    `lend` calls the user's function without the core lock.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class RecordErrors:
         policy: object,
         *,
         metrics: ConsumerMetrics,
-        lend: Callable[[], AbstractContextManager[None]] = nullcontext,
+        lend: Callable[..., object] = operator.call,
         client_id: str = "",
     ) -> None:
         self._buffer = buffer
@@ -115,8 +114,7 @@ class RecordErrors:
                 error.__cause__,
             )
         else:
-            with self._lend():
-                self._function(error)
+            self._lend(self._function, error)
         # The function may have sought elsewhere, or given the partition up.
         if assigned.is_assigned and (assigned.epoch, assigned.offset) == before:
             self._metrics.on_skipped()

@@ -60,8 +60,7 @@ def run_user_calls(engine: Engine) -> None:
             return
         call = engine.user_calls.popleft()
         try:
-            with engine.lend():
-                call.function(*call.args)
+            engine.lend(call.function, *call.args)
         except BaseException as error:
             call.on_done(error)
             if not isinstance(error, Exception):

@@ -10,15 +10,14 @@ Source: ``ConsumerNetworkThread`` of Kafka's newer consumer; the mailbox is trio
 
 from __future__ import annotations
 
+import operator
 from collections import deque
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pykclient.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from pykclient.network.client import NetworkClient
     from pykclient.network.manager import Manager, UserCall
@@ -40,11 +39,11 @@ class Engine:
         user_calls: deque[UserCall] | None = None,
         *,
         background: Sequence[Manager] = (),
-        lend: Callable[[], AbstractContextManager[None]] = nullcontext,
+        lend: Callable[..., object] = operator.call,
     ) -> None:
         self.client = client
         self.lend = lend
-        """Around each user call: without the locks that the driver holds."""
+        """Calls user code, without the locks that the driver holds."""
         self._background = tuple(background)
         self.user_calls: deque[UserCall] = deque() if user_calls is None else user_calls
         self._managers = tuple(managers)

@@ -264,11 +264,11 @@ def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: Servin
     locked: list[bool] = []
 
     def look(error: BadRecord) -> None:
-        locked.append(consumer._guard.core_lock.locked())
+        locked.append(consumer._guard.is_held)
 
     class Interceptor:
         def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-            locked.append(consumer._guard.core_lock.locked())
+            locked.append(consumer._guard.is_held)
             return records
 
     with consumer_over(

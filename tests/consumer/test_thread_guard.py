@@ -22,6 +22,18 @@ def enter(guard: ThreadGuard) -> None:
         pass
 
 
+def is_held(guard: ThreadGuard) -> bool:
+    return guard.is_held
+
+
+def step(guard: ThreadGuard) -> bool:
+    """Step in the background; return whether nobody was inside."""
+    is_free = guard.background.acquire(blocking=False)
+    if is_free:
+        guard.background.release()
+    return is_free
+
+
 def test_a_second_thread_is_refused_at_once_and_the_first_goes_on() -> None:
     guard = ThreadGuard("consumer")
     with ThreadPoolExecutor(1) as other, guard:
@@ -150,31 +162,134 @@ def test_a_child_process_is_refused_even_one_that_was_forked_inside() -> None:
 
 def test_the_core_lock_is_held_inside_and_lent_to_user_code() -> None:
     guard = ThreadGuard("consumer")
+
+    def call() -> None:
+        assert not is_held(guard)
+        with guard:
+            assert is_held(guard)
+            guard.lend(lambda: told.append(is_held(guard)))
+            assert is_held(guard)
+        assert not is_held(guard)
+
+    told: list[bool] = []
     with guard:
-        assert guard.core_lock.locked()
-        with guard.lent():
-            assert not guard.core_lock.locked()
-            with guard:
-                assert guard.core_lock.locked()
-                with guard.lent():
-                    assert not guard.core_lock.locked()
-                assert guard.core_lock.locked()
-            assert not guard.core_lock.locked()
-        assert guard.core_lock.locked()
-    assert not guard.core_lock.locked()
+        assert is_held(guard)
+        with guard:
+            guard.lend(call)
+        assert is_held(guard)
+    assert not is_held(guard)
+    assert told == [False]
+
+
+def test_what_user_code_returns_and_raises_comes_out() -> None:
+    guard = ThreadGuard("consumer")
+    with guard:
+        assert guard.lend(max, 1, 2) == 2
+        with pytest.raises(ZeroDivisionError):
+            guard.lend(lambda: 1 / 0)
+        assert is_held(guard)
+    enter(guard)
 
 
 def test_while_it_is_lent_another_thread_is_refused_all_the_same() -> None:
     guard = ThreadGuard("consumer")
-    with ThreadPoolExecutor(1) as other, guard, guard.lent():
-        refused = other.submit(enter, guard).exception()
-    assert isinstance(refused, ConcurrentModificationError)
+    with ThreadPoolExecutor(1) as other, guard:
+        refused = guard.lend(lambda: other.submit(enter, guard).exception())
+        assert isinstance(refused, ConcurrentModificationError)
+    enter(guard)
 
 
-def test_whoever_has_the_core_lock_is_waited_for() -> None:
+def test_who_steps_in_the_background_is_waited_for() -> None:
     guard = ThreadGuard("consumer")
     with ThreadPoolExecutor(1) as other:
-        with guard.core_lock:
-            entering = other.submit(enter, guard)
-            assert not entering.done()
+        assert guard.background.acquire(blocking=False)
+        entering = other.submit(enter, guard)
+        assert not entering.done()
+        guard.background.release()
         entering.result()
+
+
+def test_who_steps_in_the_background_does_not_wait() -> None:
+    guard = ThreadGuard("consumer")
+    with ThreadPoolExecutor(1) as other, guard:
+        assert not other.submit(step, guard).result()
+        assert guard.lend(lambda: other.submit(step, guard).result())
+
+
+@pytest.mark.usefixtures("busy_switching")
+def test_steps_in_the_background_refuse_nobody() -> None:
+    guard = ThreadGuard("consumer")
+    is_over = threading.Event()
+
+    def go_on_stepping() -> None:
+        while not is_over.is_set():
+            step(guard)
+
+    with ThreadPoolExecutor(1) as other:
+        stepping = other.submit(go_on_stepping)
+        try:
+            for _ in range(300):
+                with guard:
+                    guard.lend(enter, guard)
+        finally:
+            is_over.set()
+        stepping.result()
+
+
+INTERRUPTS = """
+import random
+import signal
+import threading
+from pykclient.consumer.thread_guard import ThreadGuard
+
+class Interrupt(Exception):
+    pass
+
+def interrupt(*_):
+    raise Interrupt
+
+def enter():
+    with guard:
+        pass
+
+def work():
+    with guard:
+        with guard:
+            guard.lend(enter)
+
+def enter_from_another_thread():
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+
+signal.signal(signal.SIGALRM, interrupt)
+guard = ThreadGuard("consumer")
+source = random.Random(1)
+places = set()
+for _ in range(5_000):
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, source.uniform(5e-6, 60e-6))
+            while True:
+                work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Interrupt as error:
+        traceback = error.__traceback__
+        while traceback.tb_next.tb_next is not None:
+            traceback = traceback.tb_next
+        places.add((traceback.tb_frame.f_code.co_name, traceback.tb_lasti))
+    assert not guard.is_held, places
+    assert guard._lender is None, places
+threading.excepthook = lambda told: print(told.exc_value)
+enter_from_another_thread()
+print(len(places))
+"""
+
+
+def test_an_interrupt_at_whatever_moment_leaves_it_free() -> None:
+    """A signal raises between any two steps of ours: at thousands of random moments, say."""
+    script = [sys.executable, "-c", INTERRUPTS]
+    done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=60)
+    place_count = int(done.stdout)
+    assert place_count > 10, "the moments were always the same"
