@@ -23,6 +23,7 @@ from pykclient.consumer.group.consumer_protocol import (
 )
 from pykclient.consumer.group.heartbeat import Heartbeat
 from pykclient.consumer.group.leader import is_known, read_members, share_out, topic_racks
+from pykclient.consumer.membership import commit_refused
 from pykclient.consumer.rebalance import given_up_to_join
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.consumer_group import GroupSurroundings
     from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster import Cluster
     from pykclient.network.manager import PollResult
     from pykclient.protocol.messages.join_group import JoinGroupResponse
@@ -108,11 +110,23 @@ class ConsumerCoordinator(ConsumerGroup):
             CommitFailedError: this consumer is no member any more.
         """
         if self._subscription.is_by_group and self._membership.is_rebalancing:
-            raise RebalanceInProgressError(
-                f"group {self.identity.group_id!r} is distributing its partitions: poll until that "
-                f"is done, then commit again what is still assigned"
-            )
+            raise self._in_rebalance()
         return super().member()
+
+    def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
+        """Hear that the coordinator does not take this member's commit; return what to raise."""
+        is_of_before = member.is_member and member != self.identity
+        if is_of_before and not isinstance(error, RebalanceInProgressError):
+            # Even a name that was fenced then may be this member's own by now.
+            rebalances = self._membership.is_rebalancing
+            return self._in_rebalance() if rebalances else commit_refused(member, error)
+        return super().on_commit_refused(member, error)
+
+    def _in_rebalance(self) -> RebalanceInProgressError:
+        return RebalanceInProgressError(
+            f"group {self.identity.group_id!r} is distributing its partitions: poll until that is "
+            f"done, then commit again what is still assigned"
+        )
 
     def enforce_rebalance(self, reason: str) -> None:
         """Join again at the next poll."""

@@ -7,7 +7,14 @@ import re
 import pytest
 
 from pykclient.consumer.group.consumer_protocol import read_subscription
-from pykclient.errors import CommitFailedError, RebalanceInProgressError, StaleMemberEpochError
+from pykclient.errors import (
+    BrokerError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    RebalanceInProgressError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+)
 from pykclient.protocol.messages.join_group import JoinGroupRequest
 from pykclient.types import TopicPartition
 from tests.consumer.group_scene import INTERVAL_MS, GroupScene
@@ -88,3 +95,22 @@ def test_a_refused_commit_tells_that_others_may_read(scene: GroupScene) -> None:
     scene.join(A)
     error = scene.group.on_commit_refused(scene.group.member(), StaleMemberEpochError("old"))
     assert isinstance(error, CommitFailedError)
+
+
+@pytest.mark.parametrize("error", [FencedInstanceIdError, UnknownMemberIdError])
+def test_a_commit_of_a_generation_of_before_ends_nothing(
+    scene: GroupScene, error: type[BrokerError]
+) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    before = scene.group.member()
+    scene.group.enforce_rebalance("now")
+    scene.poll()
+    scene.share([A], generation=2)
+    assert isinstance(scene.group.on_commit_refused(before, error("late")), CommitFailedError)
+    scene.group.enforce_rebalance("again")
+    scene.poll()
+    refused = scene.group.on_commit_refused(before, error("later"))
+    assert isinstance(refused, RebalanceInProgressError)
+    assert not scene.group.has_error
+    assert scene.group.identity.generation == 2
