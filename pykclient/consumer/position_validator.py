@@ -4,7 +4,8 @@ A leader that was elected without having everything makes the others cut their l
 beyond the cut, or one where other records stand by now, would skip records without a trace. So a
 position is held against the log of each new leader before anything is read from there: by the epoch
 of the leader that wrote the record before it. Where the logs part, reading goes back to that
-place, which is logged; without `auto_offset_reset` the user is told instead.
+place, which is logged; without `auto_offset_reset` the user is told instead. A topic that was
+deleted and made anew under its name has another log altogether: no position outlives that.
 
 Owner: the driver of the engine.
 Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``
@@ -26,6 +27,7 @@ from pykclient.errors import (
 )
 from pykclient.network.answered_partitions import check_answered
 from pykclient.network.client_log import ClientLog
+from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -102,24 +104,67 @@ class PositionValidator:
         """The versions of subscription and cluster that were looked at last."""
         self._in_flight: dict[AssignedPartition, int] = {}
         """By its `fetch_epoch`, what is being asked about."""
+        self._topic_ids: dict[AssignedPartition, bytes] = {}
+        """The topic in which each position stands, as far as brokers tell (2.8 and newer)."""
+        self._made_anew: dict[AssignedPartition, int] = {}
+        """By its `fetch_epoch`, whose topic is another one now, while the user is to seek."""
 
     def poll(self, now_ms: int) -> PollResult:
         """Stop reading where the leader is another one, and ask it."""
+        next_poll_ms = NEVER_MS
         versions = (self._subscription.version, self._metadata.cluster.version)
         if versions != self._looked_at:
+            if self._lose_what_was_made_anew():
+                next_poll_ms = now_ms  # who looks after resets had his turn before this one
             self._look()
             self._looked_at = (self._subscription.version, self._metadata.cluster.version)
         by_node: defaultdict[int, _Questions] = defaultdict(dict)
-        next_poll_ms = NEVER_MS
         for assigned in self._subscription.awaiting_validation:
             if self._in_flight.get(assigned) == assigned.fetch_epoch:
                 continue
             if assigned.retry_at_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
                 continue
+            if self._waits_for_seek(assigned):
+                self._back_off(assigned, now_ms)
+                self._subscription.fail(assigned, _made_anew(assigned))
+                continue
             self._ask(assigned, by_node)
         requests = [self._request(node_id, asked) for node_id, asked in by_node.items()]
         return PollResult(requests, next_poll_ms)
+
+    def _lose_what_was_made_anew(self) -> bool:
+        """Lose the positions in topics that are others by now (KIP-516); return whether any is."""
+        before, self._topic_ids = self._topic_ids, {}
+        has_lost = False
+        for assigned in self._subscription:
+            now_id = self._metadata.cluster.topic_id(assigned.partition.topic)
+            was_id = before.get(assigned, now_id)
+            # While a topic does not exist, it may also be that a broker does not know it yet.
+            self._topic_ids[assigned] = was_id if now_id == NO_TOPIC_ID else now_id
+            if assigned.has_offset and NO_TOPIC_ID not in (now_id, was_id) and now_id != was_id:
+                self._lose(assigned)
+                has_lost = True
+        for gone in self._made_anew.keys() - self._topic_ids.keys():
+            del self._made_anew[gone]
+        return has_lost
+
+    def _lose(self, assigned: AssignedPartition) -> None:
+        self._buffer.drop(assigned)
+        if self._auto_offset_reset is OffsetReset.NONE:
+            if assigned.state is PositionState.FETCHING:
+                self._subscription.await_validation(assigned)
+            self._made_anew[assigned] = assigned.fetch_epoch
+            return
+        self._log.warning(
+            "%s: its topic was deleted and made anew, and the position %d was one in the old log",
+            assigned.partition,
+            assigned.offset,
+        )
+        self._subscription.lose_position(assigned, self._auto_offset_reset)
+
+    def _waits_for_seek(self, assigned: AssignedPartition) -> bool:
+        return self._made_anew.get(assigned) == assigned.fetch_epoch
 
     def _look(self) -> None:
         cluster = self._metadata.cluster
@@ -178,13 +223,13 @@ class PositionValidator:
             for answer in topic.partitions:
                 question = questions[TopicPartition(topic.topic, answer.partition)]
                 self._end(question)
-                if question.is_current:
+                if question.is_current and not self._waits_for_seek(question.assigned):
                     self._on_answer(question, answer, now_ms)
 
     def _on_failure(self, questions: _Questions, error: KafkaError, now_ms: int) -> None:
         for question in questions.values():
             self._end(question)
-            if question.is_current:
+            if question.is_current and not self._waits_for_seek(question.assigned):
                 self._on_error(question, error, now_ms)
 
     def _end(self, question: _Question) -> None:
@@ -274,6 +319,19 @@ def _truncated(assigned: AssignedPartition, diverging_offset: int | None) -> Log
         partition=partition,
         offset=assigned.offset,
         diverging_offset=diverging_offset,
+    )
+
+
+def _made_anew(assigned: AssignedPartition) -> LogTruncationError:
+    topic, partition = assigned.partition
+    return LogTruncationError(
+        f"{assigned.partition}: the position is {assigned.offset}, but the topic was deleted and "
+        f"made anew since, so that is an offset of a log that is gone, and auto_offset_reset is "
+        f"none: seek() to an offset to go on, or set it to earliest or latest",
+        topic=topic,
+        partition=partition,
+        offset=assigned.offset,
+        diverging_offset=None,
     )
 
 

@@ -26,8 +26,10 @@ from pykclient.errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from pykclient.network.cluster import NO_TOPIC_ID
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -274,3 +276,80 @@ def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[in
     assert answer_checked(request, response, START_MS) is not None
     assert not assigned.is_fetching
     assert len(scene.requests(START_MS + RETRY_MS)) == 1
+
+
+# Topics that are made anew.
+
+OTHER_ID = bytes(reversed(range(16)))
+
+
+def make_anew(scene: Scene) -> None:
+    """Delete the topic, and make one of the same name, whose leaders begin anew as well."""
+    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
+    assert scene.requests() == []
+    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+
+
+def test_a_position_does_not_outlive_its_topic(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    make_anew(scene)
+    assert scene.requests() == []
+    assert assigned.state is PositionState.AWAITING_RESET
+    assert (assigned.reset_to, assigned.lost_offset) == (OffsetReset.EARLIEST, 50)
+    assert "t-0: its topic was deleted and made anew" in caplog.text
+
+
+def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
+    assert scene.requests() == []
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    assert scene.requests() == []
+    assert (assigned.is_fetching, assigned.offset) == (True, 50)
+
+
+def test_without_ids_nobody_can_tell() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    know(scene.metadata, topic("t", [1, 2], topic_id=NO_TOPIC_ID, leader_epoch=OLD))
+    assert scene.requests() == []
+    assert assigned.is_fetching
+
+
+def test_a_partition_that_comes_later_stands_in_the_new_topic() -> None:
+    scene = Scene()
+    scene.read(A)
+    make_anew(scene)
+    scene.requests()
+    assert scene.read(B).is_fetching
+
+
+@pytest.mark.parametrize("is_being_asked_about", [False, True])
+def test_without_a_reset_a_topic_made_anew_is_told_until_a_seek(
+    is_being_asked_about: bool,
+) -> None:
+    scene = Scene(OffsetReset.NONE)
+    assigned = scene.read(A)
+    request = None
+    if is_being_asked_about:
+        scene.elect()
+        request = scene.ask()
+    make_anew(scene)
+    scene.requests()
+    if request is not None:
+        reply(request, OLD, 50)
+        assert not assigned.is_fetching
+        scene.requests()
+    for now_ms in (START_MS + 10 * RETRY_MS, START_MS + 30 * RETRY_MS):
+        error = scene.subscription.take_error()
+        assert isinstance(error, LogTruncationError)
+        assert "made anew" in str(error)
+        assert (error.offset, error.diverging_offset) == (50, None)
+        assert scene.subscription.take_error() is None
+        assert scene.requests(now_ms) == []
+    scene.subscription.seek(assigned, 3)
+    assert scene.requests(START_MS + 60 * RETRY_MS) == []
+    assert scene.subscription.take_error() is None
+    assert (assigned.is_fetching, assigned.offset) == (True, 3)
