@@ -106,8 +106,6 @@ class ConsumerParts(LiveClient):
             self._metadata,
             self._client,
             retry_backoff=retry_backoff,
-            # A broker that hangs must leave time in a session to ask another one.
-            lookup_timeout_ms=min(config.request_timeout_ms, config.session_timeout_ms // 3),
             client_id=config.client_id,
         )
         self._user_calls: deque[UserCall] = deque()

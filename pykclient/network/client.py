@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
 from pykclient.network import failures
+from pykclient.network.any_node import AnyNode
 from pykclient.network.client_log import ClientLog
 from pykclient.network.connection import Connection, ConnectionState
+from pykclient.network.coordinator_node import is_coordinator
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.node_states import NodeState, NodeStates
 from pykclient.network.repeated_log import RepeatedLog
@@ -37,19 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["NetworkClient"]
 
-STAGGER_MS = 250
-"""How long one address may keep us waiting before the next one is tried beside it, while a request
-is for any node. Java waits for the whole set-up time-out."""
-
 IN_FLIGHT_MAX = 100
 """Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
 
 ABSENCE_CHARGED_MS = 1_000
 """What counts of the time between two turns. Were nothing counted, a broker that never answers
 would never be given up by a consumer that polls once a second and works in between."""
-
-DESCRIBED_FAILURES_MAX = 8
-"""Failures told in one message; a large cluster that is down says no more than that."""
 
 
 class NetworkClient:
@@ -65,10 +61,16 @@ class NetworkClient:
         self._states = NodeStates(
             reconnect_backoff=settings.reconnect_backoff, setup_backoff=settings.setup_backoff
         )
-        self._random = settings.reconnect_backoff.random
+        self._any_node = AnyNode(
+            metadata,
+            self._states,
+            self._connections,
+            falls_back_to_bootstrap=settings.falls_back_to_bootstrap,
+            random=settings.reconnect_backoff.random,
+        )
         self._address_version = metadata.address_version
         self._unsent = UnsentRequests()
-        self._completed: deque[_Callback] = deque()
+        self._completed: deque[Callable[[int], None]] = deque()
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
         self.is_closed = False
@@ -125,6 +127,17 @@ class NetworkClient:
         """Return whether a node waits out its back-off after a failure."""
         return self._states.is_unavailable(node_id, now_ms)
 
+    def silent_ms(self, node_id: int) -> int:
+        """Return when a node counts as silent unless it answers; `NEVER_MS` if it owes nothing."""
+        connection = self._connections.get(node_id)
+        return NEVER_MS if connection is None else connection.silent_ms()
+
+    def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
+        """Drop the connection to a node that another one has replaced: what it owes fails."""
+        if node_id in self._connections:
+            self._lose(node_id, error, now_ms)
+        self._fail_all(self._unsent.take_all(node_id), error)
+
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
         """Return when to look at the node again; `NEVER_MS` when I/O or metadata will tell."""
         connection = self._connections.get(node_id)
@@ -156,13 +169,7 @@ class NetworkClient:
 
         One that owes us an answer for too long comes last: it may hang.
         """
-        ready = [node for node in self._candidates() if self.is_ready(node.id, now_ms)]
-        self._random.shuffle(ready)  # or the first broker would carry what every client sends
-        return min(
-            ready,
-            key=lambda node: (self._is_silent(node, now_ms), self.in_flight_count(node.id)),
-            default=None,
-        )
+        return self._any_node.least_loaded(now_ms, self.is_ready, self.in_flight_count)
 
     def last_error(self, node_id: int) -> KafkaError | None:
         """Return why a node could not be reached; None if it could, or was not tried yet."""
@@ -170,14 +177,12 @@ class NetworkClient:
 
     def describe_failures(self) -> str:
         """Return what keeps nodes from answering, for the text of a time-out; empty if nothing."""
-        troubles = [trouble for node in self._candidates() if (trouble := self._describe(node.id))]
+        troubles = [
+            trouble for node in self._any_node.candidates() if (trouble := self._describe(node.id))
+        ]
         if self._metadata.last_error is not None:
             troubles.append(f"the last metadata update failed: {self._metadata.last_error}")
-        told = list(dict.fromkeys(troubles))
-        if len(told) > DESCRIBED_FAILURES_MAX:
-            hidden_count = len(told) - DESCRIBED_FAILURES_MAX
-            told[DESCRIBED_FAILURES_MAX:] = [f"and {hidden_count} more"]
-        return "; ".join(told)
+        return failures.listed(troubles)
 
     # Asked by the engine and its driver.
 
@@ -197,6 +202,7 @@ class NetworkClient:
         self._excuse_absence(now_ms)
         self._expire_unsent(now_ms)
         self._follow_moves()
+        self._doubt_silent(now_ms)
         self._write_for_any_node(now_ms)
         for node_id in self._unsent.node_ids():
             self._write_for(node_id, now_ms)
@@ -260,47 +266,51 @@ class NetworkClient:
     def _write_for_any_node(self, now_ms: int) -> None:
         while self._unsent.has(ANY_NODE):
             node = self.least_loaded_node(now_ms)
-            if node is None or self._is_silent(node, now_ms):
+            if node is None or self._any_node.is_silent(node, now_ms):
                 self._connect_any(now_ms)
-                if node is None or self._stagger_ms(self._candidates()):
+                if node is None or self._any_node.stagger_ms():
                     return  # another one may be there soon
             self._write(self._connections[node.id], self._unsent.take_first(ANY_NODE), now_ms)
 
-    def _is_silent(self, node: Node, now_ms: int) -> bool:
-        return self._connections[node.id].is_silent(now_ms)
+    def _doubt_silent(self, now_ms: int) -> None:
+        """See who leads instead of nodes that are silent, and ask others what they were asked."""
+        for node_id, connection in list(self._connections.items()):
+            if connection.silent_ms() > now_ms:
+                continue
+            if self._metadata.node(node_id) is None:
+                self._lose(node_id, failures.silent_and_gone(connection.node), now_ms)
+                continue
+            if connection.doubt_ms() <= now_ms and not is_coordinator(node_id):
+                connection.on_doubted(now_ms)
+                self._metadata.request_update()
+            if connection.has_movable:
+                self._move_from(connection, now_ms)
+
+    def _move_from(self, silent: Connection, now_ms: int) -> None:
+        node = self.least_loaded_node(now_ms)
+        if node is None or self._any_node.is_silent(node, now_ms):
+            self._connect_any(now_ms)
+            return
+        for request in silent.take_movable():
+            self._unsent.add(request)
 
     def _connect_any(self, now_ms: int) -> None:
         """Begin to connect to one more candidate, unless one began a moment ago."""
-        candidates = self._candidates()
-        if self._stagger_ms(candidates) > now_ms:
-            return
-        free = [node for node in candidates if self._states.may_connect(node, now_ms)]
-        if free:
-            # Known brokers before bootstrap addresses; among equals any, to spread the clients.
-            known = [node for node in free if node.id >= 0]
-            self._open(self._random.choice(known or free), now_ms)
-
-    def _stagger_ms(self, candidates: Iterable[Node]) -> int:
-        """Return until when the attempt that began last has its chance before another begins."""
-        return max(
-            (
-                self._states.started_ms(node.id) + STAGGER_MS
-                for node in candidates
-                if self._states.state(node.id) is NodeState.CONNECTING
-            ),
-            default=0,
-        )
+        node = self._any_node.next_to_connect(now_ms)
+        if node is not None:
+            self._open(node, now_ms)
 
     def _any_node_retry_ms(self, now_ms: int) -> int:
         """Return when another node may be tried for a request that any node can serve."""
-        candidates = self._candidates()
+        candidates = self._any_node.candidates()
         retry_ms = min(
             (self.next_ready_ms(node.id, now_ms) for node in candidates), default=NEVER_MS
         )
-        return max(retry_ms, self._stagger_ms(candidates))
+        return max(retry_ms, self._any_node.stagger_ms())
 
     def _deadlines_ms(self, now_ms: int) -> Iterator[int]:
         for node_id, connection in self._connections.items():
+            yield self._doubt_ms(node_id, connection, now_ms)
             if connection.state is ConnectionState.CONNECTING:
                 yield self._states.setup_deadline_ms(node_id)
                 continue
@@ -313,21 +323,15 @@ class NetworkClient:
             yield self._any_node_retry_ms(now_ms)
         yield self._unsent.next_deadline_ms(NEVER_MS)
 
+    def _doubt_ms(self, node_id: int, connection: Connection, now_ms: int) -> int:
+        doubt_ms = NEVER_MS
+        if is_coordinator(node_id):
+            doubt_ms = connection.silent_ms()  # the manager of coordinators looks for another one
+        elif connection.state is ConnectionState.READY:
+            doubt_ms = connection.doubt_ms()
+        return doubt_ms if doubt_ms > now_ms else NEVER_MS
+
     # Connections.
-
-    def _candidates(self) -> list[Node]:
-        """Return the nodes that may serve a request for any node.
-
-        They are the brokers of the cluster. While none of them can be reached, the bootstrap
-        addresses count as well: all brokers may have moved meanwhile (KIP-899).
-        """
-        nodes = list(self._metadata.cluster.nodes.values())
-        if not nodes or (
-            self._settings.falls_back_to_bootstrap
-            and all(self._states.last_error(node.id) is not None for node in nodes)
-        ):
-            nodes.extend(self._metadata.bootstrap)
-        return nodes
 
     def _open(self, node: Node, now_ms: int) -> None:
         self._log.debug("connecting to %s", node)
@@ -386,7 +390,7 @@ class NetworkClient:
         if connection.state is not ConnectionState.CONNECTING:
             was_ready = connection.versions is not None
             for request, response in connection.take_answered(now_ms):
-                self._completed.append(_Callback(request.on_response, response))
+                self._completed.append(partial(request.on_response, response))
             if not was_ready and connection.versions is not None:
                 self._log.debug("connected to %s", connection.node)
                 self._states.on_ready(node_id)
@@ -395,7 +399,7 @@ class NetworkClient:
 
     def _complete_sent(self, connection: Connection) -> None:
         for request in connection.take_sent():
-            self._completed.append(_Callback(request.on_response, None))
+            self._completed.append(partial(request.on_response, None))
 
     def _lose(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Drop a connection; fail what was in flight and what was waiting for it."""
@@ -420,11 +424,10 @@ class NetworkClient:
     # Time that runs out.
 
     def _excuse_absence(self, now_ms: int) -> None:
-        """Give the brokers the time back in which nobody drove.
+        """Give the brokers the time back in which nobody drove, but for the first second.
 
         A consumer may be away from `poll` for minutes, with a fetch in flight: the answer lies
-        unread in the sockets' buffers, and its rest at the broker. The first second counts all the
-        same, so that a request ends after so many turns, however rare they are.
+        unread in the sockets' buffers, and its rest at the broker.
         """
         excused_ms = now_ms - self._driven_ms - ABSENCE_CHARGED_MS
         if excused_ms > 0:
@@ -474,26 +477,13 @@ class NetworkClient:
 
     def _fail_if_hopeless(self) -> None:
         """Fail requests for any node when every one has failed, and one of them for good."""
-        if not self._unsent.has(ANY_NODE):
-            return
-        errors = [self._states.last_error(node.id) for node in self._candidates()]
-        fatal = next((error for error in errors if error is not None and error.fatal), None)
-        if fatal is not None and None not in errors:
-            self._fail_all(self._unsent.take_all(ANY_NODE), fatal)
+        error = self._any_node.hopeless_error() if self._unsent.has(ANY_NODE) else None
+        if error is not None:
+            self._fail_all(self._unsent.take_all(ANY_NODE), error)
 
     def _fail_all(self, requests: Iterable[Request], error: KafkaError) -> None:
         for request in requests:
             self._fail(request, error)
 
     def _fail(self, request: Request, error: KafkaError) -> None:
-        self._completed.append(_Callback(request.on_failure, error))
-
-
-class _Callback(NamedTuple):
-    """One call to make in `complete`."""
-
-    function: Callable[..., None]
-    argument: object
-
-    def __call__(self, now_ms: int) -> None:
-        self.function(self.argument, now_ms)
+        self._completed.append(partial(request.on_failure, error))

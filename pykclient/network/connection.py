@@ -11,6 +11,7 @@ Source: Java classes ``KafkaChannel``, ``InFlightRequests``; KIP-219 (the client
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -88,6 +89,7 @@ class Connection:
         self.active_ms = now_ms
         self.handshake_deadline_ms = NEVER_MS
         self._waits_since_ms = now_ms
+        self._doubted_ms = now_ms
         self._port = port
         self._client_id = client_id
         self._reader = FrameBuffer(receive_max_bytes)
@@ -152,9 +154,21 @@ class Connection:
         deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
         return min(deadlines_ms, default=self.handshake_deadline_ms)
 
-    def is_silent(self, now_ms: int) -> bool:
-        """Return whether an answer is due for `SILENT_MS` or longer."""
-        return bool(self._in_flight) and now_ms - self._waits_since_ms >= SILENT_MS
+    def silent_ms(self) -> int:
+        """Return when it counts as silent, unless something comes before; else `NEVER_MS`.
+
+        What may be due is an answer, or that the connection stands.
+        """
+        is_waiting = bool(self._in_flight) or self.versions is None
+        return self._waits_since_ms + SILENT_MS if is_waiting else NEVER_MS
+
+    def doubt_ms(self) -> int:
+        """Return when to doubt it next, unless something comes before; else `NEVER_MS`."""
+        return max(self.silent_ms(), self._doubted_ms + SILENT_MS)
+
+    def on_doubted(self, now_ms: int) -> None:
+        """Note that it was doubted, which is enough for a while."""
+        self._doubted_ms = now_ms
 
     def extend_deadlines(self, extra_ms: int) -> None:
         """Give the answers in flight more time."""
@@ -198,6 +212,20 @@ class Connection:
         self._to(ConnectionState.HANDSHAKING)
         self.handshake_deadline_ms = deadline_ms
         self._send_handshake()
+
+    @property
+    def has_movable(self) -> bool:
+        """Whether something is in flight that another node may be asked as well."""
+        return any(entry.request.is_movable for entry in self._in_flight)
+
+    def take_movable(self) -> list[Request]:
+        """Return what another node may be asked as well; what this one answers, nobody hears."""
+        taken = [entry.request for entry in self._in_flight if entry.request.is_movable]
+        self._in_flight = deque(
+            entry._replace(request=_void(entry.request)) if entry.request.is_movable else entry
+            for entry in self._in_flight
+        )
+        return taken
 
     def take_sent(self) -> list[Request]:
         """Return the requests without an answer whose bytes the operating system has taken.
@@ -305,3 +333,14 @@ class Connection:
     def _to(self, state: ConnectionState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
+
+
+def _void(request: Request) -> Request:
+    """Return the same request to wait for, whose outcome nobody hears."""
+    void = replace(request, on_response=_ignore, on_failure=_ignore, check=None, is_movable=False)
+    void.deadline_ms = request.deadline_ms
+    return void
+
+
+def _ignore(_outcome: object, _now_ms: int) -> None:
+    """It was told elsewhere."""

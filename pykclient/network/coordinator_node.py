@@ -17,7 +17,7 @@ from pykclient.types import Node
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["CoordinatorNode", "broker_label"]
+__all__ = ["CoordinatorNode", "broker_label", "coordinator_id", "is_coordinator"]
 
 COORDINATOR_ID_BASE: Final = INT_MAX + 1
 """Added to a broker's id; what results is never a broker's and never goes over the wire."""
@@ -31,7 +31,7 @@ class CoordinatorNode(Node):
     @classmethod
     def of(cls, broker: Node) -> Self:
         """Return the same broker as a coordinator."""
-        return cls(COORDINATOR_ID_BASE + broker.id, broker.host, broker.port, broker.rack)
+        return cls(coordinator_id(broker.id), broker.host, broker.port, broker.rack)
 
     @property
     def broker_id(self) -> int:
@@ -42,8 +42,18 @@ class CoordinatorNode(Node):
         return f"{self.host}:{self.port} (id {self.broker_id}, as coordinator)"
 
 
+def coordinator_id(broker_id: int) -> int:
+    """Return the id of a broker's connection as coordinator."""
+    return COORDINATOR_ID_BASE + broker_id
+
+
+def is_coordinator(node_id: int) -> bool:
+    """Return whether an id is that of a broker's connection as coordinator."""
+    return node_id >= COORDINATOR_ID_BASE
+
+
 def broker_label(node_id: int) -> str:
     """Return what to call a node in a message of which only the id is known."""
-    if node_id < COORDINATOR_ID_BASE:
-        return f"broker {node_id}"
-    return f"broker {node_id - COORDINATOR_ID_BASE}, as coordinator,"
+    if is_coordinator(node_id):
+        return f"broker {node_id - COORDINATOR_ID_BASE}, as coordinator,"
+    return f"broker {node_id}"

@@ -1,7 +1,8 @@
 """Coordinators: which broker looks after a group, a transactional id or a share group.
 
 Per key it is *unknown* (nobody asks), *wanted*, *looking up* (a broker was asked), *known*, or
-*failed* (trying again would not help; after a back-off it may be asked for anew). A coordinator is
+*failed* (trying again would not help; after a back-off it may be asked for anew), or *doubted*: it
+owes an answer for so long that others are asked whether it still is the one. A coordinator is
 looked for when somebody wants it, and forgotten when its connection is lost or somebody hears that
 it is another one. It sends nothing to the coordinator.
 
@@ -18,7 +19,12 @@ from enum import Enum, IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from pykclient.errors import DecodeError, UnsupportedVersionError, error_for_code
+from pykclient.errors import (
+    DecodeError,
+    DisconnectedError,
+    UnsupportedVersionError,
+    error_for_code,
+)
 from pykclient.network.broker_answer import broker_node
 from pykclient.network.client_log import ClientLog
 from pykclient.network.coordinator_node import CoordinatorNode
@@ -41,6 +47,10 @@ if TYPE_CHECKING:
 __all__ = ["NEXT", "CoordinatorState", "CoordinatorType", "Coordinators", "Reachability"]
 
 SEVERAL_KEYS_FROM_VERSION: Final = 4
+
+DOUBT_INTERVAL_MS: Final = 2_000
+"""So often are others asked about a coordinator that is silent. It may hang, or wait for a whole
+group; members that it waits for send no heartbeats meanwhile, which would be as many requests."""
 
 
 class CoordinatorType(IntEnum):
@@ -65,6 +75,7 @@ class CoordinatorState(Enum):
     WANTED = "wanted"
     LOOKING_UP = "looking_up"
     KNOWN = "known"
+    DOUBTED = "doubted"
     FAILED = "failed"
 
 
@@ -74,7 +85,8 @@ NEXT: Final[dict[CoordinatorState, frozenset[CoordinatorState]]] = {
     CoordinatorState.LOOKING_UP: frozenset(
         {CoordinatorState.WANTED, CoordinatorState.KNOWN, CoordinatorState.FAILED}
     ),
-    CoordinatorState.KNOWN: frozenset({CoordinatorState.UNKNOWN}),
+    CoordinatorState.KNOWN: frozenset({CoordinatorState.UNKNOWN, CoordinatorState.DOUBTED}),
+    CoordinatorState.DOUBTED: frozenset({CoordinatorState.KNOWN, CoordinatorState.LOOKING_UP}),
     CoordinatorState.FAILED: frozenset({CoordinatorState.UNKNOWN}),
 }
 
@@ -84,6 +96,14 @@ class Reachability(Protocol):
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
         """Return whether the node waits out its back-off after a failure."""
+        ...
+
+    def silent_ms(self, node_id: int) -> int:
+        """Return when the node counts as silent, unless it answers before."""
+        ...
+
+    def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
+        """Drop the connection to the node, and fail what it owes."""
         ...
 
 
@@ -98,7 +118,16 @@ class _Key(NamedTuple):
 class _Lookup:
     """What is known about one key."""
 
-    __slots__ = ("error", "failure_count", "key", "node", "retry_at_ms", "state", "told_node")
+    __slots__ = (
+        "doubt_at_ms",
+        "error",
+        "failure_count",
+        "key",
+        "node",
+        "retry_at_ms",
+        "state",
+        "told_node",
+    )
 
     def __init__(self, key: _Key) -> None:
         self.key = key
@@ -110,6 +139,8 @@ class _Lookup:
         """Why the last attempt failed; None after one that did not."""
         self.failure_count = 0
         self.retry_at_ms = 0
+        self.doubt_at_ms = 0
+        """When it may be doubted; until then it is trusted, silent or not."""
 
     def to(self, state: CoordinatorState) -> None:
         assert state in NEXT[self.state], f"{self.key}: {self.state} -> {state}"
@@ -125,11 +156,8 @@ class Coordinators:
         client: Reachability,
         *,
         retry_backoff: Backoff,
-        lookup_timeout_ms: int | None = None,
         client_id: str = "",
     ) -> None:
-        self._lookup_timeout_ms = lookup_timeout_ms
-        """How long a broker may take to tell; None for `request_timeout_ms`."""
         self._log = ClientLog("pykclient.network", client_id)
         self._repeated = RepeatedLog(self._log)
         self._metadata = metadata
@@ -188,10 +216,9 @@ class Coordinators:
         for lookup in self._lookups.values():
             if lookup.state is CoordinatorState.FAILED and lookup.retry_at_ms <= now_ms:
                 lookup.to(CoordinatorState.UNKNOWN)
-            if lookup.state is not CoordinatorState.WANTED:
-                continue
-            if lookup.retry_at_ms > now_ms:
-                next_poll_ms = min(next_poll_ms, lookup.retry_at_ms)
+            due_ms = self._due_ms(lookup)
+            if due_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, due_ms)
             else:
                 due[lookup.key.key_type].append(lookup)
         requests: list[Request] = []
@@ -201,6 +228,15 @@ class Coordinators:
             else:
                 requests.extend(self._request([lookup]) for lookup in lookups)
         return PollResult(requests, next_poll_ms)
+
+    def _due_ms(self, lookup: _Lookup) -> int:
+        """Return when to ask who coordinates; `NEVER_MS` if something else comes first."""
+        if lookup.state is CoordinatorState.WANTED:
+            return lookup.retry_at_ms
+        if lookup.state is CoordinatorState.KNOWN:
+            assert lookup.node is not None
+            return max(self._client.silent_ms(lookup.node.id), lookup.doubt_at_ms)
+        return NEVER_MS
 
     def _lookup(self, key_type: CoordinatorType, key: str) -> _Lookup:
         name = _Key(key_type, key)
@@ -213,15 +249,16 @@ class Coordinators:
         key_type = lookups[0].key.key_type
         keys = [lookup.key.key for lookup in lookups]
         for lookup in lookups:
-            lookup.to(CoordinatorState.LOOKING_UP)
+            is_known = lookup.state is CoordinatorState.KNOWN
+            lookup.to(CoordinatorState.DOUBTED if is_known else CoordinatorState.LOOKING_UP)
         return Request(
             FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys),
             node_id=None,
             on_response=partial(self._on_response, lookups),
             on_failure=partial(self._on_failure, lookups),
-            timeout_ms=self._lookup_timeout_ms,
             check=partial(_check, keys),
             build=partial(_build, key_type, keys),
+            is_movable=True,
         )
 
     # Answers.
@@ -238,7 +275,12 @@ class Coordinators:
                 self._learn(lookup, CoordinatorNode.of(broker_node(_Address(answer))), now_ms)
 
     def _learn(self, lookup: _Lookup, node: CoordinatorNode, now_ms: int) -> None:
+        silent = lookup.node
         lookup.to(CoordinatorState.KNOWN)
+        if silent == node:
+            self._log.debug("%s: the coordinator is still %s, though silent", lookup.key, node)
+            lookup.doubt_at_ms = now_ms + DOUBT_INTERVAL_MS
+            return
         lookup.node = node
         lookup.error = None
         lookup.failure_count = 0
@@ -249,17 +291,26 @@ class Coordinators:
         level = logging.DEBUG if node == lookup.told_node else logging.INFO
         self._log.log(level, "%s: the coordinator is %s", lookup.key, node)
         lookup.told_node = node
+        if silent is not None and silent.id != node.id:
+            gone = DisconnectedError(f"{silent} was silent, and {node} has taken its place")
+            self._client.abandon(silent.id, gone, now_ms)
 
     def _on_failure(self, lookups: list[_Lookup], error: KafkaError, now_ms: int) -> None:
         if isinstance(error, UnsupportedVersionError) and len(lookups) > 1:
             self._asks_for_several = False
             for lookup in lookups:
-                lookup.to(CoordinatorState.WANTED)
+                is_known = lookup.state is CoordinatorState.DOUBTED
+                lookup.to(CoordinatorState.KNOWN if is_known else CoordinatorState.WANTED)
             return
         for lookup in lookups:
             self._on_error(lookup, error, now_ms)
 
     def _on_error(self, lookup: _Lookup, error: KafkaError, now_ms: int) -> None:
+        if lookup.state is CoordinatorState.DOUBTED:
+            self._log.debug("%s: nobody tells about %s: %s", lookup.key, lookup.node, error)
+            lookup.doubt_at_ms = now_ms + DOUBT_INTERVAL_MS
+            lookup.to(CoordinatorState.KNOWN)
+            return
         # A flipped bit is cured by another connection, a broker that always sends what cannot be
         # read is not.
         cause = error.__cause__
@@ -287,7 +338,9 @@ class Coordinators:
         if is_told:
             lookup.told_node = None
         lookup.node = None
-        lookup.to(CoordinatorState.UNKNOWN)
+        # Who was asked out of doubt tells.
+        is_doubted = lookup.state is CoordinatorState.DOUBTED
+        lookup.to(CoordinatorState.LOOKING_UP if is_doubted else CoordinatorState.UNKNOWN)
 
 
 class _Address:

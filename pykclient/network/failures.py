@@ -19,6 +19,8 @@ from pykclient.errors import (
 from pykclient.network.coordinator_node import broker_label
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pykclient.network.manager import Request
     from pykclient.types import Node
 
@@ -27,12 +29,17 @@ __all__ = [
     "handshake_hung_up",
     "handshake_timed_out",
     "handshake_wait",
+    "listed",
     "not_accepted",
+    "silent_and_gone",
     "unanswered",
     "unknown_node",
     "unreadable",
     "untaken",
 ]
+
+TOLD_MAX = 8
+"""Failures told in one message; a large cluster that is down says no more than that."""
 
 _IS_IT_KAFKA = (
     "is it a Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer? Check "
@@ -111,8 +118,21 @@ def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutErr
     )
 
 
+def silent_and_gone(node: Node) -> DisconnectedError:
+    """The broker owes an answer, and the others do not count it among them any more."""
+    return DisconnectedError(f"{node} is silent, and the cluster has gone on without it")
+
+
 def unknown_node(node_id: int) -> ConnectionFailedError:
     """The request is for a broker that we have no address of."""
     return ConnectionFailedError(
         f"broker {node_id} is not in the metadata; it left the cluster, or is not known yet"
     )
+
+
+def listed(troubles: Iterable[str]) -> str:
+    """Return several troubles as one text, each once."""
+    told = list(dict.fromkeys(troubles))
+    if len(told) > TOLD_MAX:
+        told[TOLD_MAX:] = [f"and {len(told) - TOLD_MAX} more"]
+    return "; ".join(told)

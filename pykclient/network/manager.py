@@ -48,7 +48,8 @@ class Request:
     before anybody hears of it; if it contradicts the message, it raises `DecodeError`, which ends
     the connection as bytes do that cannot be read. `build` makes the message for the version that
     was chosen, where versions say the same in different fields; `message` then only names the API.
-    What it raises (`UnsupportedVersionError`) is told to `on_failure`.
+    What it raises (`UnsupportedVersionError`) is told to `on_failure`. `is_movable` is for what any
+    node may be asked, twice if need be: when the one that was asked is silent, another one is.
     """
 
     message: RequestMessage
@@ -60,6 +61,7 @@ class Request:
     expects_response: bool = True
     check: Callable[[Message], None] | None = None
     build: Callable[[int], RequestMessage] | None = None
+    is_movable: bool = False
     deadline_ms: int = field(default=NEVER_MS, init=False)
 
 

@@ -230,6 +230,7 @@ class Metadata:
             on_response=self._on_response,
             on_failure=self._on_failure,
             check=None if topics is None else partial(_check_topics, frozenset(self._named_ms)),
+            is_movable=True,
         )
 
     def _request_at_once(self) -> None:

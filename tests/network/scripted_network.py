@@ -135,6 +135,7 @@ class ScriptedNetwork:
         max_version: int | None = None,
         expects_response: bool = True,
         check: Callable[[Message], None] | None = None,
+        is_movable: bool = False,
     ) -> Outcome:
         """Send a request, by default a Metadata request; return where its outcome will stand."""
         outcome = Outcome()
@@ -147,6 +148,7 @@ class ScriptedNetwork:
             max_version=max_version,
             expects_response=expects_response,
             check=check,
+            is_movable=is_movable,
         )
         self.client.send(request, self.now_ms)
         return outcome

@@ -7,7 +7,7 @@ import pytest
 from pykclient.errors import (
     UnsupportedVersionError,
 )
-from pykclient.network.client import STAGGER_MS
+from pykclient.network.any_node import STAGGER_MS
 from pykclient.network.connection import SILENT_MS
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.messages.metadata import MetadataResponse

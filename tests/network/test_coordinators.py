@@ -17,7 +17,8 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.network.backoff import Backoff
-from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.network.connection import SILENT_MS
+from pykclient.network.coordinators import DOUBT_INTERVAL_MS, Coordinators, CoordinatorType
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.find_coordinator import (
     Coordinator,
@@ -30,6 +31,8 @@ from tests.network.scripted_port import ALL_RANGES, ScriptedPeer
 
 if TYPE_CHECKING:
     from pykclient.network.coordinator_node import CoordinatorNode
+    from pykclient.types import Node
+    from tests.network.scripted_network import Outcome
 
 GROUP = CoordinatorType.GROUP
 RETRY_MS = 100
@@ -64,6 +67,11 @@ class Scene:
         self.network.turn()
         return result.next_poll_ms - self.network.now_ms
 
+    def wait(self, elapsed_ms: int) -> int:
+        """Let time pass as for a driver that waits, and make a turn."""
+        self.network.turn(elapsed_ms)
+        return self.step()
+
     def want(self, key: str = "g", key_type: CoordinatorType = GROUP) -> CoordinatorNode | None:
         return self.coordinators.coordinator(key_type, key)
 
@@ -73,10 +81,12 @@ class Scene:
         assert isinstance(message, FindCoordinatorRequest)
         return message
 
-    def answer(self, error_code: int = 0, *keys: str, port: int = BROKER.port) -> None:
+    def answer(
+        self, error_code: int = 0, *keys: str, broker: Node = BROKER, port: int = BROKER.port
+    ) -> None:
         """Answer the oldest question, in the form of its version."""
         keys = keys or ("g",)
-        told = (BROKER.id, BROKER.host, port) if error_code == 0 else (-1, "", -1)
+        told = (broker.id, broker.host, port) if error_code == 0 else (-1, "", -1)
         if self.anyone.requests[0].header.api_version >= 4:
             found = [Coordinator(key, *told, error_code) for key in keys]
             message = FindCoordinatorResponse(coordinators=found)
@@ -298,3 +308,70 @@ def test_a_node_that_is_out_of_reach_is_called_a_coordinator(scene: Scene) -> No
     scene.network.turn()
     assert str(outcome.error).startswith("broker 2, as coordinator, did not take the METADATA")
     assert str(found) == "broker-2:9092 (id 2, as coordinator)"
+
+
+# A coordinator that keeps its connection and answers nothing.
+
+
+def silent_coordinator(scene: Scene) -> tuple[CoordinatorNode, Outcome]:
+    """Let the coordinator owe an answer for so long that others are asked about it."""
+    found = scene.find()
+    scene.connect(found)
+    owed = scene.network.send(found.id)
+    scene.network.turn()
+    assert scene.wait(SILENT_MS - 1) == 1
+    assert not scene.anyone.requests
+    scene.wait(1)
+    assert scene.asked().coordinator_keys == ["g"]
+    return found, owed
+
+
+def test_another_coordinator_takes_over_from_one_that_is_silent(scene: Scene) -> None:
+    _, owed = silent_coordinator(scene)
+    scene.answer(broker=BROKERS[2])
+    found = scene.want()
+    assert found is not None
+    assert found.broker_id == BROKERS[2].id
+    assert isinstance(owed.error, DisconnectedError)
+    assert "taken its place" in str(owed.error)
+    scene.connect(found)
+
+
+def test_one_that_is_only_slow_stays_and_is_doubted_now_and_then(scene: Scene) -> None:
+    found, owed = silent_coordinator(scene)
+    scene.answer()
+    assert scene.want() == found
+    assert not owed.is_done()
+    assert scene.wait(DOUBT_INTERVAL_MS - 1) == 1
+    assert not scene.anyone.requests
+    scene.wait(1)
+    assert scene.anyone.requests
+
+
+def test_one_that_answers_is_trusted_again(scene: Scene) -> None:
+    found, owed = silent_coordinator(scene)
+    scene.answer()
+    scene.network.peer.answer(MetadataResponse())
+    scene.network.turn()
+    assert owed.response is not None
+    assert scene.wait(10 * DOUBT_INTERVAL_MS) > DOUBT_INTERVAL_MS
+    assert not scene.anyone.requests
+    assert scene.want() == found
+
+
+def test_what_nobody_tells_of_a_silent_one_changes_nothing(scene: Scene) -> None:
+    found, _ = silent_coordinator(scene)
+    scene.answer(GroupAuthorizationFailedError.code)
+    assert scene.want() == found
+    assert scene.coordinators.failure(GROUP, "g") is None
+    assert scene.coordinators.last_error(GROUP, "g") is None
+
+
+def test_one_that_is_lost_while_it_is_doubted_is_not_asked_about_twice(scene: Scene) -> None:
+    found, _ = silent_coordinator(scene)
+    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id, reason="gone")
+    assert scene.want() is None
+    scene.step()
+    assert len(scene.anyone.requests) == 1
+    scene.answer()
+    assert scene.want() == found
