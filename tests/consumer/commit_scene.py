@@ -40,6 +40,7 @@ from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     START_MS,
     TOPIC_ID,
+    ReachableNetwork,
     know,
     make_metadata,
     topic,
@@ -148,14 +149,6 @@ class Member:
         return error if error.fatal or self.has_newer_epoch else commit_refused(member, error)
 
 
-class _Network:
-    def __init__(self) -> None:
-        self.unavailable: set[int] = set()
-
-    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
-        return node_id in self.unavailable
-
-
 class CommitScene:
     """Commits of a group that has topic ``t``, and what is needed around them."""
 
@@ -171,7 +164,7 @@ class CommitScene:
             self.metadata,
             *(topic(name, [1, 1, 1], topic_id=topic_id) for name, topic_id in topics.items()),
         )
-        self.network = _Network()
+        self.network = ReachableNetwork()
         self.coordinators = Coordinators(self.metadata, self.network, retry_backoff=RETRY_BACKOFF)
         self.subscription = SubscriptionState()
         self.membership = Member()

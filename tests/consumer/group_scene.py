@@ -35,6 +35,7 @@ from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     START_MS,
     TOPIC_ID,
+    ReachableNetwork,
     know,
     make_metadata,
     topic,
@@ -60,12 +61,6 @@ TURN_COUNT = 4
 MessageT = TypeVar("MessageT")
 
 
-class _Network:
-    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
-        del node_id, now_ms
-        return False
-
-
 class _Buffer:
     def drop(self, assigned: AssignedPartition) -> None:
         pass
@@ -81,7 +76,9 @@ class GroupScene:
         self.now_ms = START_MS
         self.metadata = make_metadata()
         self.subscription = SubscriptionState()
-        self.coordinators = Coordinators(self.metadata, _Network(), retry_backoff=RETRY_BACKOFF)
+        self.coordinators = Coordinators(
+            self.metadata, ReachableNetwork(), retry_backoff=RETRY_BACKOFF
+        )
         self.diary: list[str] = []
         self.sent: list[Request] = []
         self._user_calls: deque[UserCall] = deque()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.network.backoff import Backoff
 from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.manager import NEVER_MS
 from pykclient.network.metadata import Metadata
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node
@@ -13,13 +14,14 @@ from pykclient.types import Node
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pykclient.errors import BrokerError
+    from pykclient.errors import BrokerError, KafkaError
 
 __all__ = [
     "RETRY_BACKOFF",
     "RETRY_MS",
     "START_MS",
     "TOPIC_ID",
+    "ReachableNetwork",
     "is_outdated",
     "know",
     "make_metadata",
@@ -32,6 +34,27 @@ RETRY_MS = 100
 MAX_AGE_MS = 300_000
 RETRY_BACKOFF = Backoff(RETRY_MS, 1_000, jitter=0)
 TOPIC_ID = bytes(range(16))
+
+
+class ReachableNetwork:
+    """What coordinators ask of a network on which every node answers, but for those taken away."""
+
+    def __init__(self) -> None:
+        self.unavailable: set[int] = set()
+
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        """Whether the test took the node away."""
+        del now_ms
+        return node_id in self.unavailable
+
+    def silent_ms(self, node_id: int) -> int:
+        """Nobody owes anything."""
+        del node_id
+        return NEVER_MS
+
+    def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
+        """Nobody is silent, so there is nothing to be given up."""
+        raise AssertionError(f"{node_id} was given up at {now_ms}") from error
 
 
 def make_metadata() -> Metadata:
