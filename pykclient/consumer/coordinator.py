@@ -246,14 +246,18 @@ class ConsumerCoordinator(ConsumerGroup):
             return None
         self._incomplete_version = None
         assigned = share_out(assignor, self._protocol, topic_racks(cluster, topics), members)
-        given_topics = {each.topic for given in assigned.values() for each in given}
+        given_topics = {each.topic for share in assigned.values() for each in share.partitions}
         self._follow_group(topics | given_topics)
         self._shared, self._compared_version = self._shape(), cluster.version
         if response.skip_assignment:
             # KIP-814: what was shared out before this leader restarted holds; if it still fits.
-            self._expected = frozenset(assigned.get(response.member_id, ()))
+            share = assigned.get(response.member_id)
+            self._expected = frozenset(() if share is None else share.partitions)
             return []
-        return [(member, encode_assignment(given)) for member, given in assigned.items()]
+        return [
+            (member_id, encode_assignment(share.partitions, share.user_data))
+            for member_id, share in assigned.items()
+        ]
 
     def _awaits_topics(self, cluster: Cluster) -> bool:
         """Whether the next metadata may tell of more topics than this cluster has.
@@ -271,13 +275,14 @@ class ConsumerCoordinator(ConsumerGroup):
     def take(self, protocol: str, assignment: bytes, now_ms: int) -> Operation[str | None]:
         """Take what came, and give up what is not in it."""
         assignor = self._assignor(protocol)
-        assigned = read_assignment(assignment)
+        share = read_assignment(assignment)
+        assigned = share.partitions
         taken: Operation[str | None] = Operation()
         if not self._fits(assigned):
             taken.succeed("received assignment does not match the current subscription")
             return taken
         try:
-            assignor.on_assignment(assigned, self.identity.generation)
+            assignor.on_assignment(assigned, self.identity.generation, share.user_data)
         except Exception as error:
             raise UsageError(f"the assignor {protocol!r} failed: {error!r}") from error
         reason = None

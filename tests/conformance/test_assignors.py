@@ -18,9 +18,11 @@ from pykclient.consumer.assignors import (
     CooperativeStickyAssignor,
     GroupMember,
     RangeAssignor,
+    RebalanceProtocol,
     RoundRobinAssignor,
     StickyAssignor,
 )
+from pykclient.consumer.group.leader import share_out
 from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.prerequisite import MissingPrerequisiteError
@@ -206,10 +208,8 @@ def test_assignments_are_those_of_java(
     if issubclass(assignor_type, StickyAssignor):
         members = with_user_data(assignor_type, before)
     assignor = assignor_type()
-    ours = {
-        member_id: set(partitions)
-        for member_id, partitions in assignor.assign(topics, members).items()
-    }
+    shares = share_out(assignor, RebalanceProtocol.EAGER, topics, members)
+    ours = {member_id: set(share.partitions) for member_id, share in shares.items()}
     javas = java.assign(assignor.name, topics, members)
     if isinstance(assignor, RangeAssignor | RoundRobinAssignor) or _want_the_same(members):
         assert ours == javas

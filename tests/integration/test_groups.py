@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
-from pykclient.consumer.assignors import RoundRobinAssignor
+from pykclient.consumer.assignors import RoundRobinAssignor, Share
 from pykclient.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -37,8 +38,9 @@ from tests.integration.fake_group import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from pykclient.consumer.assignors import GroupMember
     from pykclient.testing import FakeKafka
 
 
@@ -346,11 +348,52 @@ def test_an_own_assignor_shares_out(fake_kafka: FakeKafka) -> None:
         assert not second.assignment()
 
 
+class ByWeight(RoundRobinAssignor):
+    """Gives members partitions by what they weigh, and tells each the weight of all."""
+
+    name = "by-weight"  # type: ignore[misc]
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+        self.total: bytes | None = None
+
+    def user_data(self, topics: frozenset[str]) -> bytes:  # type: ignore[override]
+        return bytes([self.weight])
+
+    def assign(self, topics: object, members: Mapping[str, GroupMember]) -> dict[str, Share]:  # type: ignore[override]
+        weights = {name: (member.user_data or b"\0")[0] for name, member in members.items()}
+        ours = iter(PARTITIONS)
+        total = bytes([sum(weights.values())])
+        return {name: Share(list(islice(ours, count)), total) for name, count in weights.items()}
+
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
+        self.total = user_data
+
+
+def test_assignors_of_ones_own_tell_each_other_what_they_like(fake_kafka: FakeKafka) -> None:
+    light, heavy = ByWeight(1), ByWeight(3)
+    with (
+        member(fake_kafka, partition_assignment_strategy=[light]) as one,
+        member(fake_kafka, partition_assignment_strategy=[heavy]) as three,
+    ):
+        one.subscribe([TOPIC])
+        three.subscribe([TOPIC])
+        poll_until(lambda: len(one.assignment()) == 1 and len(three.assignment()) == 3, one, three)
+        assert light.total == heavy.total == bytes([4])
+
+
 def test_an_own_assignor_that_fails_is_told_of_and_tried_again(fake_kafka: FakeKafka) -> None:
     failures = [ValueError("not this time")]
 
     class Failing(RoundRobinAssignor):
-        def on_assignment(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+        def on_assignment(
+            self,
+            partitions: Iterable[TopicPartition],
+            generation: int,
+            user_data: bytes | None = None,
+        ) -> None:
             if failures:
                 raise failures.pop()
 

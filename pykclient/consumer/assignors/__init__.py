@@ -8,6 +8,7 @@ from pykclient.consumer.assignors.assignor import (
     Assignor,
     GroupMember,
     RebalanceProtocol,
+    Share,
     TopicRacks,
 )
 from pykclient.consumer.assignors.range import RangeAssignor
@@ -21,6 +22,7 @@ __all__ = [
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
+    "Share",
     "StickyAssignor",
     "TopicRacks",
 ]

@@ -20,6 +20,7 @@ __all__ = [
     "Assignor",
     "GroupMember",
     "RebalanceProtocol",
+    "Share",
     "TopicRacks",
     "is_rack_aware",
     "member_order",
@@ -56,6 +57,14 @@ class GroupMember:
     user_data: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one member gets; its own assignor hears of `user_data`, which nobody else reads."""
+
+    partitions: Sequence[TopicPartition]
+    user_data: bytes | None = None
+
+
 class Assignor(Protocol):
     """Shares partitions out. One object serves one consumer, for as long as that lives."""
 
@@ -75,12 +84,17 @@ class Assignor(Protocol):
 
     def assign(
         self, topics: TopicRacks, members: Mapping[str, GroupMember]
-    ) -> dict[str, list[TopicPartition]]:
-        """Return the partitions of every member, by member id, with no partition twice."""
+    ) -> Mapping[str, Share | Sequence[TopicPartition]]:
+        """Return what every member gets, by member id, with no partition twice.
+
+        Partitions alone do where there is nothing to tell its assignor.
+        """
         ...
 
-    def on_assignment(self, partitions: Iterable[TopicPartition], generation: int) -> None:
-        """Hear what this member got in a new generation."""
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
+        """Hear what this member got in a new generation, and what the leader's assignor tells."""
         ...
 
 

@@ -53,7 +53,9 @@ class RangeAssignor:
                 assignment[member_id] += [TopicPartition(topic.name, i) for i in sorted(taken)]
         return assignment
 
-    def on_assignment(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
         """Keep nothing."""
 
 

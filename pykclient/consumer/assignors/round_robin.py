@@ -44,5 +44,7 @@ class RoundRobinAssignor:
                 turn = (turn + 1) % len(ring)
         return assignment
 
-    def on_assignment(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
         """Keep nothing."""

@@ -61,7 +61,9 @@ class StickyAssignor:
         claims = {member_id: _read_claim(member.user_data) for member_id, member in members.items()}
         return _share_out(topics, members, claims)[0]
 
-    def on_assignment(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
         """Keep what this member got, to claim it again."""
         self._partitions, self._generation = tuple(partitions), generation
 
@@ -95,7 +97,9 @@ class CooperativeStickyAssignor:
             assignment[member_id].remove(partition)
         return assignment
 
-    def on_assignment(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
         """Keep the generation."""
         self._generation = generation
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.assignors import GroupMember
+from pykclient.consumer.assignors import GroupMember, Share
 from pykclient.errors import DecodeError
 from pykclient.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -82,13 +82,16 @@ def read_subscription(data: bytes, group_instance_id: str | None) -> GroupMember
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Write what a member gets."""
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+) -> bytes:
+    """Write what a member gets, and what its assignor is told."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
             for topic, numbers in _by_topic(partitions).items()
-        ]
+        ],
+        user_data=user_data,
     )
     version = ConsumerProtocolAssignment.max_version
     out = bytearray(INT16.pack(version))
@@ -96,7 +99,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     return bytes(out)
 
 
-def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+def read_assignment(data: bytes) -> Share:
     """Read what this member gets, each partition once.
 
     Raises:
@@ -113,7 +116,7 @@ def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     )
     if min((partition.partition for partition in partitions), default=0) < 0:
         raise DecodeError(f"an assignment has a negative partition: {min(partitions)}")
-    return tuple(dict.fromkeys(partitions))
+    return Share(tuple(dict.fromkeys(partitions)), message.user_data)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

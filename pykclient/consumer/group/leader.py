@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pykclient.consumer.assignors import (
     CooperativeStickyAssignor,
     RebalanceProtocol,
+    Share,
     TopicRacks,
 )
 from pykclient.consumer.group.consumer_protocol import read_subscription
@@ -19,7 +20,7 @@ from pykclient.errors import UsageError
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from pykclient.consumer.assignors import Assignor, GroupMember
     from pykclient.network.cluster import Cluster
@@ -30,8 +31,8 @@ __all__ = ["GroupShares", "is_known", "read_members", "share_out", "topic_racks"
 KNOWN_TO_COOPERATE: Final = (CooperativeStickyAssignor.name,)
 """It looks at generations, too: what a member claims of an old one is no partition that it has."""
 
-GroupShares = dict[str, list[TopicPartition]]
-"""The partitions of each member."""
+GroupShares = dict[str, Share]
+"""What each member gets, by its id."""
 
 
 def read_members(answers: Iterable[JoinGroupResponseMember]) -> dict[str, GroupMember]:
@@ -78,7 +79,11 @@ def share_out(
             that is no partition, or, in a cooperative group, that another member still has.
     """
     try:
-        shares = assignor.assign(topics, members)
+        given = assignor.assign(topics, members)
+        shares = {
+            member_id: share if isinstance(share, Share) else Share(share)
+            for member_id, share in given.items()
+        }
     except Exception as error:
         raise UsageError(f"the assignor {assignor.name!r} failed: {error!r}") from error
     _check_members(assignor, shares, members)
@@ -87,11 +92,16 @@ def share_out(
     return shares
 
 
-def _check_members(
-    assignor: Assignor, shares: Mapping[str, Sequence[TopicPartition]], members: Iterable[str]
-) -> None:
+def _check_members(assignor: Assignor, shares: Mapping[str, Share], members: Iterable[str]) -> None:
+    for share in shares.values():
+        for partition in share.partitions:
+            if not isinstance(partition, TopicPartition):
+                raise UsageError(
+                    f"the assignor {assignor.name!r} gave {partition!r:.100}, which is no "
+                    f"TopicPartition; correct it"
+                )
     strangers = shares.keys() - set(members)
-    counts = Counter(partition for share in shares.values() for partition in share)
+    counts = Counter(partition for share in shares.values() for partition in share.partitions)
     doubles = [partition for partition, count in counts.items() if count > 1]
     if not strangers and not doubles:
         return
@@ -101,15 +111,15 @@ def _check_members(
 
 def _check_cooperative(
     assignor: Assignor,
-    shares: Mapping[str, Sequence[TopicPartition]],
+    shares: Mapping[str, Share],
     members: Mapping[str, GroupMember],
 ) -> None:
     added: set[TopicPartition] = set()
     lost: set[TopicPartition] = set()
     for member_id, share in shares.items():
         owned = members[member_id].owned_partitions
-        added.update(set(share).difference(owned))
-        lost.update(set(owned).difference(share))
+        added.update(set(share.partitions).difference(owned))
+        lost.update(set(owned).difference(share.partitions))
     if added & lost:
         raise UsageError(
             f"the assignor {assignor.name!r} gave {min(added & lost)} to a member while another "

@@ -65,11 +65,13 @@ def test_the_oldest_subscription_tells_of_topics_alone() -> None:
 
 @given(partitions)
 def test_an_assignment_is_read_as_it_was_written(assigned: list[TopicPartition]) -> None:
-    assert sorted(read_assignment(encode_assignment(assigned))) == sorted(assigned)
+    share = read_assignment(encode_assignment(assigned, b"for its assignor"))
+    assert sorted(share.partitions) == sorted(assigned)
+    assert share.user_data == b"for its assignor"
 
 
 def test_of_a_version_to_come_the_known_part_is_read() -> None:
-    assert read_assignment(b"\x00\x63" + encode_assignment([A])[2:] + b"new") == (A,)
+    assert read_assignment(b"\x00\x63" + encode_assignment([A])[2:] + b"new").partitions == (A,)
     member = GroupMember(frozenset({"a"}))
     assert read_subscription(b"\x00\x63" + encode_subscription(member)[2:] + b"new", None) == member
 

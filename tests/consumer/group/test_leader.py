@@ -10,6 +10,7 @@ from pykclient.consumer.assignors import (
     RangeAssignor,
     RebalanceProtocol,
     RoundRobinAssignor,
+    Share,
     TopicRacks,
 )
 from pykclient.consumer.group.consumer_protocol import encode_subscription
@@ -79,7 +80,7 @@ def test_racks_are_those_of_the_replicas() -> None:
 
 def test_an_assignor_shares_out() -> None:
     shares = share_out(RangeAssignor(), RebalanceProtocol.EAGER, TWO, MEMBERS)
-    assert shares == {"m1": [A0], "m2": [A1]}
+    assert shares == {"m1": Share([A0]), "m2": Share([A1])}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_an_assignor_shares_out() -> None:
         ({"m1": [A0], "m2": [A0]}, r"gave a-0 twice"),
         ({"m1": [A0, A0]}, r"gave a-0 twice"),
         ({"m3": [A0]}, r"gave partitions to 'm3', no member"),
+        ({"m1": [("a", 0)]}, r"gave \('a', 0\), which is no TopicPartition"),
         (ValueError("mistake"), r"failed: ValueError\('mistake'\)"),
     ],
 )
@@ -106,6 +108,6 @@ def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
     moved = OwnAssignor({"m1": [A0], "m2": [A1]})
     with pytest.raises(UsageError, match="gave a-1 to a member while another one still has it"):
         share_out(moved, RebalanceProtocol.COOPERATIVE, TWO, members)
-    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == [A1]
+    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == Share([A1])
     first = share_out(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, TWO, members)
-    assert first == {"m1": [A0], "m2": []}
+    assert first == {"m1": Share([A0]), "m2": Share([])}
