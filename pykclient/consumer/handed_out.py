@@ -21,6 +21,8 @@ __all__ = ["HandedOut", "position_of"]
 
 class _Taken(NamedTuple):
     first_offset: int
+    leader_epoch: int | None
+    """Of the record before `first_offset`; None if the position has moved by now."""
     epoch: int
     is_by_record: bool
 
@@ -41,23 +43,30 @@ class HandedOut:
 
     def add(self, assigned: AssignedPartition, first_offset: int) -> None:
         """Note that records from an offset up to the position were handed out."""
-        self._taken.setdefault(assigned, _Taken(first_offset, assigned.epoch, is_by_record=False))
+        self._taken.setdefault(assigned, _taken(assigned, first_offset, is_by_record=False))
 
     def add_by_record(self, assigned: AssignedPartition, first_offset: int) -> None:
         """Note that records from an offset on are handed out one by one; each moves the position.
 
         Costs nothing per record: the last one is the one before the position.
         """
-        self._taken[assigned] = _Taken(first_offset, assigned.epoch, is_by_record=True)
+        self._taken[assigned] = _taken(assigned, first_offset, is_by_record=True)
 
     def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
         """Return up to where the application has finished. Requires a position."""
         taken = self._taken.get(assigned)
         if taken is None or taken.epoch != assigned.epoch:
             return position_of(assigned)
-        if not taken.is_by_record:
-            return OffsetAndMetadata(taken.first_offset)
-        return OffsetAndMetadata(max(taken.first_offset, assigned.offset - 1))
+        offset = assigned.offset - 1
+        if not taken.is_by_record or offset <= taken.first_offset:
+            return OffsetAndMetadata(taken.first_offset, leader_epoch=taken.leader_epoch)
+        return OffsetAndMetadata(offset, leader_epoch=assigned.leader_epoch)
+
+
+def _taken(assigned: AssignedPartition, first_offset: int, *, is_by_record: bool) -> _Taken:
+    is_at_first = assigned.offset <= first_offset
+    leader_epoch = assigned.leader_epoch if is_at_first else None
+    return _Taken(first_offset, leader_epoch, assigned.epoch, is_by_record)
 
 
 def position_of(assigned: AssignedPartition) -> OffsetAndMetadata:

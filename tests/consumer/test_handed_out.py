@@ -33,8 +33,8 @@ def test_what_a_poll_returned_does_not_count_until_the_next(assigned: AssignedPa
     handed_out = HandedOut()
     for offset in (15, 20):  # two runs of one poll
         handed_out.add(assigned, assigned.offset)
-        assigned.offset = offset
-    assert handed_out.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET)
+        assigned.offset, assigned.leader_epoch = offset, 4
+    assert handed_out.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET, leader_epoch=3)
     handed_out.clear()
     assert handed_out.processed(assigned).offset == 20
 
@@ -46,6 +46,25 @@ def test_an_iteration_counts_record_by_record(assigned: AssignedPartition) -> No
     for offset in (11, 12, 15):
         assigned.offset = offset
         assert handed_out.processed(assigned).offset == offset - 1
+
+
+def test_an_iteration_counts_with_the_epoch_of_the_record_before(
+    assigned: AssignedPartition,
+) -> None:
+    handed_out = HandedOut()
+    handed_out.add_by_record(assigned, FIRST_OFFSET)
+    assigned.leader_epoch = 4  # that of the run which is iterated
+    assigned.offset = FIRST_OFFSET + 1
+    assert handed_out.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET, leader_epoch=3)
+    assigned.offset = FIRST_OFFSET + 2
+    assert handed_out.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET + 1, leader_epoch=4)
+
+
+def test_an_epoch_that_is_not_known_any_more_is_none(assigned: AssignedPartition) -> None:
+    handed_out = HandedOut()
+    assigned.offset, assigned.leader_epoch = FIRST_OFFSET + 5, 4
+    handed_out.add(assigned, FIRST_OFFSET)
+    assert handed_out.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET)
 
 
 def test_a_seek_counts_at_once(
