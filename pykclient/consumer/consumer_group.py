@@ -136,6 +136,10 @@ class ConsumerGroup(ABC):
     def enforce_rebalance(self, reason: str) -> None:
         """Have the group share out anew, if that is for members to ask."""
 
+    def note_poll(self, now_ms: int) -> None:
+        """Note that the application asks for records: it is not late."""
+        self._membership.note_poll(now_ms)
+
     def begin_poll(self) -> None:
         """Note that the application is done with what it had: partitions may come and go."""
         self._is_polling = True
@@ -184,6 +188,11 @@ class ConsumerGroup(ABC):
         if error is None and self._subscription.is_by_group:
             error = self._address.failure()
         return error
+
+    @property
+    def trouble(self) -> KafkaError | None:
+        """Why the coordinator does not take this consumer in; None if it does, or need not."""
+        return self._membership.trouble if self._subscription.is_by_group else None
 
     @property
     def has_request_in_flight(self) -> bool:

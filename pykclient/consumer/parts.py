@@ -126,6 +126,7 @@ class ConsumerParts(LiveClient):
             coordinators=self._coordinators,
             group_id=config.group_id,
             session_timeout_ms=config.session_timeout_ms,
+            why_no_member=lambda: None if self._group is None else self._group.trouble,
         )
         self._engine = self._build_engine()
 

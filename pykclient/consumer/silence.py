@@ -75,6 +75,7 @@ class Silence:
         coordinators: Coordinators | None = None,
         group_id: str | None = None,
         session_timeout_ms: int = 0,
+        why_no_member: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
         self._metadata = metadata
         self._troubles = troubles
@@ -83,7 +84,10 @@ class Silence:
         self._coordinators = coordinators
         self._group_id = group_id
         self._session_timeout_ms = session_timeout_ms
+        self._why_no_member = why_no_member
         self._no_coordinator_since_ms: int | None = None
+        self._unreached: KafkaError | None = None
+        """Why the coordinator was out of reach, though it may just be looked up again."""
         self._client = client
         self._subscription = subscription
         self._first_poll_ms: int | None = None
@@ -115,17 +119,19 @@ class Silence:
         )
 
     def _no_coordinator(self, started_ms: int, now_ms: int) -> KafkaError | None:
-        """Whatever keeps the coordinator from being found has ended this member's session."""
+        """Whatever keeps the coordinator from helping has ended this member's session."""
         if self._coordinators is None or self._group_id is None:
             return None
-        group = CoordinatorType.GROUP, self._group_id
         # One that assigns partitions by hand asks it how far the group has come.
         is_needed = self._subscription.is_by_group or any(
             assigned.state is PositionState.INITIALIZING
             for assigned in self._subscription.without_position
         )
-        if not is_needed or self._coordinators.coordinator(*group) is not None:
-            self._no_coordinator_since_ms = None
+        trouble = None
+        if is_needed:
+            trouble = self._coordinator_trouble(self._coordinators, self._group_id)
+        if trouble is None:
+            self._no_coordinator_since_ms = self._unreached = None
             return None
         if self._no_coordinator_since_ms is None:
             self._no_coordinator_since_ms = started_ms
@@ -133,15 +139,27 @@ class Silence:
         if waited_ms < self._session_timeout_ms:
             return None
         self._no_coordinator_since_ms = now_ms  # it is told once a session, not in each poll
-        why = (
-            self._coordinators.last_error(*group)
-            or self._client.describe_failures()
-            or "no broker has told who it is"
-        )
+        what, why = trouble
         return KafkaTimeoutError(
-            f"the coordinator of group {self._group_id!r} was not found for {waited_ms} ms: {why}; "
+            f"the coordinator of group {self._group_id!r} {what} for {waited_ms} ms: {why}; "
             f"check that the brokers run, and that __consumer_offsets has leaders"
         )
+
+    def _coordinator_trouble(
+        self, coordinators: Coordinators, group_id: str
+    ) -> tuple[str, object] | None:
+        """Return what is wrong, and why. One found and lost again and again is out of reach."""
+        node = coordinators.coordinator(CoordinatorType.GROUP, group_id)
+        if node is not None:
+            self._unreached = self._client.last_error(node.id)
+        error = coordinators.last_error(CoordinatorType.GROUP, group_id)
+        if self._unreached is not None and error is None:
+            return "was out of reach", self._unreached
+        if node is None:
+            failures = error or self._client.describe_failures()
+            return "was not found", failures or "no broker has told who it is"
+        refusal = self._why_no_member()
+        return None if refusal is None else ("did not take this consumer in", refusal)
 
     def _unread(self, started_ms: int, now_ms: int) -> KafkaError | None:
         """Somebody who knew everything at first cannot be reached, or does not help, by now."""

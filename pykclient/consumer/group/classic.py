@@ -15,25 +15,29 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pykclient.consumer.group.classic_requests import (
     heartbeat_request,
     join_request,
     sync_request,
 )
-from pykclient.consumer.group.classic_state import GIVEN_UP, ClassicMember, ClassicState
+from pykclient.consumer.group.classic_state import (
+    GIVEN_UP,
+    MOVED,
+    REFUSAL_MAX_MS,
+    ClassicMember,
+    ClassicState,
+)
 from pykclient.consumer.group.consumer_protocol import PROTOCOL_TYPE
 from pykclient.consumer.group.leaving import Leaving
 from pykclient.consumer.group.member import GroupMetadata
 from pykclient.errors import (
-    CoordinatorNotAvailableError,
     DisconnectedError,
     FencedInstanceIdError,
     InconsistentGroupProtocolError,
     KafkaError,
     MemberIdRequiredError,
-    NotCoordinatorError,
     RebalanceInProgressError,
     error_for_code,
 )
@@ -54,10 +58,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request as RequestMessage
 
 __all__ = ["ClassicMembership"]
-
-
-MOVED: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
-"""Errors that say that the coordinator is another one."""
 
 
 class ClassicMembership(ClassicMember):
@@ -92,7 +92,7 @@ class ClassicMembership(ClassicMember):
         self._handover: Operation[None] | Operation[str | None] | None = None
         """What the participant is busy with."""
         self._call_node_id = 0
-        self._call_doubted_ms = 0
+        self._call_sent_ms = self._call_doubted_ms = 0
         """When the JoinGroup or SyncGroup in flight takes so long that its broker may be none."""
         self._owed_count = 0
         """Of JoinGroup and SyncGroup requests, how many are not answered yet, void ones too."""
@@ -109,6 +109,10 @@ class ClassicMembership(ClassicMember):
     def has_request_in_flight(self) -> bool:
         """Whether the coordinator owes an answer."""
         return self._call is not None or self.heartbeat.is_in_flight or bool(self._leave_requests)
+
+    def note_poll(self, now_ms: int) -> None:
+        """Note that the application asks for records: `max_poll_interval_ms` begins anew."""
+        self.heartbeat.on_poll(now_ms)
 
     def wants_turn(self, now_ms: int) -> bool:
         """Whether a poll by the application would change something now."""
@@ -183,6 +187,8 @@ class ClassicMembership(ClassicMember):
         """
         if self._call is None:
             return
+        if now_ms >= self._call_sent_ms + REFUSAL_MAX_MS:
+            self.trouble = None
         if node_id is not None and node_id != self._call_node_id:
             self._call = None
             gone = DisconnectedError(f"the coordinator of group {self.member.group_id!r} has moved")
@@ -299,6 +305,7 @@ class ClassicMembership(ClassicMember):
     ) -> Request:
         call = self._call = object()
         self._call_node_id = node_id
+        self._call_sent_ms = sent_ms
         self._call_doubted_ms = sent_ms + self._settings.session_timeout_ms
         self._owed_count += 1
 
@@ -382,6 +389,7 @@ class ClassicMembership(ClassicMember):
             generation=response.generation_id, member_id=response.member_id
         )
         self._protocol = response.protocol_name or ""
+        self.trouble = None
         is_leader = response.leader == response.member_id
         self._joined = response if is_leader else None
         self._shares = None
@@ -423,6 +431,7 @@ class ClassicMembership(ClassicMember):
         elif code in MOVED or error.retriable:
             if code in MOVED:
                 self._coordinator.mark_unknown(node_id, error.name)
+            self.trouble = error
             self._retry_later(error, now_ms)
         else:
             self._fail_join(error, now_ms)
@@ -441,6 +450,7 @@ class ClassicMembership(ClassicMember):
         assert isinstance(response, HeartbeatResponse)
         code = response.error_code
         if code in (0, RebalanceInProgressError.code):
+            self.trouble = None
             self.heartbeat.on_received(now_ms)
             if code != 0 and sent == self.member and self.state is ClassicState.STABLE:
                 self._ask_once("group is already rebalancing")

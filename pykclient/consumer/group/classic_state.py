@@ -12,7 +12,13 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from pykclient.errors import IllegalGenerationError, UnknownMemberIdError, error_for_code
+from pykclient.errors import (
+    CoordinatorNotAvailableError,
+    IllegalGenerationError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
+    error_for_code,
+)
 from pykclient.network.client_log import ClientLog
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.protocol.messages.join_group import JoinGroupResponse
 
-__all__ = ["GIVEN_UP", "NEXT", "ClassicMember", "ClassicState"]
+__all__ = ["GIVEN_UP", "MOVED", "NEXT", "REFUSAL_MAX_MS", "ClassicMember", "ClassicState"]
 
 
 class ClassicState(Enum):
@@ -55,6 +61,12 @@ HAVE_GENERATION: Final = frozenset({_S.REVOKING, _S.ASSIGNING, _S.STABLE, _S.LEA
 GIVEN_UP: Final = (UnknownMemberIdError.code, IllegalGenerationError.code)
 """Errors by which a coordinator says that this is no member, or not in this generation."""
 
+MOVED: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
+"""Errors that say that the coordinator is another one."""
+
+REFUSAL_MAX_MS: Final = 5_000
+"""A JoinGroup that is not refused in that time has been taken: the group is waited for."""
+
 
 class ClassicMember:
     """A member. `ask_to_join` has it join, or join again."""
@@ -68,6 +80,8 @@ class ClassicMember:
         client_id: str,
     ) -> None:
         self.member = member
+        self.trouble: KafkaError | None = None
+        """Why the coordinator does not take this member in, as it said last; None if it does."""
         self.state = ClassicState.UNJOINED
         self.heartbeat = heartbeat
         self._log = ClientLog("pykclient.consumer", client_id)

@@ -82,6 +82,8 @@ class ModernMembership:
             member_id=member_id.decode().rstrip("="),
             group_instance_id=group_instance_id,
         )
+        self.trouble: KafkaError | None = None
+        """Why the coordinator does not take this member in, as it said last; None if it does."""
         self.state = ModernState.UNSUBSCRIBED
         self._participant = participant
         self._coordinator = coordinator
@@ -145,6 +147,10 @@ class ModernMembership:
         """Hear what a commit was told: a heartbeat will tell whether this is a member still."""
         del error_code, sent
         self._due_ms = 0
+
+    def note_poll(self, now_ms: int) -> None:
+        """Note that the application asks for records: `max_poll_interval_ms` begins anew."""
+        self._polled_ms = now_ms
 
     def wants_turn(self, now_ms: int) -> bool:
         """Whether a poll by the application would change something now."""
@@ -352,7 +358,7 @@ class ModernMembership:
             about = f"ConsumerGroupHeartbeat of group {self.member.group_id!r}{said}"
             self._on_refused(error_for_code(response.error_code, about), node_id, now_ms)
             return
-        self._failure_count = 0
+        self._failure_count, self.trouble = 0, None
         self._interval_ms = max(0, response.heartbeat_interval_ms)
         self._due_ms = now_ms + self._interval_ms
         is_new = not self.member.is_member
@@ -402,6 +408,7 @@ class ModernMembership:
 
     def _on_refused(self, error: BrokerError, node_id: int, now_ms: int) -> None:
         """Go on after an error as Java does."""
+        self.trouble = error if error.retriable else None
         self._fields.forget()
         self._may_be_known = self.member.is_member
         if isinstance(error, MOVED):

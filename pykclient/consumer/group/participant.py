@@ -102,6 +102,9 @@ class GroupMembership(Protocol):
     member: GroupMetadata
     """Who it is now, member or not."""
 
+    trouble: KafkaError | None
+    """Why the coordinator does not take this member in, as it said last; None if it does."""
+
     @property
     def can_commit(self) -> bool:
         """Whether a commit in the name of `member` has a chance."""
@@ -123,6 +126,10 @@ class GroupMembership(Protocol):
 
     def on_commit_refused(self, error_code: int, sent: GroupMetadata) -> None:
         """Hear what a commit in the name of `sent` was told about the membership."""
+        ...
+
+    def note_poll(self, now_ms: int) -> None:
+        """Note that the application asks for records, whether or not there is a turn for that."""
         ...
 
     def wants_turn(self, now_ms: int) -> bool:
