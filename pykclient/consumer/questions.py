@@ -18,7 +18,7 @@ from pykclient.errors import KafkaTimeoutError, UsageError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.setting import LONG_MAX
-from pykclient.types import TopicPartition
+from pykclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,10 +85,18 @@ class BrokerQuestions(ConsumerCore):
         """Return the offset after the last readable record of each partition.
 
         With `read_committed` it is the last stable offset, else the high watermark. Otherwise as
-        `beginning_offsets`.
+        `beginning_offsets`. The lag of partitions that are assigned is counted to these ends.
         """
         with self._guard:
-            return self._edges(partitions, LATEST, timeout)
+            ends = self._edges(partitions, LATEST, timeout)
+            is_committed = self._config.isolation_level is IsolationLevel.READ_COMMITTED
+            for partition, end in ends.items():
+                assigned = self._subscription.find(partition)
+                if assigned is not None and is_committed:
+                    assigned.last_stable_offset = end
+                elif assigned is not None:
+                    assigned.high_watermark = end
+            return ends
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout: float | None = None

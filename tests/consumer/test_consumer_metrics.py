@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pykclient.consumer.consumer_metrics import ConsumerMetrics
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.metrics.catalogue import CATALOGUE, CONSUMER, FETCHING, MetricName
@@ -75,6 +77,19 @@ def test_lag_is_told_by_partition_and_moves_with_the_position(
     assert of(consumer, "records-lag-max") == 7 == consumer.current_lag(A)
     consumer.assign([B])
     assert of(consumer, "records-lag", A) is None
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_asking_for_the_end_brings_the_lag_up_to_date(port: ServingPort, level: str) -> None:
+    port.logs[0].append(10)
+    with consumer_over(port, isolation_level=level) as consumer:
+        consumer.assign([A])
+        poll_until(consumer, 10)
+        consumer.pause([A])
+        port.logs[0].append(5)
+        assert not consumer.current_lag(A)
+        assert consumer.end_offsets([A, B]) == {A: 15, B: 0}
+        assert consumer.current_lag(A) == 5 == of(consumer, "records-lag", A)
 
 
 def test_what_was_passed_over_is_counted(port: ServingPort) -> None:
