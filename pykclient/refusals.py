@@ -163,7 +163,7 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
     ),
     Unbuilt(
         ("consumer",),
-        "Every broker this consumer speaks to knows stable offsets.",
+        "Brokers before 2.5 know no stable offsets (KIP-447), and are asked without them.",
         {"internal_throw_on_fetch_stable_offset_unsupported": ("false",)},
     ),
     Unbuilt(
