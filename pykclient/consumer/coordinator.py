@@ -265,7 +265,7 @@ class ConsumerCoordinator(ConsumerGroup):
         Of topics asked for by name each is told of, also one that does not exist. Who asks for all
         hears nothing of that one, and must not wait for it: the whole group would.
         """
-        if not self._subscription.is_by_pattern:
+        if not self._subscription.is_by_pattern or not cluster.nodes:
             return True
         if self._incomplete_version is None:
             self._incomplete_version = cluster.version

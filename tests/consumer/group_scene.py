@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
+from pykclient.consumer.assignors import GroupMember
 from pykclient.consumer.assignors.choice import make_assignors
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.consumer_group import GroupSurroundings
 from pykclient.consumer.coordinator import ConsumerCoordinator
-from pykclient.consumer.group.consumer_protocol import encode_assignment
+from pykclient.consumer.group.consumer_protocol import encode_assignment, encode_subscription
 from pykclient.consumer.modern_coordinator import ModernCoordinator
 from pykclient.consumer.rebalance import RebalanceListener
 from pykclient.consumer.subscription import SubscriptionState
@@ -29,7 +30,11 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
 )
 from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykclient.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
@@ -165,6 +170,26 @@ class GroupScene:
         self.share(partitions)
         assert self.subscription.partitions == set(partitions)
         self.diary.clear()
+
+    def lead(self, members: Mapping[str, Iterable[str]]) -> None:
+        """Make the member, which has asked to join, the leader of these, by their topics."""
+        self.told(JoinGroupRequest)
+        told = [
+            JoinGroupResponseMember(
+                member_id=member_id,
+                metadata=encode_subscription(GroupMember(topics=frozenset(topics))),
+            )
+            for member_id, topics in members.items()
+        ]
+        self._answer(
+            JoinGroupResponse(
+                generation_id=1,
+                protocol_name="range",
+                leader="m-1",
+                member_id="m-1",
+                members=told,
+            )
+        )
 
     def share(self, partitions: Iterable[TopicPartition], generation: int = 1) -> None:
         """Take the member, which has asked for that, into a generation with these partitions."""

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pykclient.consumer.group.consumer_protocol import read_subscription
+from pykclient.consumer.group.consumer_protocol import read_assignment, read_subscription
 from pykclient.errors import (
     BrokerError,
     CommitFailedError,
@@ -16,6 +16,7 @@ from pykclient.errors import (
     UnknownMemberIdError,
 )
 from pykclient.protocol.messages.join_group import JoinGroupRequest
+from pykclient.protocol.messages.sync_group import SyncGroupRequest
 from pykclient.types import TopicPartition
 from tests.consumer.group_scene import INTERVAL_MS, GroupScene
 from tests.consumer.known_cluster import topic
@@ -62,6 +63,33 @@ def test_a_new_pattern_begins_a_round_with_its_topics(scene: GroupScene) -> None
     scene.know(T, U)
     scene.poll()
     assert topics_in(scene.told(JoinGroupRequest)) == {"u"}
+
+
+def test_a_leader_shares_out_what_a_pattern_matches_however_metadata_came(
+    scene: GroupScene,
+) -> None:
+    """Who asks for all topics hears nothing of one that is gone; nor of any, while it starts over.
+
+    Of the first it hears no more than that, of the second it must wait for the answer.
+    """
+    scene.subscription.subscribe_pattern(re.compile("t"))
+    scene.group.on_subscribed(scene.listener)
+    scene.know(T)
+    scene.poll()
+    scene.lead({"m-1": ["t"], "m-2": ["t", "gone"]})
+    scene.poll()
+    scene.start_over()
+    scene.poll()
+    assert scene.sent == []
+    scene.know(T)
+    scene.poll()
+    given = scene.told(SyncGroupRequest).assignments
+    assert {
+        each.member_id: [
+            str(partition) for partition in read_assignment(each.assignment).partitions
+        ]
+        for each in given
+    } == {"m-1": ["t-0"], "m-2": ["t-1"]}
 
 
 def test_other_topics_begin_a_round(scene: GroupScene) -> None:
