@@ -167,7 +167,12 @@ class Commits:
         return bool(self._unreported)
 
     def consumed(self) -> Offsets:
-        """Return the positions: all that was handed out is behind them."""
+        """Return the positions: all that was handed out is behind them.
+
+        In a poll, what it has taken by now is not handed out yet, and left out.
+        """
+        if self._is_in_poll:
+            return self.processed()
         return {
             assigned.partition: position_of(assigned)
             for assigned in self._subscription

@@ -263,6 +263,7 @@ class Consumer(GroupCalls):
         self, timeout: float | None, max_records: int | None, *, is_raw: bool
     ) -> list[RecordRun]:
         """Take records as soon as there are any, and send for the next ones."""
+        self._records.check_may_read()
         self._require_assignment()
         self._raise_interruption()
         count_max = self._config.max_poll_records if max_records is None else max_records
@@ -330,6 +331,7 @@ class Consumer(GroupCalls):
 
     def _wait_for_run(self) -> tuple[AssignedPartition, RecordRun] | None:
         with self._guard:
+            self._records.check_may_read()
             self._require_assignment()
             self._raise_interruption()
             self._begin_poll()

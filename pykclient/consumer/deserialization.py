@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykclient import serialization
 from pykclient.errors import RecordDeserializationError
 from pykclient.serialization import deserialize_function
 from pykclient.setting import resolve_class_setting
@@ -36,7 +37,11 @@ class _Failure(NamedTuple):
 class RecordDeserializer:
     """The two deserializers of a consumer; None leaves bytes as they are."""
 
-    def __init__(self, key: Deserialize | None, value: Deserialize | None) -> None:
+    def __init__(
+        self, key: Deserialize | None, value: Deserialize | None, *, is_ours: bool = False
+    ) -> None:
+        self.is_ours = is_ours
+        """Whether no code of the application's is in it: it takes no longer than need be."""
         self._key = key
         self._value = value
 
@@ -47,17 +52,20 @@ class RecordDeserializer:
         Raises:
             ConfigError: a setting cannot be imported, or is no deserializer.
         """
-        functions = [
-            None
-            if setting is None
-            else deserialize_function(name, resolve_class_setting(name, setting))
-            for name, setting in (
-                ("key_deserializer", config.key_deserializer),
-                ("value_deserializer", config.value_deserializer),
-            )
-        ]
+        functions: list[Deserialize | None] = []
+        is_ours = True
+        for name, setting in (
+            ("key_deserializer", config.key_deserializer),
+            ("value_deserializer", config.value_deserializer),
+        ):
+            if setting is None:
+                functions.append(None)
+                continue
+            deserializer = resolve_class_setting(name, setting)
+            functions.append(deserialize_function(name, deserializer))
+            is_ours = is_ours and type(deserializer).__module__ == serialization.__name__
         key, value = functions
-        return None if key is None and value is None else cls(key, value)
+        return None if key is None and value is None else cls(key, value, is_ours=is_ours)
 
     def apply(self, run: RecordRun) -> RecordRun:
         """Return the run with keys and values deserialized, up to a record that cannot be.

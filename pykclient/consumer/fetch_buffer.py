@@ -4,6 +4,10 @@ Per partition it keeps a chain of answers, each beginning where the one before i
 one at the position. A partition is *ready*, or *put aside*: paused, at its limit, or stopped by a
 record that its deserializer could not read. Positions move when records are taken, not before.
 
+It runs no user code itself. `Read`, which does, is called between looking at records and moving
+past them; whatever it has others do to the partition meanwhile counts, and the records are looked
+at anew.
+
 Owner: the core lock, as `SubscriptionState`.
 Source: Java classes ``FetchBuffer`` and ``FetchCollector``.
 """
@@ -17,12 +21,18 @@ from pykclient.consumer.record import RecordRun
 from pykclient.errors import CorruptRecordError, KafkaError, RecordDeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from pykclient.consumer.deserialization import RecordDeserializer
     from pykclient.consumer.fetched_partition import FetchedPartition
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.backoff import Backoff
+
+    Read = Callable[[AssignedPartition, RecordRun], RecordRun]
+    """Makes of records what the application gets: of all of them, or of the first ones.
+
+    Raises:
+        RecordDeserializationError: the first record cannot be read.
+    """
 
 __all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "FetchedResponse"]
 
@@ -48,19 +58,27 @@ class _Link(NamedTuple):
     response: FetchedResponse
 
 
-class FetchBuffer:
-    """What is fetched, by partition. `deserializer` None leaves keys and values as they are."""
+class _Start(NamedTuple):
+    """Where a take began in a partition, and in which of its epochs."""
 
-    def __init__(self, deserializer: RecordDeserializer | None, retry_backoff: Backoff) -> None:
+    epoch: int
+    offset: int
+
+
+class FetchBuffer:
+    """What is fetched, by partition."""
+
+    def __init__(self, retry_backoff: Backoff) -> None:
         self.version = 0
         """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
         self.used_up_count = 0
         """How many answers were read to their end, or put aside: room for the next ones."""
-        self._deserializer = deserializer
         self._retry_backoff = retry_backoff
         self._chains: dict[AssignedPartition, deque[_Link]] = {}
         self._ready: OrderedDict[AssignedPartition, None] = OrderedDict()
         self._failed: dict[AssignedPartition, KafkaError] = {}
+        self._begun: dict[AssignedPartition, _Start] = {}
+        """Where the take under way began; without the partitions that the user has moved since."""
         self._response_counts: defaultdict[int, int] = defaultdict(int)
 
     # What the fetcher asks and brings.
@@ -136,29 +154,32 @@ class FetchBuffer:
         """Read on where a deserializer failed: the user moved the position past it."""
         self.version += 1
         self._failed.pop(assigned, None)
+        self._begun.pop(assigned, None)
         self.refresh(assigned)
 
     # Taking records.
 
-    def take(self, count_max: int, now_ms: int, *, is_raw: bool = False) -> list[RecordRun]:
+    def take(self, count_max: int, now_ms: int, read: Read | None = None) -> list[RecordRun]:
         """Take up to `count_max` records and move the positions past them.
 
         Fewer are taken where they would be more than `TAKEN_SIZE_BYTES_MAX`, but for the first run.
-        Deserializers are not applied to what is taken raw. An error is raised when nothing could be
-        taken before it; the position of its partition stays.
+        `read` makes of a run what is taken; None leaves keys and values as they are. An error is
+        raised when nothing could be taken before it; the position of its partition stays.
 
         Raises:
             CorruptRecordError: the records are dropped, to be fetched anew after a back-off.
             RecordDeserializationError: raised again by later calls that have nothing else.
         """
         runs: list[RecordRun] = []
-        positions: dict[AssignedPartition, int] = {}
+        begun = self._begun = {}
         room_bytes = TAKEN_SIZE_BYTES_MAX
         try:
             while count_max > 0 and self._ready:
                 assigned = next(iter(self._ready))
-                positions.setdefault(assigned, assigned.offset)
-                run = self._peek(assigned, count_max, is_raw=is_raw)
+                start = begun.get(assigned)
+                if start is None or start.epoch != assigned.epoch:
+                    begun[assigned] = _Start(assigned.epoch, assigned.offset)
+                run = self._peek(assigned, count_max, read)
                 if run is not None:
                     room_bytes -= run.columns.size_bytes
                     if room_bytes < 0 and runs:
@@ -172,13 +193,16 @@ class FetchBuffer:
                 self._stop(assigned, error, now_ms)
                 raise
         except BaseException:
-            self.give_back(positions)
+            self._give_back_begun()
             raise
         if not runs and self._failed:
             raise next(iter(self._failed.values())).with_traceback(None)
-        return runs
+        gone = {assigned.partition for assigned in begun if not assigned.is_assigned}
+        return [run for run in runs if run.partition not in gone] if gone else runs
 
-    def next_run(self, count_max: int, now_ms: int) -> tuple[AssignedPartition, RecordRun] | None:
+    def next_run(
+        self, count_max: int, now_ms: int, read: Read | None = None
+    ) -> tuple[AssignedPartition, RecordRun] | None:
         """Return the next records of one partition without moving its position; None if none.
 
         The caller moves `offset` record by record, and calls `advance` at the end.
@@ -187,13 +211,14 @@ class FetchBuffer:
         """
         while self._ready:
             assigned = next(iter(self._ready))
+            self._begun = {assigned: _Start(assigned.epoch, assigned.offset)}
             try:
-                run = self._peek(assigned, count_max, is_raw=False)
+                run = self._peek(assigned, count_max, read)
             except (CorruptRecordError, RecordDeserializationError) as error:
                 self._stop(assigned, error, now_ms)
                 raise
             except BaseException:
-                self.give_back({assigned: assigned.offset})
+                self._give_back_begun()
                 raise
             if run is not None:
                 return assigned, run
@@ -213,22 +238,42 @@ class FetchBuffer:
             self.drop(assigned)
             assigned.offset = offset
 
+    def _give_back_begun(self) -> None:
+        begun = self._begun.items()
+        self.give_back({a: start.offset for a, start in begun if start.epoch == a.epoch})
+
     def _peek(
-        self, assigned: AssignedPartition, count_max: int, *, is_raw: bool
+        self, assigned: AssignedPartition, count_max: int, read: Read | None
     ) -> RecordRun | None:
-        fetched = self._chains[assigned][0].fetched
-        rows = fetched.peek(assigned.offset, count_max, assigned.limit)
+        """Return what comes next of a partition, `read`; None if that is not known yet."""
+        link = self._chains[assigned][0]
+        rows = link.fetched.peek(assigned.offset, count_max, assigned.limit)
         if rows is None:
-            if not fetched.is_exhausted:
+            if not link.fetched.is_exhausted:
                 # All that is left lies beyond the limit, so nothing before it is left to come.
                 assert assigned.limit is not None
                 assigned.offset = max(assigned.offset, assigned.limit)
             self._settle(assigned)
             return None
         run = RecordRun(assigned.partition, *rows)
-        if is_raw or self._deserializer is None:
+        if read is None:
             return run
-        return self._deserializer.apply(run)
+        offset = assigned.offset
+        try:
+            run = read(assigned, run)
+        except RecordDeserializationError:
+            if self._is_next(assigned, link, offset):
+                raise
+            return None
+        return run if self._is_next(assigned, link, offset) else None
+
+    def _is_next(self, assigned: AssignedPartition, link: _Link, offset: int) -> bool:
+        """Whether a partition may be read, and stands where it did."""
+        return (
+            assigned in self._ready
+            and self._chains[assigned][0] is link
+            and assigned.offset == offset
+        )
 
     def _settle(self, assigned: AssignedPartition) -> None:
         """Move on to what can be read next, and let the other partitions have their turn."""

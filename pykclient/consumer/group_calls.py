@@ -98,6 +98,7 @@ class GroupCalls(CommitCalls):
         if self._group is None or not self._subscription.is_by_group:
             return
         self._watch_heartbeats()
+        self._group.note_poll(now_ms())
         self._group.begin_poll()
         try:
             for _ in range(TURN_COUNT_MAX):

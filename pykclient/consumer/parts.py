@@ -39,6 +39,7 @@ from pykclient.consumer.subscription import OffsetReset, SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.consumer.topic_listing import TopicListing
 from pykclient.errors import UsageError
+from pykclient.metrics.sensors import Windows
 from pykclient.network.backoff import Backoff
 from pykclient.network.client import NetworkClient
 from pykclient.network.client_log import ClientLog
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.cluster import Cluster
     from pykclient.network.manager import Manager, Operation, UserCall
     from pykclient.network.port import Port
@@ -89,14 +92,20 @@ class ConsumerParts(LiveClient):
         self._metadata.add_listener(self._on_cluster)
         self._client = NetworkClient.from_config(config, port, self._metadata)
         self._subscription = SubscriptionState()
-        self._buffer = FetchBuffer(deserializer, retry_backoff)
-        self._metrics = ConsumerMetrics(self._subscription, config.isolation_level)
+        self._buffer = FetchBuffer(retry_backoff)
+        self._metrics = ConsumerMetrics(
+            self._subscription,
+            config.isolation_level,
+            Windows(config.metrics_num_samples, config.metrics_sample_window_ms),
+        )
         self._records = RecordErrors(
             self._buffer,
+            deserializer,
             self._subscription,
             config.on_record_error,
             metrics=self._metrics,
             lend=self._guard.lend,
+            lend_run=self._lend_run,
             client_id=config.client_id,
         )
         self._lookups = OffsetLookups(
@@ -248,6 +257,27 @@ class ConsumerParts(LiveClient):
         if self._group is None:
             raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
         return self._group
+
+    def _lend_run(
+        self,
+        deserialize: Callable[[RecordRun], RecordRun],
+        assigned: AssignedPartition,
+        run: RecordRun,
+    ) -> RecordRun:
+        """Deserialize a run without the core lock, though this is in the midst of a poll.
+
+        Nothing of it counts as processed, and no partition goes, whatever is called meanwhile.
+        """
+        if self._commits is not None:
+            self._commits.handed_out.add(assigned, run.columns.first_offset)
+        group = self._group
+        if group is None or not self._subscription.is_by_group:
+            return self._guard.lend(deserialize, run)
+        group.end_poll()
+        try:
+            return self._guard.lend(deserialize, run)
+        finally:
+            group.begin_poll()
 
     def _commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
         assert self._commits is not None

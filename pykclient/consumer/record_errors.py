@@ -1,21 +1,28 @@
-"""RecordErrors: takes records out of the buffer, and knows what to do about those that are bad.
+"""RecordErrors: takes records out of the buffer, read, and knows what to do about bad ones.
 
 A record that its deserializer cannot read, or a batch that is damaged, is *raised* (the position
 stays) or *passed over*, as `on_record_error` says: always, never, or when the user's function has
 returned. A damaged batch is fetched anew first: it may have been damaged on its way. One whose end
 nobody knows cannot be passed over, and is raised.
 
-Owner: the thread that polls. The user's function is called in it, and may call the consumer.
+Deserializers and the function are the user's code: they run in the thread that polls, without the
+core lock, so that heartbeats go on, and may call the consumer; a deserializer may not read, though.
+
+Owner: the thread that polls.
 Source: ours; Java's consumer raises, and leaves it to the application to seek (KIP-334).
 """
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pykclient.consumer.subscription import PositionState
-from pykclient.errors import ConfigError, CorruptRecordError, RecordDeserializationError
+from pykclient.errors import (
+    ConfigError,
+    CorruptRecordError,
+    RecordDeserializationError,
+    UsageError,
+)
 from pykclient.network.client_log import ClientLog
 from pykclient.setting import resolve_class_setting
 from pykclient.types import TopicPartition
@@ -24,9 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.consumer.consumer_metrics import ConsumerMetrics
-    from pykclient.consumer.fetch_buffer import FetchBuffer
+    from pykclient.consumer.deserialization import RecordDeserializer
+    from pykclient.consumer.fetch_buffer import FetchBuffer, Read
     from pykclient.consumer.record import RecordRun
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+
+    Deserialize = Callable[[RecordRun], RecordRun]
+    LendRun = Callable[[Deserialize, AssignedPartition, RecordRun], RecordRun]
 
 __all__ = ["RAISE", "SKIP", "BadRecord", "RecordErrors"]
 
@@ -42,20 +53,27 @@ T = TypeVar("T")
 class RecordErrors:
     """The way from the buffer to the application. `policy` is the value of `on_record_error`.
 
-    `lend` calls the user's function without the core lock.
+    `lend` calls the user's function without the core lock, and so does `lend_run` what makes of a
+    run of a partition what the application gets.
     """
 
     def __init__(
         self,
         buffer: FetchBuffer,
+        deserializer: RecordDeserializer | None,
         subscription: SubscriptionState,
         policy: object,
         *,
         metrics: ConsumerMetrics,
-        lend: Callable[..., object] = operator.call,
+        lend: Callable[..., object],
+        lend_run: LendRun,
         client_id: str = "",
     ) -> None:
         self._buffer = buffer
+        self._lend_run = lend_run
+        self._read = self._reader(deserializer)
+        self._is_reading = False
+        """Whether a deserializer is at work."""
         self._subscription = subscription
         self._metrics = metrics
         self._lend = lend
@@ -70,16 +88,42 @@ class RecordErrors:
     ) -> list[RecordRun]:
         """Take records as `FetchBuffer.take`; raises what it does, and what the function raises.
 
-        `is_over` tells when to give up where one bad record follows another.
+        `is_over` tells when to give up where one bad record follows another. Deserializers are not
+        applied to what is taken raw.
         """
-        runs = self._past_bad(lambda: self._buffer.take(count_max, now_ms, is_raw=is_raw), is_over)
-        return runs or []
+        read = None if is_raw else self._read
+        return self._past_bad(lambda: self._buffer.take(count_max, now_ms, read), is_over) or []
 
     def next_run(
         self, count_max: int, now_ms: int, *, is_over: Callable[[], bool]
     ) -> tuple[AssignedPartition, RecordRun] | None:
         """Return records as `FetchBuffer.next_run`; otherwise as `take`."""
-        return self._past_bad(lambda: self._buffer.next_run(count_max, now_ms), is_over)
+        return self._past_bad(lambda: self._buffer.next_run(count_max, now_ms, self._read), is_over)
+
+    def check_may_read(self) -> None:
+        """Refuse a deserializer that asks for records: the first would be the one it has.
+
+        Raises:
+            UsageError: a deserializer is at work.
+        """
+        if self._is_reading:
+            raise UsageError("a deserializer cannot read records of the consumer that calls it")
+
+    def _reader(self, deserializer: RecordDeserializer | None) -> Read | None:
+        if deserializer is None:
+            return None
+        apply = deserializer.apply
+        if deserializer.is_ours:
+            return lambda _, run: apply(run)
+
+        def read(assigned: AssignedPartition, run: RecordRun) -> RecordRun:
+            self._is_reading = True
+            try:
+                return self._lend_run(apply, assigned, run)
+            finally:
+                self._is_reading = False
+
+        return read
 
     def _past_bad(self, take: Callable[[], T], is_over: Callable[[], bool]) -> T | None:
         while True:

@@ -73,7 +73,7 @@ class Scene:
         know(self.metadata, topic("t", [1, 2, 1]))
         self.nodes = Nodes()
         self.subscription = SubscriptionState()
-        self.buffer = FetchBuffer(None, RETRY_BACKOFF)
+        self.buffer = FetchBuffer(RETRY_BACKOFF)
         self.troubles = FetchTroubles()
         self.fetcher = Fetcher(
             subscription=self.subscription,

@@ -20,7 +20,9 @@ from tests.consumer.fetched_records import SETTINGS, batch, marker, value_at
 from tests.consumer.known_cluster import RETRY_BACKOFF, RETRY_MS, START_MS
 
 if TYPE_CHECKING:
+    from pykclient.consumer.fetch_buffer import Read
     from pykclient.consumer.record import RecordRun
+    from pykclient.serialization import Deserialize
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 NODE = 1
@@ -40,9 +42,8 @@ class Scene:
         self.subscription.assign(partitions)
         for assigned in self.subscription:
             self.subscription.seek(assigned, 0)
-        self.buffer = FetchBuffer(
-            RecordDeserializer(None, refuse_threes) if deserializer else None, RETRY_BACKOFF
-        )
+        self.buffer = FetchBuffer(RETRY_BACKOFF)
+        self.deserialize: Deserialize | None = refuse_threes if deserializer else None
 
     def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
         return self.subscription.require(partition)
@@ -57,7 +58,14 @@ class Scene:
             self.buffer.add(self[partition], fetched, response)
 
     def take(self, count_max: int = 100, *, is_raw: bool = False) -> list[RecordRun]:
-        return self.buffer.take(count_max, START_MS, is_raw=is_raw)
+        return self.buffer.take(count_max, START_MS, None if is_raw else self.read)
+
+    @property
+    def read(self) -> Read | None:
+        if self.deserialize is None:
+            return None
+        deserializer = RecordDeserializer(None, self.deserialize)
+        return lambda _, run: deserializer.apply(run)
 
 
 def told(runs: list[RecordRun]) -> list[tuple[int, list[int]]]:
@@ -262,7 +270,7 @@ def test_an_interrupt_while_records_are_taken_loses_none() -> None:
         return value
 
     scene = Scene(A, B)
-    scene.buffer = FetchBuffer(RecordDeserializer(None, interrupt_once), RETRY_BACKOFF)
+    scene.deserialize = interrupt_once
     scene.add((A, batch(range(2))), (B, batch(range(4))))
     with pytest.raises(KeyboardInterrupt):
         scene.take()
@@ -310,10 +318,10 @@ def test_an_interrupt_while_a_run_is_made_loses_nothing() -> None:
         raise KeyboardInterrupt
 
     scene = Scene(A)
-    scene.buffer = FetchBuffer(RecordDeserializer(None, interrupt), RETRY_BACKOFF)
+    scene.deserialize = interrupt
     scene.add((A, batch(range(2))))
     with pytest.raises(KeyboardInterrupt):
-        scene.buffer.next_run(3, START_MS)
+        scene.buffer.next_run(3, START_MS, scene.read)
     assert scene[A].offset == 0
     assert scene.buffer.fetch_offset(scene[A]) == 0
 

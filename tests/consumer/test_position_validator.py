@@ -68,7 +68,7 @@ class Scene:
         self.troubles = FetchTroubles()
         self.validator = PositionValidator(
             self.subscription,
-            FetchBuffer(None, RETRY_BACKOFF),
+            FetchBuffer(RETRY_BACKOFF),
             self.metadata,
             auto_offset_reset=reset,
             retry_backoff=RETRY_BACKOFF,

@@ -1,0 +1,191 @@
+"""Deserializers of the application: without the core lock, and free to call the consumer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.consumer.deserialization import RecordDeserializer
+from pykclient.errors import ClosedError, RecordDeserializationError
+from pykclient.serialization import StringDeserializer
+from tests.consumer.fetched_records import value_at
+from tests.consumer.serving_port import (
+    LONG_S,
+    SHORT_S,
+    A,
+    B,
+    ServingPort,
+    consumer_over,
+    offsets,
+    poll_until,
+)
+from tests.consumer.test_deserialization import config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Deserializer:
+    """Does something once, at a certain record, and notes which records it got."""
+
+    def __init__(self, at: int, act: Callable[[], object]) -> None:
+        self.values: list[bytes] = []
+        self._at = value_at(at)
+        self._act: Callable[[], object] | None = act
+
+    def __call__(self, data: bytes) -> str:
+        self.values.append(data)
+        act = self._act
+        if act is not None and data == self._at:
+            self._act = None
+            act()
+        return data.decode()
+
+
+def three_batches(port: ServingPort) -> None:
+    """Offsets 0 to 5 of the first partition, two in each batch."""
+    for _ in range(3):
+        port.logs[0].append(2)
+
+
+@pytest.mark.parametrize("is_iterated", [False, True])
+def test_they_run_without_the_core_lock(port: ServingPort, is_iterated: bool) -> None:
+    three_batches(port)
+    held: list[bool] = []
+    deserializer = Deserializer(3, lambda: held.append(consumer._guard.is_held))
+    with consumer_over(port, value_deserializer=deserializer) as consumer:
+        consumer.assign([A])
+        records = iter(consumer)
+        if is_iterated:
+            assert [next(records).offset for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+        else:
+            assert poll_until(consumer, 6) == [0, 1, 2, 3, 4, 5]
+    assert held == [False]
+
+
+def test_ours_need_no_lending() -> None:
+    for settings, is_ours in (
+        ({"value_deserializer": StringDeserializer()}, True),
+        ({"value_deserializer": "pykclient.serialization:StringDeserializer"}, True),
+        ({"value_deserializer": bytes.decode}, False),
+        ({"value_deserializer": StringDeserializer(), "key_deserializer": bytes.decode}, False),
+    ):
+        deserializer = RecordDeserializer.from_config(config(**settings))
+        assert deserializer is not None
+        assert deserializer.is_ours is is_ours, settings
+
+
+@pytest.mark.parametrize("sought", [0, 3, 5])
+def test_one_may_seek_and_reading_goes_on_there(port: ServingPort, sought: int) -> None:
+    three_batches(port)
+    deserializer = Deserializer(3, lambda: consumer.seek(A, sought))
+    with consumer_over(port, value_deserializer=deserializer) as consumer:
+        consumer.assign([A])
+        rest = list(range(sought, 6))
+        assert poll_until(consumer, 2 + len(rest)) == [0, 1, *rest]
+
+
+def test_one_may_pause_and_nothing_of_that_run_is_handed_out(port: ServingPort) -> None:
+    three_batches(port)
+    deserializer = Deserializer(3, lambda: consumer.pause([A]))
+    with consumer_over(port, value_deserializer=deserializer) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 2) == [0, 1]
+        assert offsets(consumer.poll(SHORT_S)) == []
+        assert consumer.position(A) == 2
+        consumer.resume([A])
+        assert poll_until(consumer, 4) == [2, 3, 4, 5]
+
+
+def test_one_that_seeks_and_fails_has_sought(port: ServingPort) -> None:
+    three_batches(port)
+
+    def seek_and_fail() -> None:
+        consumer.seek(A, 4)
+        raise ValueError
+
+    with consumer_over(port, value_deserializer=Deserializer(2, seek_and_fail)) as consumer:
+        consumer.assign([A])
+        assert poll_until(consumer, 4) == [0, 1, 4, 5]
+
+
+def test_one_may_give_the_partition_up(port: ServingPort) -> None:
+    """Records of a partition that is not assigned any more are not handed out."""
+    three_batches(port)
+    port.logs[1].append(2)
+    deserializer = Deserializer(3, lambda: consumer.assign([B]))
+    with consumer_over(port, value_deserializer=deserializer) as consumer:
+        consumer.assign([A])
+        records = consumer.poll(LONG_S)
+        assert records.partitions == (B,)
+        assert offsets(records) == [0, 1]
+
+
+@pytest.mark.parametrize("is_iterated", [False, True])
+def test_one_may_close_the_consumer(port: ServingPort, is_iterated: bool) -> None:
+    three_batches(port)
+    consumer = consumer_over(port, value_deserializer=Deserializer(3, lambda: consumer.close()))
+    consumer.assign([A])
+    with pytest.raises(ClosedError):
+        list(consumer) if is_iterated else poll_until(consumer, 6)
+    assert port.is_shut_down
+
+
+@pytest.mark.parametrize("is_iterated", [False, True])
+def test_one_that_reads_is_refused(port: ServingPort, is_iterated: bool) -> None:
+    three_batches(port)
+
+    def read() -> None:
+        if is_iterated:
+            next(iter(consumer))
+        else:
+            consumer.poll(LONG_S)
+
+    with consumer_over(port, value_deserializer=Deserializer(0, read)) as consumer:
+        consumer.assign([A])
+        with pytest.raises(RecordDeserializationError, match="a deserializer cannot read"):
+            consumer.poll(LONG_S)
+        assert consumer.position(A) == 0
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_in_one_loses_nothing(port: ServingPort) -> None:
+    three_batches(port)
+    with consumer_over(port, value_deserializer=Deserializer(3, interrupt)) as consumer:
+        consumer.assign([A])
+        with pytest.raises(KeyboardInterrupt):
+            poll_until(consumer, 6)
+        assert consumer.position(A) == 0
+        assert poll_until(consumer, 6) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_interrupt_in_one_ends_an_iteration_where_it_is(port: ServingPort) -> None:
+    three_batches(port)
+    with consumer_over(port, value_deserializer=Deserializer(3, interrupt)) as consumer:
+        consumer.assign([A])
+        records = iter(consumer)
+        assert [next(records).offset for _ in range(2)] == [0, 1]
+        with pytest.raises(KeyboardInterrupt):
+            next(records)
+        assert consumer.position(A) == 2
+        assert poll_until(consumer, 4) == [2, 3, 4, 5]
+
+
+def test_an_interrupt_leaves_a_position_that_one_has_set(port: ServingPort) -> None:
+    three_batches(port)
+
+    def seek_and_interrupt() -> None:
+        consumer.seek(A, 4)
+        raise KeyboardInterrupt
+
+    deserializer = Deserializer(1, seek_and_interrupt)
+    with consumer_over(port, value_deserializer=deserializer) as consumer:
+        consumer.assign([A])
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(LONG_S)
+        assert consumer.position(A) == 4
+        assert poll_until(consumer, 2) == [4, 5]
