@@ -120,13 +120,16 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
     ),
     Unbuilt(
         EVERY_CLIENT,
-        "Metrics reporters and their windows are not built yet.",
+        "Metrics reporters are not built yet, and nothing is measured beyond the level INFO.",
         {
             "metric_reporters": ("org.apache.kafka.common.metrics.JmxReporter", ""),
-            "metrics_num_samples": ("2",),
             "metrics_recording_level": ("INFO",),
-            "metrics_sample_window_ms": ("30000",),
         },
+    ),
+    Unbuilt(
+        ("producer", "admin"),
+        "Only the consumer has metrics so far.",
+        {"metrics_num_samples": ("2",), "metrics_sample_window_ms": ("30000",)},
     ),
     Unbuilt(
         EVERY_CLIENT,
@@ -219,6 +222,8 @@ HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
         "max_partition_fetch_bytes",
         "max_poll_interval_ms",
         "max_poll_records",
+        "metrics_num_samples",
+        "metrics_sample_window_ms",
         "on_record_error",
         "partition_assignment_strategy",
         "session_timeout_ms",

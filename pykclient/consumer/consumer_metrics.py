@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.metrics.catalogue import CONSUMER, COORDINATOR, FETCHING, MetricName
-from pykclient.metrics.sensors import Recent
+from pykclient.metrics.sensors import WINDOWS, Recent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pykclient.consumer.record import RecordRun
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.metrics.sensors import Windows
     from pykclient.types import IsolationLevel
 
 __all__ = ["ConsumerMetrics"]
@@ -28,16 +29,21 @@ __all__ = ["ConsumerMetrics"]
 class ConsumerMetrics:
     """The sensors of one consumer, and what can be told of its positions."""
 
-    def __init__(self, subscription: SubscriptionState, isolation_level: IsolationLevel) -> None:
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        isolation_level: IsolationLevel,
+        windows: Windows = WINDOWS,
+    ) -> None:
         self._subscription = subscription
         self._isolation_level = isolation_level
         self._fetch_count = self._record_count = self._byte_count = self._skipped_count = 0
-        self._fetches = Recent()
-        self._latency_ms = Recent()
-        self._fetched_bytes = Recent()
-        self._records = Recent()
-        self._bytes = Recent()
-        self._between_polls_ms = Recent()
+        self._fetches = Recent(windows)
+        self._latency_ms = Recent(windows)
+        self._fetched_bytes = Recent(windows)
+        self._records = Recent(windows)
+        self._bytes = Recent(windows)
+        self._between_polls_ms = Recent(windows)
         self._polled_ms: int | None = None
 
     # Measuring.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.metrics.sensors import WINDOW_MS, Recent
+from pykclient.metrics.sensors import WINDOWS, Recent, Windows
 
 START_MS = 1_000_000
+WINDOW_MS = WINDOWS.window_ms
 
 
 def test_of_nothing_nothing_is_told() -> None:
@@ -47,3 +48,21 @@ def test_a_steady_rate_is_told_as_it_is() -> None:
     for number in range(2_000):
         recent.add(5, START_MS + number * 100)
     assert recent.rate(START_MS + 200_000) == pytest.approx(50, rel=0.01)
+
+
+def test_windows_are_as_many_and_as_long_as_was_said() -> None:
+    recent = Recent(Windows(3, 100))
+    for number, value in enumerate((9, 1, 2, 3)):
+        recent.add(value, START_MS + number * 100)
+    now_ms = START_MS + 300
+    assert (recent.average(now_ms), recent.maximum(now_ms)) == (2, 3)
+    assert recent.rate(now_ms) == 6 * 1_000 / 200
+    assert recent.maximum(START_MS + 601) is None
+
+
+def test_windows_without_length_tell_of_this_moment() -> None:
+    recent = Recent(Windows(1, 0))
+    recent.add(4, START_MS)
+    recent.add(5, START_MS)
+    assert (recent.maximum(START_MS), recent.rate(START_MS)) == (5, 5_000)
+    assert recent.maximum(START_MS + 1) is None
