@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pykclient.network.repeated_log import REPEAT_MS
-from tests.simulation.cut_off_member import JOIN_MS, CutOffMember
+from tests.simulation.living_group import JOIN_MS, LivingGroup
 
 TROUBLE_MS = 2 * REPEAT_MS
 ALIKE_MAX = 2 * (1 + TROUBLE_MS // REPEAT_MS)
@@ -21,7 +21,7 @@ there are two reasons."""
 def test_a_coordinator_out_of_reach_is_told_now_and_then(
     protocol: str, has_joined: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene = CutOffMember(protocol)
+    scene = LivingGroup(protocol)
     if has_joined:
         scene.run(JOIN_MS)
         assert scene.member._subscription.partitions

@@ -6,10 +6,13 @@ from collections import Counter
 
 import pytest
 
+from pykclient.types import TopicPartition
+from tests.simulation.living_group import JOIN_MS, LivingGroup
 from tests.simulation.modern_group_simulation import ModernGroupSimulation, SimulatedModernMember
 
 SEED_COUNT = 100
 SEEDS_PER_TEST = 25
+MAX_POLL_INTERVAL_MS = 300_000
 
 
 @pytest.mark.parametrize("first", range(0, SEED_COUNT, SEEDS_PER_TEST))
@@ -54,3 +57,24 @@ def test_the_simulation_notices_a_commit_of_what_nobody_has_processed() -> None:
 def run_dawdling() -> None:
     for seed in range(30):
         ModernGroupSimulation(seed, member_class=Dawdling).run()
+
+
+def test_what_was_taken_back_from_one_who_is_away_is_read_by_another_at_once() -> None:
+    """One at work hears that it shall have more, and then that it shall not.
+
+    Until it acknowledges that, the coordinator gives it to nobody: for max_poll_interval_ms, if it
+    waited for the application.
+    """
+    group = LivingGroup("consumer")
+    group.run(JOIN_MS)
+    second = group.join()
+    group.run(2 * JOIN_MS)
+    assert second.owned
+    group.member.busy_until_ms = group.now_ms + MAX_POLL_INTERVAL_MS
+    second.leave(now_ms=group.now_ms)
+    group.run(JOIN_MS)
+    third = group.join()
+    group.run(2 * JOIN_MS)
+    assert group.member.busy_until_ms > group.now_ms
+    assert third.owned
+    assert third.owned | group.member.owned == {TopicPartition("t", n) for n in range(3)}

@@ -7,7 +7,7 @@ import pytest
 from pykclient.errors import CoordinatorLoadInProgressError, KafkaTimeoutError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
-from tests.simulation.cut_off_member import JOIN_MS, CutOffMember
+from tests.simulation.living_group import JOIN_MS, LivingGroup
 
 SESSION_MS = 45_000
 JOINING = {"classic": ApiKey.JOIN_GROUP, "consumer": ApiKey.CONSUMER_GROUP_HEARTBEAT}
@@ -19,7 +19,7 @@ PROTOCOLS = tuple(JOINING)
 def test_a_coordinator_that_is_found_but_out_of_reach_is_told(
     protocol: str, has_joined: bool
 ) -> None:
-    scene = CutOffMember(protocol)
+    scene = LivingGroup(protocol)
     if has_joined:
         scene.run(JOIN_MS)
         assert scene.told_by_polls(JOIN_MS) == []
@@ -38,7 +38,7 @@ def test_a_coordinator_that_is_found_but_out_of_reach_is_told(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_coordinator_that_takes_nobody_in_is_told(protocol: str) -> None:
-    scene = CutOffMember(protocol)
+    scene = LivingGroup(protocol)
     fault = faults.fail_with(CoordinatorLoadInProgressError)
     scene.cluster.faults.add(fault, JOINING[protocol], times=None)
     (error,) = scene.told_by_polls(SESSION_MS + JOIN_MS)
@@ -51,7 +51,7 @@ def test_a_coordinator_that_takes_nobody_in_is_told(protocol: str) -> None:
 
 def test_a_group_that_waits_for_another_member_is_not_told() -> None:
     """Its JoinGroup is taken, and answered when the other one has joined again, or is gone."""
-    scene = CutOffMember("classic")
+    scene = LivingGroup("classic")
     fault = faults.fail_with(CoordinatorLoadInProgressError)
     scene.cluster.faults.add(fault, ApiKey.JOIN_GROUP, times=3)
     scene.cluster.faults.add(faults.drop(), ApiKey.JOIN_GROUP, times=None)

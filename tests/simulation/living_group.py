@@ -1,4 +1,4 @@
-"""A real consumer as the only member of a group, whose coordinator the network may cut off.
+"""Real consumers as members of a group, whose coordinator the network may cut off.
 
 Owner: the test that made it.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.testing.fake.cluster import Broker
 
-__all__ = ["GROUP", "JOIN_MS", "CutOffMember"]
+__all__ = ["GROUP", "JOIN_MS", "LivingGroup"]
 
 GROUP = "g"
 STEP_MS = 50
@@ -25,26 +25,34 @@ JOIN_MS = 10_000
 """In which a member alone has joined."""
 
 
-class CutOffMember:
-    """A member that commits each second, and a network that may refuse the way to one broker."""
+class LivingGroup:
+    """Members that commit each second, one at first, and a network that may refuse one broker."""
 
     def __init__(self, protocol: str) -> None:
         self.clock = ManualClock(1_000)
         self.cluster = FakeCluster(3, min_insync_replicas=1, now_ms=self.clock.now_ms)
         self.cluster.create_topic("t", 3)
         self.network = SimulatedNetwork(self.cluster, self.clock, Random(1))
-        self.member = SimulatedMember(
+        self.members: list[SimulatedMember] = []
+        self._protocol = protocol
+        self.member = self.join()
+
+    def join(self) -> SimulatedMember:
+        """Have one more subscribe."""
+        member = SimulatedMember(
             self.network,
-            1,
+            len(self.members) + 1,
             Random(2),
             bootstrap_servers=",".join(
                 f"{each.host}:{each.port}" for each in self.cluster.brokers.values()
             ),
             group_id=GROUP,
-            group_protocol=protocol,
+            group_protocol=self._protocol,
             auto_commit_interval_ms=1_000,
         )
-        self.member.subscribe(["t"], listener=self.member.listener)
+        self.members.append(member)
+        member.subscribe(["t"], listener=member.listener)
+        return member
 
     @property
     def now_ms(self) -> int:
@@ -59,17 +67,17 @@ class CutOffMember:
         return broker
 
     def run(self, for_ms: int) -> None:
-        """Let the member live for a while."""
+        """Let the members live for a while."""
         end_ms = self.clock.now_ms + for_ms
         while self.clock.now_ms < end_ms:
             self.cluster.advance(self.clock.now_ms)
             self.network.deliver()
-            due_ms = self.member.turn(self.clock.now_ms)
+            due_ms = min(member.turn(self.clock.now_ms) for member in self.members)
             latest_ms = self.clock.now_ms + STEP_MS
             self.clock.move_to(min(max(due_ms, self.clock.now_ms + 1), latest_ms))
 
     def told_by_polls(self, for_ms: int) -> list[KafkaError]:
-        """What polls of a step each, which find nothing, raise in that time."""
+        """What polls of the first member, a step each, which find nothing, raise in that time."""
         end_ms = self.now_ms + for_ms
         told = []
         while self.now_ms < end_ms:
