@@ -21,6 +21,7 @@ from pykclient.consumer.group.consumer_protocol import (
     encode_subscription,
     read_assignment,
 )
+from pykclient.consumer.group.coverage import Coverage
 from pykclient.consumer.group.heartbeat import Heartbeat
 from pykclient.consumer.group.leader import is_known, read_members, share_out, topic_racks
 from pykclient.consumer.membership import commit_refused
@@ -32,7 +33,7 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.network.backoff import Backoff
-from pykclient.network.manager import Operation
+from pykclient.network.manager import Operation, PollResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.member import GroupMetadata
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster import Cluster
-    from pykclient.network.manager import PollResult
     from pykclient.protocol.messages.join_group import JoinGroupResponse
     from pykclient.types import TopicPartition
 
@@ -71,16 +71,26 @@ class ConsumerCoordinator(ConsumerGroup):
         """The cluster that was held against `_shared` last."""
         self._shared: object = None
         """What was shared out as the leader; None while another one leads."""
-        self._expected: frozenset[TopicPartition] | None = None
-        """What this leader would have got had it shared out; None when it did, or does not lead."""
+        self._unshared: frozenset[TopicPartition] | None = None
+        """What this leader was told not to share out (KIP-814); None when it did, or does not lead.
+        """
         self._unmatched_version: int | None = None
         """The cluster whose topics the pattern has not been held against yet."""
         self._incomplete_version: int | None = None
         """The cluster that does not know what others subscribe to, while another is asked for."""
-        self._membership = self._make_membership(config, surroundings.group_id)
-
-    def _make_membership(self, config: ConsumerConfig, group_id: str) -> ClassicMembership:
         retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._coverage = Coverage(
+            surroundings.group_id,
+            self._address,
+            self._on_gap,
+            retry_backoff=retry_backoff,
+            log=self._log,
+        )
+        self._membership = self._make_membership(config, surroundings.group_id, retry_backoff)
+
+    def _make_membership(
+        self, config: ConsumerConfig, group_id: str, retry_backoff: Backoff
+    ) -> ClassicMembership:
         return ClassicMembership(
             group_id,
             self,
@@ -156,7 +166,11 @@ class ConsumerCoordinator(ConsumerGroup):
         """Go on with what the group needs."""
         if self._is_polling:
             self._notice_changes()
-        return super().poll(now_ms)
+        result, coverage = super().poll(now_ms), self._coverage.poll(now_ms)
+        return PollResult(
+            [*result.requests, *coverage.requests],
+            min(result.next_poll_ms, coverage.next_poll_ms),
+        )
 
     def _match(self, cluster: Cluster) -> None:
         # To join with half of the topics would be to join twice.
@@ -182,6 +196,9 @@ class ConsumerCoordinator(ConsumerGroup):
         self._joined_topics, self._compared_version = wanted, version
         if self._shared is not None and self._shared != self._shape():
             self._membership.ask_to_join("cached metadata has changed")
+
+    def _on_gap(self) -> None:
+        self._membership.ask_to_join("partitions came while this leader restarted")
 
     def _shape(self) -> object:
         """What an assignment is made from, of the cluster: partitions and, if they count, racks."""
@@ -220,7 +237,8 @@ class ConsumerCoordinator(ConsumerGroup):
 
     def prepare(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         """Give up what must not be held while joining."""
-        self._shared = self._expected = None
+        self._shared = self._unshared = None
+        self._coverage.forget()
         if not is_member:
             return self.give_up(is_member=False, now_ms=now_ms)
         self._follow_group(frozenset())
@@ -250,9 +268,8 @@ class ConsumerCoordinator(ConsumerGroup):
         self._follow_group(topics | given_topics)
         self._shared, self._compared_version = self._shape(), cluster.version
         if response.skip_assignment:
-            # KIP-814: what was shared out before this leader restarted holds; if it still fits.
-            share = assigned.get(response.member_id)
-            self._expected = frozenset(() if share is None else share.partitions)
+            shares = assigned.values()
+            self._unshared = frozenset(each for share in shares for each in share.partitions)
             return []
         return [
             (member_id, encode_assignment(share.partitions, share.user_data))
@@ -286,16 +303,17 @@ class ConsumerCoordinator(ConsumerGroup):
         except Exception as error:
             raise UsageError(f"the assignor {protocol!r} failed: {error!r}") from error
         reason = None
-        if self._expected not in (None, frozenset(assigned)):
-            reason = "the assignment from before this leader restarted is out of date"
-        elif not self._subscription.partitions <= set(assigned):
+        if not self._subscription.partitions <= set(assigned):
             reason = "need to revoke partitions and re-join"
-        self._expected = None
+        if self._unshared is not None:
+            self._coverage.ask(self._unshared)
+            self._unshared = None
         self._change_to(assigned, now_ms).on_done(lambda _: taken.succeed(reason))
         return taken
 
     def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         """Give everything up; others share out from now on."""
+        self._coverage.forget()
         self._follow_group(frozenset())
         return super().give_up(is_member=is_member, now_ms=now_ms)
 
