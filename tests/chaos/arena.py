@@ -92,15 +92,19 @@ class GroupKind(Enum):
 class Arena:
     """A context manager; `settle` ends it well and judges, leaving it kills what runs.
 
-    `work_ms` is how long members work on some of the batches.
+    `work_ms` is how long members work on some of the batches. Static members keep what they have
+    while they are away, up to a session.
     """
 
-    def __init__(self, kafka: KafkaCluster, kind: GroupKind, *, work_ms: int = 0) -> None:
+    def __init__(
+        self, kafka: KafkaCluster, kind: GroupKind, *, work_ms: int = 0, is_static: bool = False
+    ) -> None:
         self.kafka = kafka
+        self.kind = kind
         self.topic = self.group = f"chaos-{uuid.uuid4().hex[:8]}"
         self.members: list[ChaosMember] = []
-        self._kind = kind
         self._work_ms = work_ms
+        self._is_static = is_static
         self._resources = ExitStack()
         self._samples: list[CommittedSample] = []
         self._is_over = threading.Event()
@@ -113,7 +117,7 @@ class Arena:
         with ExitStack() as resources:
             folder = resources.enter_context(tempfile.TemporaryDirectory())
             self._settings_path = Path(folder) / "consumer.properties"
-            self._settings_path.write_text(dump_properties(self._kind.settings))
+            self._settings_path.write_text(dump_properties(self.kind.settings))
             with Admin(bootstrap_servers=self.kafka.bootstrap_servers) as admin:
                 admin.create_topics([NewTopic(self.topic, PARTITION_COUNT, REPLICATION)])
             resources.callback(self._end_sampler)
@@ -137,11 +141,21 @@ class Arena:
 
     def join(self) -> ChaosMember:
         """Start another member."""
+        return self._start(f"member {len(self.members)}")
+
+    def restart(self, member: ChaosMember) -> ChaosMember:
+        """Start a static member anew, whose process has ended."""
+        assert self._is_static
+        assert member.has_ended
+        return self._start(member.name)
+
+    def _start(self, name: str) -> ChaosMember:
         member = ChaosMember(
-            f"member {len(self.members)}",
+            name,
             self.kafka.bootstrap_servers,
-            *("--topic", self.topic, "--group-id", self.group, *self._kind.options),
+            *("--topic", self.topic, "--group-id", self.group, *self.kind.options),
             *("--session-timeout", str(SESSION_MS), "--command-config", str(self._settings_path)),
+            *(("--group-instance-id", name.replace(" ", "-")) if self._is_static else ()),
             work_ms=self._work_ms,
         )
         self.members.append(self._resources.enter_context(member))
@@ -172,6 +186,10 @@ class Arena:
     def await_share(self, member: ChaosMember) -> None:
         """Wait until a member has partitions."""
         self._await(lambda: bool(member.assigned()), f"{member.name} gets no partitions")
+
+    def await_start(self, member: ChaosMember) -> None:
+        """Wait until a member is about to join."""
+        self._await(lambda: bool(member.named("startup_complete")), f"{member.name} does not start")
 
     def coordinator(self) -> int:
         """The broker that coordinates the group."""
@@ -207,6 +225,8 @@ class Arena:
             close_ms_max=CLOSE_MS_MAX,
         )
         judged.violations += [f"the load failed: {error}" for error in self.load.errors]
+        if not judged.generations:
+            judged.violate("nobody told in which generation it read")
         if not any(sample.offsets for sample in self._samples):
             judged.violate("nobody could be asked what is committed")
         return judged

@@ -1,5 +1,7 @@
 """`make chaos`: does every scenario to groups of every kind, a few times over, and prints a table.
 
+Below that it prints the table that README has under "Under fire", to be put there.
+
 The environment says what, where it is to be less or more:
 
 `CHAOS_ROUNDS`     how often a scenario is done to a group, one after the other; 3.
@@ -23,31 +25,15 @@ from pykclient.cli.table import write_rows
 from pykclient.testing import KafkaCluster
 from tests.chaos.arena import BROKER_SETTINGS, GroupKind
 from tests.chaos.scenarios import SCENARIOS, Scenario
+from tests.chaos.table import Row, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Campaign", "Row", "main"]
+__all__ = ["Campaign", "main"]
 
 ROUND_COUNT = 3
 T = TypeVar("T")
-
-
-class Row(NamedTuple):
-    """What one group has gone through; of one that did not get over it only the time is known."""
-
-    scenario: str
-    group: str
-    rounds: int
-    seconds: int
-    records: int | None = None
-    lost: int | None = None
-    repeated: int | None = None
-    generations: int | None = None
-    failed_commits: int | None = None
-    longest_stall_ms: int | None = None
-    longest_close_ms: int | None = None
-    violations: int = 1
 
 
 class Campaign(NamedTuple):
@@ -112,6 +98,9 @@ def main() -> int:
             sys.stderr.write(f"{row.scenario}, {row.group}: {row.violations} violations\n")
             rows.append(row)
     write_rows("scenario", rows, is_json=False)
+    sys.stdout.write(
+        f"\nFor README.md, section Under fire:\n\n{markdown(campaign.scenarios, rows)}\n"
+    )
     return int(any(row.violations for row in rows))
 
 

@@ -150,6 +150,8 @@ class Invariants:
             self.close_ms = max(self.close_ms, close_ms)
             if close_ms > close_ms_max:
                 self.violate(f"{journal.member} took {close_ms} ms to leave")
+        elif journal.status == 0:
+            self.violate(f"{journal.member} ended without telling how it left")
 
     def _check_sample(self, sample: CommittedSample) -> None:
         for partition, offset in sample.offsets.items():

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Blackhole, Cut, Delay, Double, ForgeLength, Lose
-from tests.chaos.arena import SESSION_MS, Arena
+from tests.chaos.arena import SESSION_MS, Arena, GroupKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pykclient.testing import Fault, KafkaCluster
-    from tests.chaos.arena import GroupKind
     from tests.chaos.invariants import Invariants
 
 __all__ = ["SCENARIOS", "Scenario"]
 
+BROKERS: Final = (1, 2, 3)
 MEMBER_COUNT: Final = 3
 SESSION_S: Final = SESSION_MS / 1000
-BEYOND_SESSION_S: Final = SESSION_S + 2.0
+BEYOND_SESSION_S: Final = SESSION_S + 1.0
 LONG_WORK_MS: Final = SESSION_MS + 1_000
-CHURN_COUNT: Final = 4
+CHURN_COUNT: Final = 3
 GROWTH: Final = 3
 FAULTS_MIN: Final = 8
 FAULTS_S: Final = 60.0
@@ -42,19 +43,26 @@ GROUP_APIS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`work_ms` is how long members work on some of the batches."""
+    """`work_ms` is how long members work on some of the batches; static ones may come back."""
 
     act: Callable[[Arena], None]
     work_ms: int = 0
+    is_static: bool = False
 
     @property
     def name(self) -> str:
         """What it is called in tables and tests."""
         return self.act.__name__
 
+    @property
+    def title(self) -> str:
+        """What happens in it, for people."""
+        first, *_ = (self.act.__doc__ or self.name).splitlines()
+        return f"{first[0].lower()}{first[1:].removesuffix('.')}"
+
     def run(self, kafka: KafkaCluster, kind: GroupKind, *, round_count: int = 1) -> Invariants:
         """Do it to a group of its own, so many times; what it left behind, judged."""
-        with Arena(kafka, kind, work_ms=self.work_ms) as arena:
+        with Arena(kafka, kind, work_ms=self.work_ms, is_static=self.is_static) as arena:
             arena.begin(MEMBER_COUNT)
             for _ in range(round_count):
                 self.act(arena)
@@ -70,9 +78,43 @@ def coordinator_killed(arena: Arena) -> None:
     arena.await_progress()
 
 
+def coordinator_frozen(arena: Arena) -> None:
+    """The coordinator hangs while a member joins, is replaced, and wakes up as one that was."""
+    newcomer = arena.join()
+    arena.await_start(newcomer)
+    with _frozen(arena, arena.coordinator()):
+        arena.await_share(newcomer)
+        arena.await_shared()
+        arena.await_progress()
+    arena.alive[0].terminate()
+    arena.await_shared()
+    arena.await_progress()
+
+
+def leader_frozen(arena: Arena) -> None:
+    """A broker that leads partitions, and coordinates nothing, hangs; it keeps its connections."""
+    coordinator = arena.coordinator()
+    with _frozen(arena, next(broker for broker in BROKERS if broker != coordinator)):
+        arena.await_progress()
+    arena.await_shared()
+    arena.await_progress()
+
+
+@contextmanager
+def _frozen(arena: Arena, broker: int) -> Iterator[None]:
+    """Have a broker hang, for longer than a session."""
+    arena.kafka.pause(broker)
+    started_s = time.monotonic()
+    try:
+        yield
+        time.sleep(max(0.0, started_s + BEYOND_SESSION_S - time.monotonic()))
+    finally:
+        arena.kafka.resume(broker)
+
+
 def brokers_rolled(arena: Arena) -> None:
     """One broker after the other is stopped and started, as for a new version."""
-    for broker in (1, 2, 3):
+    for broker in BROKERS:
         arena.kafka.stop(broker)
         arena.await_progress()
         arena.kafka.start(broker)
@@ -85,6 +127,28 @@ def member_killed(arena: Arena) -> None:
     arena.join()
     arena.await_shared()
     arena.await_progress()
+
+
+def static_members_restarted(arena: Arena) -> None:
+    """Static members end one after the other, and are back within a session: nothing moves.
+
+    They end without a word, but in KIP-848: there the coordinator lets nobody have the name of one
+    that did not say that it would be back.
+    """
+    for member in arena.alive:
+        share, count = member.assigned(), arena.rebalance_count()
+        if arena.kind is GroupKind.MODERN:
+            member.terminate()
+        else:
+            member.kill()
+        member.wait()
+        again = arena.restart(member)
+        arena.await_share(again)
+        arena.await_progress()
+        moved = again.assigned() ^ share
+        assert not moved, f"{again.name} has not what it had: {moved}"
+        others_count = arena.rebalance_count() - count - 1
+        assert others_count == 0, f"others were given partitions {others_count} times"
 
 
 def member_frozen(arena: Arena) -> None:
@@ -116,12 +180,12 @@ def work_long(arena: Arena) -> None:
     before = arena.rebalance_count()
     time.sleep(LONG_WORK_MS / 1000)
     arena.await_progress()
-    assert arena.rebalance_count() == before
+    assert arena.rebalance_count() == before, "who works on was given up"
 
 
 def network_broken(arena: Arena) -> None:
     """Connections die young, what groups ask is done without an answer, late, or goes nowhere."""
-    for broker in (1, 2, 3):
+    for broker in BROKERS:
         arena.kafka.proxy(broker).limit_lifetimes(LIFETIMES_MS)
     _strike(
         arena,
@@ -147,7 +211,7 @@ def answers_damaged(arena: Arena) -> None:
 
 def _strike(arena: Arena, *faults: Fault) -> None:
     """Have faults strike, enough of each kind to count, then heal the network."""
-    proxies = [arena.kafka.proxy(broker) for broker in (1, 2, 3)]
+    proxies = [arena.kafka.proxy(broker) for broker in BROKERS]
     least = Counter({fault.name: FAULTS_MIN for fault in faults if fault.count_max is None})
 
     def struck() -> Counter[str]:
@@ -170,9 +234,12 @@ def _strike(arena: Arena, *faults: Fault) -> None:
 
 SCENARIOS: Final = (
     Scenario(coordinator_killed),
+    Scenario(coordinator_frozen),
+    Scenario(leader_frozen),
     Scenario(brokers_rolled),
     Scenario(member_killed),
     Scenario(member_frozen),
+    Scenario(static_members_restarted, is_static=True),
     Scenario(members_churned),
     Scenario(topic_grown),
     Scenario(work_long, work_ms=LONG_WORK_MS),

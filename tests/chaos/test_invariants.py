@@ -67,7 +67,7 @@ def judge(
 
 
 def test_a_handover_after_a_commit_is_well() -> None:
-    judged = judge(A_WELL, B_WELL, samples=(CommittedSample(6, {PLACE: 10}),), status=0)
+    judged = judge(A_WELL, B_WELL, samples=(CommittedSample(6, {PLACE: 10}),))
     assert judged.violations == []
     assert (judged.record_count, judged.processed_count) == (20, 20)
     assert judged.generations == {1, 2}
@@ -139,6 +139,13 @@ def test_a_commit_that_the_coordinator_had_too_early_is_told() -> None:
 
 def test_a_member_that_ends_by_an_error_is_told() -> None:
     assert any("ended with 1: why" in each for each in judge(A_WELL, B_WELL, status=1).violations)
+
+
+def test_a_member_that_does_not_tell_how_it_left_is_told() -> None:
+    left = event(20, "shutdown_requested"), event(21, "shutdown_complete")
+    assert judge((*A_WELL, *left), (*B_WELL, *left), status=0).violations == []
+    violations = judge((*A_WELL, *left), B_WELL, status=0).violations
+    assert violations == ["member 1 ended without telling how it left"]
 
 
 def test_holes_in_a_batch_are_told() -> None:

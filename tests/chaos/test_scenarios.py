@@ -19,16 +19,16 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 IN_SHORT = [
     ("coordinator_killed", GroupKind.MODERN),
+    ("coordinator_frozen", GroupKind.EAGER),
+    ("leader_frozen", GroupKind.MODERN),
     ("brokers_rolled", GroupKind.COOPERATIVE),
     ("member_killed", GroupKind.COOPERATIVE),
     ("member_frozen", GroupKind.MODERN),
-    ("members_churned", GroupKind.COOPERATIVE),
+    ("static_members_restarted", GroupKind.EAGER),
     ("members_churned", GroupKind.MODERN),
     ("topic_grown", GroupKind.EAGER),
-    ("topic_grown", GroupKind.MODERN),
     ("work_long", GroupKind.EAGER),
     ("network_broken", GroupKind.EAGER),
-    ("network_broken", GroupKind.MODERN),
     ("answers_damaged", GroupKind.COOPERATIVE),
 ]
 

@@ -1,0 +1,39 @@
+"""The table for README, from rows that a campaign told."""
+
+from __future__ import annotations
+
+from tests.chaos.scenarios import Scenario, member_killed, topic_grown
+from tests.chaos.table import Row, markdown
+
+
+def row(scenario: str, group: str, *, stall_ms: int = 1_240, violations: int = 0) -> Row:
+    return Row(
+        scenario,
+        group,
+        rounds=3,
+        seconds=30,
+        records=700,
+        lost=0,
+        repeated=2,
+        longest_stall_ms=stall_ms,
+        longest_close_ms=60,
+        violations=violations,
+    )
+
+
+def test_groups_of_all_kinds_are_a_row() -> None:
+    rows = [row("member_killed", "eager"), row("member_killed", "modern", stall_ms=6_000)]
+    lines = markdown([Scenario(member_killed)], rows).splitlines()
+    assert "s: eager, modern |" in lines[0]
+    assert lines[2] == (
+        "| a member ends without a word; the others have its partitions when its session ends "
+        "| 1,400 | 0 | 4 | 1.2, 6.0 | 0.1 |"
+    )
+    assert lines[-1] == "2 groups, 3 rounds, 1 min: 0 violations"
+
+
+def test_a_group_that_did_not_get_over_it_is_seen() -> None:
+    rows = [Row("topic_grown", "eager", rounds=3, seconds=60), row("topic_grown", "modern")]
+    lines = markdown([Scenario(topic_grown)], rows).splitlines()
+    assert "| ?, 1.2 |" in lines[2]
+    assert lines[-1].endswith(": 1 violations")
