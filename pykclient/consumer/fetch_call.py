@@ -99,6 +99,7 @@ class FetchCall:
             on_failure=on_failure,
             max_version=None if self._has_ids else TOPIC_NAMES_MAX_VERSION,
             check=self.check,
+            held_ms=settings.max_wait_ms,
         )
 
     def settle(self, response: FetchResponse) -> KafkaError | None:

@@ -159,8 +159,9 @@ class Connection:
 
         What may be due is an answer, or that the connection stands.
         """
-        is_waiting = bool(self._in_flight) or self.versions is None
-        return self._waits_since_ms + SILENT_MS if is_waiting else NEVER_MS
+        if self._in_flight:
+            return self._waits_since_ms + SILENT_MS + self._in_flight[0].request.held_ms
+        return self._waits_since_ms + SILENT_MS if self.versions is None else NEVER_MS
 
     def doubt_ms(self) -> int:
         """Return when to doubt it next, unless something comes before; else `NEVER_MS`."""

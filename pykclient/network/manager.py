@@ -50,6 +50,7 @@ class Request:
     was chosen, where versions say the same in different fields; `message` then only names the API.
     What it raises (`UnsupportedVersionError`) is told to `on_failure`. `is_movable` is for what any
     node may be asked, twice if need be: when the one that was asked is silent, another one is.
+    `held_ms` is for how long the node was told to hold the answer back; it is not silent before.
     """
 
     message: RequestMessage
@@ -62,6 +63,7 @@ class Request:
     check: Callable[[Message], None] | None = None
     build: Callable[[int], RequestMessage] | None = None
     is_movable: bool = False
+    held_ms: int = 0
     deadline_ms: int = field(default=NEVER_MS, init=False)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.protocol.messages.fetch import FetchableTopicResponse, FetchResponse
+from pykclient.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+)
 from tests.consumer.fetch_scene import OTHER_ID, A, C, Scene, asked, part, reply
 from tests.consumer.fetched_records import batch
 from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID
@@ -47,3 +51,11 @@ def test_a_partition_that_an_answer_leaves_out_is_asked_for_again_after_a_back_o
     reply(scene.fetch())
     assert scene.poll() == []
     assert asked(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0)]
+
+
+def test_a_fetch_says_how_long_its_answer_may_be_held_back() -> None:
+    scene = Scene()
+    scene.read(A)
+    request = scene.fetch()
+    assert isinstance(request.message, FetchRequest)
+    assert request.held_ms == request.message.max_wait_ms > 0

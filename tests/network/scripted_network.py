@@ -136,6 +136,7 @@ class ScriptedNetwork:
         expects_response: bool = True,
         check: Callable[[Message], None] | None = None,
         is_movable: bool = False,
+        held_ms: int = 0,
     ) -> Outcome:
         """Send a request, by default a Metadata request; return where its outcome will stand."""
         outcome = Outcome()
@@ -149,6 +150,7 @@ class ScriptedNetwork:
             expects_response=expects_response,
             check=check,
             is_movable=is_movable,
+            held_ms=held_ms,
         )
         self.client.send(request, self.now_ms)
         return outcome

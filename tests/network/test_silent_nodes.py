@@ -99,6 +99,23 @@ def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
     assert wishes_ms == [started_ms + SILENT_MS * count for count in range(1, 6)]
 
 
+def test_a_broker_that_holds_an_answer_back_as_told_is_not_silent(
+    network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wishes_ms: list[int] = []
+    monkeypatch.setattr(
+        network.metadata, "request_update", lambda: wishes_ms.append(network.now_ms)
+    )
+    network.make_ready(1)
+    network.send(1, timeout_ms=60_000, held_ms=10_000)
+    network.turn()
+    started_ms = network.now_ms
+    network.turn(10_000 + SILENT_MS - 1)
+    assert not wishes_ms
+    network.turn(1)
+    assert wishes_ms == [started_ms + 10_000 + SILENT_MS]
+
+
 def test_a_silent_broker_that_is_no_member_of_the_cluster_is_given_up(
     network: ScriptedNetwork,
 ) -> None:
