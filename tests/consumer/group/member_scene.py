@@ -41,14 +41,30 @@ MAX_POLL_MS = 20_000
 MessageT = TypeVar("MessageT")
 
 
-class Participant:
+class RecordingParticipant:
     """Does everything at once, unless `is_slow`, and writes it down."""
 
     def __init__(self) -> None:
         self.diary: list[str] = []
         self.is_slow = False
-        self.knows_topics = True
         self.pending: list[Operation[None]] = []
+
+    def _done(self, what: str) -> Operation[None]:
+        self.diary.append(what)
+        operation: Operation[None] = Operation()
+        if self.is_slow:
+            self.pending.append(operation)
+        else:
+            operation.succeed(None)
+        return operation
+
+
+class Participant(RecordingParticipant):
+    """That of a classic group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.knows_topics = True
         self.rejoin_reason: str | None = None
         self.shares: list[tuple[str, bytes]] | None = [("m-1", b"mine")]
 
@@ -79,15 +95,6 @@ class Participant:
     def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         del now_ms
         return self._done("give up" if is_member else "give up, lost")
-
-    def _done(self, what: str) -> Operation[None]:
-        self.diary.append(what)
-        operation: Operation[None] = Operation()
-        if self.is_slow:
-            self.pending.append(operation)
-        else:
-            operation.succeed(None)
-        return operation
 
 
 class Coordinator:

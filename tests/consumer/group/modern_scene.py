@@ -12,21 +12,20 @@ from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.modern import ModernMembership
 from pykclient.consumer.group.modern_requests import Interest, ModernSettings
 from pykclient.network.backoff import Backoff
-from pykclient.network.manager import Operation
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
-from tests.consumer.group.member_scene import Coordinator
+from tests.consumer.group.member_scene import Coordinator, RecordingParticipant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pykclient.consumer.group.modern_state import ModernState
     from pykclient.errors import KafkaError
-    from pykclient.network.manager import Request
+    from pykclient.network.manager import Operation, Request
 
 __all__ = ["INTERVAL_MS", "MAX_POLL_MS", "RETRY_MS", "ModernScene"]
 
@@ -39,13 +38,11 @@ RETRY_MS = 100
 Had = dict[bytes, tuple[int, ...]]
 
 
-class ModernParticipant:
-    """Does everything at once, unless `is_slow`, and writes it down."""
+class ModernParticipant(RecordingParticipant):
+    """That of a group of KIP-848, for topics ``a`` and ``b``."""
 
     def __init__(self) -> None:
-        self.diary: list[str] = []
-        self.is_slow = False
-        self.pending: list[Operation[None]] = []
+        super().__init__()
         self.wanted = Interest(frozenset({"a", "b"}))
         self.known = set(NAMES)
         self.has: Had = {}
@@ -73,15 +70,6 @@ class ModernParticipant:
     def stop(self, now_ms: int) -> None:
         del now_ms
         self.pending.clear()
-
-    def _done(self, what: str) -> Operation[None]:
-        self.diary.append(what)
-        operation: Operation[None] = Operation()
-        if self.is_slow:
-            self.pending.append(operation)
-        else:
-            operation.succeed(None)
-        return operation
 
 
 class ModernScene:
