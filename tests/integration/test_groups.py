@@ -212,6 +212,7 @@ def test_unsubscribing_does_not_wait_for_the_coordinator(fake_kafka: FakeKafka) 
         consumer.unsubscribe()
         assert time.monotonic() - started_s < 5.0
         wait_until(lambda: left.used_count == 1)
+        consumer.close(timeout=0.1)  # which does wait for the answer, as long as it may
 
 
 @pytest.mark.parametrize(
