@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import FakeKafka
 from pykclient.testing.fake import faults
 from tests.integration.fake_group import (
     GROUP,
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pykclient.consumer.assignors import GroupMember
-    from pykclient.testing import FakeKafka
 
 
 @pytest.fixture(autouse=True)
@@ -298,6 +299,28 @@ def test_a_cooperative_group_keeps_what_does_not_move(fake_kafka: FakeKafka) -> 
     moved = [line for line in diary.lines if line[1]]
     assert [what for what, _ in moved] == ["assigned", "revoked", "assigned", "revoked"]
     assert moved[1][1] == moved[2][1] == [2, 3]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_members_get_what_is_in_their_rack(strategy: str) -> None:
+    """KIP-881: without racks each would get two that follow each other, or every third."""
+    racks = ("a", "b", "c")
+    with FakeKafka(brokers=3, racks=racks) as fake, ExitStack() as stack:
+        with fake.control() as cluster:
+            cluster.create_topic(TOPIC, assignments=[[0], [2], [1], [1], [2], [0]])
+        members = [
+            stack.enter_context(
+                member(fake, client_rack=rack, partition_assignment_strategy=strategy)
+            )
+            for rack in racks
+        ]
+        for each in members:
+            each.subscribe([TOPIC])
+        near = [{0, 5}, {2, 3}, {1, 4}]
+        poll_until(
+            lambda: [{had.partition for had in each.assignment()} for each in members] == near,
+            *members,
+        )
 
 
 def test_a_group_is_upgraded_from_eager_to_cooperative_member_by_member(
