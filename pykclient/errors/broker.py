@@ -359,9 +359,9 @@ class IllegalGenerationError(BrokerError):
 
 
 class InconsistentGroupProtocolError(BrokerError):
-    """This member shares no assignor with the others of its group.
+    """This member shares no assignor with the others of its group, or they are of another protocol.
 
-    Give all of them the same partition_assignment_strategy.
+    Give all of them the same group_protocol and partition_assignment_strategy.
     """
 
     code = 23

@@ -96,8 +96,8 @@ TEXTS = {
         "The group has moved on to another generation without this member; it must join again."
     ),
     "INCONSISTENT_GROUP_PROTOCOL": (
-        "This member shares no assignor with the others of its group. Give all of them the same"
-        " partition_assignment_strategy."
+        "This member shares no assignor with the others of its group, or they are of another"
+        " protocol. Give all of them the same group_protocol and partition_assignment_strategy."
     ),
     "INVALID_GROUP_ID": "The group id is empty or not allowed.",
     "UNKNOWN_MEMBER_ID": (
