@@ -269,6 +269,27 @@ def test_a_static_member_finds_its_partitions_again(fake: FakeKafka) -> None:
             assert back.assignment() == had
 
 
+@pytest.mark.parametrize(
+    ("group_membership", "instance_id", "left_count"),
+    [
+        ("default", None, 0),
+        ("leave_group", None, 0),
+        ("remain_in_group", None, 1),
+        ("default", "i", 1),
+        ("leave_group", "i", 0),
+        ("remain_in_group", "i", 1),
+    ],
+)
+def test_closing_leaves_the_group_or_remains(
+    group_membership: str, instance_id: str | None, left_count: int, fake: FakeKafka
+) -> None:
+    """KIP-1092, where a static member that remains says that it will be back."""
+    consumer = member(fake, group_instance_id=instance_id)
+    join(consumer, topics=[TOPIC])
+    consumer.close(group_membership=group_membership)
+    assert member_count(fake) == left_count
+
+
 def test_the_assignor_is_the_coordinators(fake: FakeKafka) -> None:
     with member(fake, group_remote_assignor="range") as consumer:
         join(consumer, topics=[TOPIC])
