@@ -157,6 +157,8 @@ class ConsumerCore(ConsumerParts):
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out no records of these partitions until `resume`. What is buffered is kept.
 
+        Of all that is paused up to `fetch_max_bytes`, that is: more is dropped, and fetched anew.
+
         Raises:
             UsageError: a partition is not assigned.
         """

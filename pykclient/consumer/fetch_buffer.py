@@ -4,6 +4,10 @@ Per partition it keeps a chain of answers, each beginning where the one before i
 one at the position. A partition is *ready*, or *put aside*: paused, at its limit, or stopped by a
 record that its deserializer could not read. Positions move when records are taken, not before.
 
+Of answers with something ready a node has two at most. Those of which all that is left is put aside
+may take `aside_max_bytes` together: beyond that the oldest is dropped, to be fetched anew when it
+is wanted.
+
 It runs no user code itself. `Read`, which does, is called between looking at records and moving
 past them; whatever it has others do to the partition meanwhile counts, and the records are looked
 at anew.
@@ -40,14 +44,23 @@ TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much one take unfolds; the next one goes on. A single batch is bounded by its own limit, and
 both are below what a column of Arrow's can hold."""
 
+ASIDE_MAX_BYTES: Final = 50 * 1024 * 1024
+"""How much may be put aside where nobody says: as much as is asked of all brokers at a time."""
+
 
 class FetchedResponse:
-    """One answer of one broker. `ready_count` is how many of its parts are ready to be taken."""
+    """One answer of one broker. Any part of it keeps all of its bytes in memory.
 
-    __slots__ = ("node_id", "ready_count")
+    `owners` are the partitions that have a part which is not used up; `ready_count` is how many of
+    those parts are ready to be taken.
+    """
 
-    def __init__(self, node_id: int) -> None:
+    __slots__ = ("node_id", "owners", "ready_count", "size_bytes")
+
+    def __init__(self, node_id: int, size_bytes: int) -> None:
         self.node_id = node_id
+        self.size_bytes = size_bytes
+        self.owners: set[AssignedPartition] = set()
         self.ready_count = 0
 
 
@@ -68,7 +81,7 @@ class _Start(NamedTuple):
 class FetchBuffer:
     """What is fetched, by partition."""
 
-    def __init__(self, retry_backoff: Backoff) -> None:
+    def __init__(self, retry_backoff: Backoff, *, aside_max_bytes: int = ASIDE_MAX_BYTES) -> None:
         self.version = 0
         """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
         self.used_up_count = 0
@@ -80,6 +93,11 @@ class FetchBuffer:
         self._begun: dict[AssignedPartition, _Start] = {}
         """Where the take under way began; without the partitions that the user has moved since."""
         self._response_counts: defaultdict[int, int] = defaultdict(int)
+        self._aside_max_bytes = aside_max_bytes
+        self._aside: dict[FetchedResponse, None] = {}
+        """Answers that nobody reads at present, first those that are put aside for longest."""
+        self.aside_bytes = 0
+        """How large they are together."""
 
     # What the fetcher asks and brings.
 
@@ -111,9 +129,12 @@ class FetchBuffer:
         """Keep what was fetched from `fetch_offset(assigned)`."""
         link = _Link(fetched, response)
         self._chains.setdefault(assigned, deque()).append(link)
+        response.owners.add(assigned)
         if assigned in self._ready:
             self._hold(link)
+        self._note_aside(response)
         self.refresh(assigned)
+        self._drop_what_is_too_much()
 
     # What the consumer does with a partition.
 
@@ -123,8 +144,12 @@ class FetchBuffer:
         is_aside = is_stopped or assigned in self._failed
         if assigned in self._ready and is_aside:
             del self._ready[assigned]
-            for link in self._chains[assigned]:
+            chain = self._chains[assigned]
+            if is_stopped:  # not for one bad record after another, of a batch that is unfolded
+                chain[0].fetched.fold()
+            for link in chain:
                 self._release(link)
+            self._drop_what_is_too_much()
         elif assigned in self._chains and assigned not in self._ready and not is_aside:
             self._ready[assigned] = None
             for link in self._chains[assigned]:
@@ -132,14 +157,19 @@ class FetchBuffer:
 
     def drop(self, assigned: AssignedPartition) -> None:
         """Forget everything fetched of a partition."""
+        self._forget(assigned)
+        self._drop_what_is_too_much()
+
+    def _forget(self, assigned: AssignedPartition) -> None:
         self.version += 1
         self._failed.pop(assigned, None)
-        chain = self._chains.pop(assigned, None)
-        if assigned in self._ready:
-            del self._ready[assigned]
-            assert chain is not None
-            for link in chain:
+        is_ready = assigned in self._ready
+        self._ready.pop(assigned, None)
+        for link in self._chains.pop(assigned, ()):
+            link.response.owners.discard(assigned)
+            if is_ready:
                 self._release(link)
+            self._note_aside(link.response)
 
     def can_skip_to(self, assigned: AssignedPartition, offset: int) -> bool:
         """Return whether what is buffered can be read from `offset` on, further ahead."""
@@ -281,12 +311,16 @@ class FetchBuffer:
         fetched = chain[0].fetched
         assigned.offset = fetched.settle(assigned.offset)
         if fetched.is_exhausted:
-            self._release(chain.popleft())
+            link = chain.popleft()
+            link.response.owners.discard(assigned)
+            self._release(link)
             if chain:
                 self._ready.move_to_end(assigned)
             else:
                 del self._chains[assigned]
                 del self._ready[assigned]
+            self._drop_what_is_too_much()
+            if not chain:
                 return
         self.refresh(assigned)
 
@@ -307,6 +341,7 @@ class FetchBuffer:
         if response.ready_count == 0:
             self._response_counts[response.node_id] += 1
         response.ready_count += 1
+        self._note_aside(response)
 
     def _release(self, link: _Link) -> None:
         response = link.response
@@ -314,3 +349,20 @@ class FetchBuffer:
         if response.ready_count == 0:
             self._response_counts[response.node_id] -= 1
             self.used_up_count += 1
+            self._note_aside(response)
+
+    def _note_aside(self, response: FetchedResponse) -> None:
+        """Count an answer among those put aside, or no longer."""
+        is_aside = response.ready_count == 0 and bool(response.owners)
+        if is_aside and response not in self._aside:
+            self._aside[response] = None
+            self.aside_bytes += response.size_bytes
+        elif not is_aside and response in self._aside:
+            del self._aside[response]
+            self.aside_bytes -= response.size_bytes
+
+    def _drop_what_is_too_much(self) -> None:
+        # The last one is kept, however large it is: else each pause would cost a fetch.
+        while self.aside_bytes > self._aside_max_bytes and len(self._aside) > 1:
+            for assigned in tuple(next(iter(self._aside)).owners):
+                self._forget(assigned)

@@ -157,6 +157,16 @@ class FetchedPartition:
                 self._fail(error)
         return max(position, self._passed_offset)
 
+    def fold(self) -> None:
+        """Forget what is decoded and unfolded, which the next `peek` does again.
+
+        For what is put aside: a small batch may unfold to a large one.
+        """
+        if self._batch is not None:
+            self._batches.appendleft(self._batch)
+            self._batch = self._columns = None
+            self._chunks = iter(())
+
     def _columns_at(self, position: int) -> RecordColumns | None:
         """Return the decoded records that come next, decoding some if there are none.
 

@@ -296,15 +296,15 @@ class Fetcher:
             if call.is_full or not isinstance(error, _LOST_SESSIONS):
                 self._fail_all(call.targets, error, now_ms)
             return
-        response = FetchedResponse(node_id)
+        answers = list(call.answers(message))
+        size_bytes = sum(len(answer.records or b"") for _, answer in answers)
+        response = FetchedResponse(node_id, size_bytes)
         hints = LeaderHints(message.node_endpoints)
         told: set[tuple[str, int]] = set()
-        size_bytes = 0
         if self._troubles:
             self._troubles.end(call.well_answered(message))
-        for target, answer in call.answers(message):
+        for target, answer in answers:
             told.add(target.assigned.partition)
-            size_bytes += len(answer.records or b"")
             hints.add(target.assigned.partition, answer.current_leader)
             if target.is_current:
                 self._on_answer(target, answer, response, now_ms)

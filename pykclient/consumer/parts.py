@@ -92,12 +92,9 @@ class ConsumerParts(LiveClient):
         self._metadata.add_listener(self._on_cluster)
         self._client = NetworkClient.from_config(config, port, self._metadata)
         self._subscription = SubscriptionState()
-        self._buffer = FetchBuffer(retry_backoff)
-        self._metrics = ConsumerMetrics(
-            self._subscription,
-            config.isolation_level,
-            Windows(config.metrics_num_samples, config.metrics_sample_window_ms),
-        )
+        self._buffer = FetchBuffer(retry_backoff, aside_max_bytes=config.fetch_max_bytes)
+        windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
+        self._metrics = ConsumerMetrics(self._subscription, config.isolation_level, windows)
         self._records = RecordErrors(
             self._buffer,
             deserializer,

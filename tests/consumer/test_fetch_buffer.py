@@ -37,12 +37,17 @@ def refuse_threes(_: str, value: bytes) -> str:
 class Scene:
     """A buffer and the subscription whose positions it moves."""
 
-    def __init__(self, *partitions: TopicPartition, deserializer: bool = False) -> None:
+    def __init__(
+        self,
+        *partitions: TopicPartition,
+        deserializer: bool = False,
+        aside_max_bytes: int = 1_000_000,
+    ) -> None:
         self.subscription = SubscriptionState()
         self.subscription.assign(partitions)
         for assigned in self.subscription:
             self.subscription.seek(assigned, 0)
-        self.buffer = FetchBuffer(RETRY_BACKOFF)
+        self.buffer = FetchBuffer(RETRY_BACKOFF, aside_max_bytes=aside_max_bytes)
         self.deserialize: Deserialize | None = refuse_threes if deserializer else None
 
     def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
@@ -50,12 +55,20 @@ class Scene:
 
     def add(self, *parts: tuple[TopicPartition, bytes], node_id: int = NODE) -> None:
         """Bring one answer with these parts."""
-        response = FetchedResponse(node_id)
+        response = FetchedResponse(node_id, sum(len(data) for _, data in parts))
         for partition, data in parts:
             offset = self.buffer.fetch_offset(self[partition])
             assert offset is not None
             fetched = FetchedPartition(partition, offset, data, SETTINGS)
             self.buffer.add(self[partition], fetched, response)
+
+    def pause(self, partition: TopicPartition) -> None:
+        self.subscription.pause(self[partition])
+        self.buffer.refresh(self[partition])
+
+    def resume(self, partition: TopicPartition) -> None:
+        self.subscription.resume(self[partition])
+        self.buffer.refresh(self[partition])
 
     def take(self, count_max: int = 100, *, is_raw: bool = False) -> list[RecordRun]:
         return self.buffer.take(count_max, START_MS, None if is_raw else self.read)
@@ -132,6 +145,55 @@ def test_a_paused_partition_keeps_what_is_buffered_and_does_not_hold_up_its_node
     assert scene.buffer.response_count(NODE) == 2
     assert told(scene.take()) == [(0, [0, 1]), (0, [2])]
     assert scene.buffer.response_count(NODE) == 0
+
+
+def test_of_what_is_put_aside_the_oldest_is_dropped_when_it_is_too_much() -> None:
+    data = batch(range(4))
+    scene = Scene(A, B, C, aside_max_bytes=2 * len(data))
+    for partition in (A, B, C):
+        scene.add((partition, data))
+    for partition in (A, B, C):
+        scene.pause(partition)
+    assert scene.buffer.aside_bytes == 2 * len(data)
+    assert [scene.buffer.has(scene[partition]) for partition in (A, B, C)] == [False, True, True]
+    assert scene.buffer.fetch_offset(scene[A]) == 0
+    for partition in (A, B, C):
+        scene.resume(partition)
+    assert scene.buffer.aside_bytes == 0
+    assert told(scene.take()) == [(1, [0, 1, 2, 3]), (2, [0, 1, 2, 3])]
+
+
+def test_an_answer_counts_whole_as_long_as_a_part_of_it_is_put_aside() -> None:
+    scene = Scene(A, B)
+    size_bytes = len(batch(range(4)) + batch([0]))
+    scene.add((A, batch(range(4))), (B, batch([0])))
+    scene.pause(A)
+    assert scene.buffer.aside_bytes == 0, "it is still read from"
+    scene.take()
+    assert scene.buffer.aside_bytes == size_bytes
+    scene.resume(A)
+    assert scene.buffer.aside_bytes == 0
+    scene.pause(A)
+    scene.buffer.drop(scene[A])
+    assert scene.buffer.aside_bytes == 0
+
+
+def test_the_last_answer_is_kept_however_large_it_is() -> None:
+    scene = Scene(A, aside_max_bytes=1)
+    scene.add((A, batch(range(4))))
+    scene.take(1)
+    scene.pause(A)
+    scene.resume(A)
+    assert told(scene.take()) == [(0, [1, 2, 3])]
+
+
+def test_what_comes_for_a_paused_partition_counts_too() -> None:
+    scene = Scene(A, B, aside_max_bytes=1)
+    scene.pause(A)
+    scene.pause(B)
+    scene.add((A, batch(range(4))))
+    scene.add((B, batch(range(4))))
+    assert [scene.buffer.has(scene[partition]) for partition in (A, B)] == [False, True]
 
 
 def test_a_limit_is_where_taking_ends_and_fetching_too() -> None:
@@ -326,6 +388,10 @@ def test_an_interrupt_while_a_run_is_made_loses_nothing() -> None:
     assert scene.buffer.fetch_offset(scene[A]) == 0
 
 
+ANSWERED_BYTES = 100
+ASIDE_MAX_BYTES = 4 * ANSWERED_BYTES
+
+
 class Reading(RuleBasedStateMachine):
     """Whatever happens, no record is skipped, doubled or out of order."""
 
@@ -333,18 +399,20 @@ class Reading(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scene = Scene(A, B, C)
+        self.scene = Scene(A, B, C, aside_max_bytes=ASIDE_MAX_BYTES)
         self.taken: dict[TopicPartition, list[int]] = {A: [], B: [], C: []}
 
     @rule(wanted=st.sets(partitions, min_size=1), node_id=st.integers(1, 2))
     def fetch(self, wanted: set[TopicPartition], node_id: int) -> None:
-        starts = {p: self.scene.buffer.fetch_offset(self.scene[p]) for p in sorted(wanted)}
-        parts = [
-            (partition, batch(range(start, start + 2)) + batch(range(start + 2, start + 5)))
-            for partition, start in starts.items()
-            if start is not None
-        ]
-        self.scene.add(*parts, node_id=node_id)
+        buffer = self.scene.buffer
+        starts = {p: buffer.fetch_offset(self.scene[p]) for p in sorted(wanted)}
+        response = FetchedResponse(node_id, len(starts) * ANSWERED_BYTES)
+        for partition, start in starts.items():
+            # As in `Fetcher`: what came for one may have pushed out what was there of another.
+            if start is not None and start == buffer.fetch_offset(self.scene[partition]):
+                data = batch(range(start, start + 2)) + batch(range(start + 2, start + 5))
+                fetched = FetchedPartition(partition, start, data, SETTINGS)
+                buffer.add(self.scene[partition], fetched, response)
 
     @rule(count_max=st.integers(1, 6))
     def take(self, count_max: int) -> None:
@@ -355,13 +423,11 @@ class Reading(RuleBasedStateMachine):
 
     @rule(partition=partitions)
     def pause(self, partition: TopicPartition) -> None:
-        self.scene.subscription.pause(self.scene[partition])
-        self.scene.buffer.refresh(self.scene[partition])
+        self.scene.pause(partition)
 
     @rule(partition=partitions)
     def resume(self, partition: TopicPartition) -> None:
-        self.scene.subscription.resume(self.scene[partition])
-        self.scene.buffer.refresh(self.scene[partition])
+        self.scene.resume(partition)
 
     @rule(partition=partitions)
     def seek_to_where_it_is(self, partition: TopicPartition) -> None:
@@ -380,9 +446,14 @@ class Reading(RuleBasedStateMachine):
             assert offsets == list(range(len(offsets)))
             assert self.scene[partition].offset == len(offsets)
 
+    @invariant()
+    def what_is_put_aside_is_not_too_much(self) -> None:
+        assert self.scene.buffer.aside_bytes <= ASIDE_MAX_BYTES
+
     def teardown(self) -> None:
         for assigned in self.scene.subscription:
             self.scene.buffer.drop(assigned)
+        assert self.scene.buffer.aside_bytes == 0
         assert [self.scene.buffer.response_count(node) for node in (1, 2)] == [0, 0]
 
 

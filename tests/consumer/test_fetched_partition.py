@@ -300,3 +300,27 @@ def test_whatever_is_damaged_gives_records_or_our_error_and_ends(
         moved = partition.settle(position)
         assert moved >= position
         position = moved
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_what_is_folded_goes_on_where_it_was(codec: Codec) -> None:
+    data = (
+        batch(range(5), codec=codec)
+        + aborted_batch([5, 6], 7)
+        + marker(7, 7)
+        + batch(range(8, 12), codec=codec)
+    )
+    partition = fetched(data, aborted=[(7, 5)])
+    partition.fold()
+    offsets: list[int] = []
+    position = 0
+    while not partition.is_exhausted:
+        rows = partition.peek(position, 2)
+        partition.fold()
+        if rows is not None:
+            offsets += rows.columns.offsets
+            position = rows.columns.last_offset + 1
+        position = partition.settle(position)
+        partition.fold()
+    assert offsets == [*range(5), *range(8, 12)]
+    assert position == 12

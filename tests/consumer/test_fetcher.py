@@ -341,3 +341,14 @@ def test_whatever_a_broker_answers_only_our_errors_come_of_it_and_it_goes_on(
     }
     again = scene.poll(START_MS + NEVER_MS // 2)
     assert {TopicPartition(name, index) for r in again for name, index, _ in asked(r)} == waiting
+
+
+def test_an_answer_is_as_large_as_all_that_came_in_it() -> None:
+    scene = Scene()
+    a = scene.read(A, C)
+    first, second = batch(range(5)), batch(range(3))
+    reply(scene.fetch(), part(0, first), part(2, second))
+    for assigned in (a, scene.subscription.require(C)):
+        scene.subscription.pause(assigned)
+        scene.buffer.refresh(assigned)
+    assert scene.buffer.aside_bytes == len(first) + len(second)
