@@ -31,10 +31,13 @@ if TYPE_CHECKING:
         RowGroup,
         RowRun,
         SendCore,
+        Stretch,
         TopicAppenders,
         arrow_buffers,
         crc32c,
         decode_records,
+        decode_stretch,
+        find_stretch,
         iterate_records,
         largest_partitions,
         murmur2,
@@ -54,10 +57,13 @@ __all__ = [
     "RowGroup",
     "RowRun",
     "SendCore",
+    "Stretch",
     "TopicAppenders",
     "arrow_buffers",
     "crc32c",
     "decode_records",
+    "decode_stretch",
+    "find_stretch",
     "implementation",
     "implementation_note",
     "iterate_records",
@@ -130,10 +136,13 @@ if not TYPE_CHECKING:
     RowGroup = chosen.RowGroup
     RowRun = chosen.RowRun
     SendCore = chosen.SendCore
+    Stretch = chosen.Stretch
     TopicAppenders = chosen.TopicAppenders
     arrow_buffers = chosen.arrow_buffers
     crc32c = chosen.crc32c
     decode_records = chosen.decode_records
+    decode_stretch = chosen.decode_stretch
+    find_stretch = chosen.find_stretch
     iterate_records = chosen.iterate_records
     largest_partitions = chosen.largest_partitions
     murmur2 = chosen.murmur2

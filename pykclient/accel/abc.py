@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pykclient.accel.arrow_buffers import ArrowBuffers, BinaryBuffers
-    from pykclient.accel.pure import ConsumerRecord, Delivery
+    from pykclient.accel.pure import ConsumerRecord, Delivery, Stretch
     from pykclient.types import Headers, TimestampType
 
 __all__ = [
@@ -269,6 +269,26 @@ class Accelerator(Protocol):
 
         Raises:
             DecodeError: there are no such records.
+        """
+        ...
+
+    def find_stretch(
+        self, data: bytes | bytearray | memoryview, position: int, special: int
+    ) -> Stretch | None:
+        """Return what stands from `position` on, as far as it is plain; None if nothing is.
+
+        `special` are attributes that a plain batch does not have, beside those that none has. A
+        core that would gain nothing finds nothing: the batches are then read one by one.
+        """
+        ...
+
+    def decode_stretch(
+        self, data: bytes | bytearray | memoryview, position: int, end: int, check_crcs: bool
+    ) -> tuple[RecordColumns | None, int]:
+        """Decode one or more whole batches of a stretch that ends at `end`.
+
+        Return their columns, and where the next batch stands. Columns are None where the first
+        batch is not what it should be: nothing of it was decoded, and somebody else has to say why.
         """
         ...
 

@@ -1,9 +1,9 @@
-"""FetchedPartition: what one fetch brought of one partition, checked, and decoded piece by piece.
+"""FetchedPartition: what one fetch brought of one partition, checked and decoded piece by piece.
 
-Checksums and headers are checked when it is made, records are decoded when they are wanted. It
-hands out no markers, no records of aborted transactions (for read_committed) and nothing before
-the position asked for. A batch that is wrong is an error when it is reached, not before: what
-stands in front of it is good.
+Headers are looked at when it is made; records are decoded when they are wanted, plain batches with
+their checksums (`records/stretch.py`), others checked by then. It hands out no markers, no records
+of aborted transactions (for read_committed) and nothing before the position asked for. A batch that
+is wrong is an error when it is reached, not before: what stands in front of it is good.
 
 Owner: `FetchBuffer`.
 Source: Java class ``CompletedFetch``; KIP-74 (a first batch comes whole), KIP-98 (transactions).
@@ -15,13 +15,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors import CorruptRecordError
-from pykclient.records.batch import first_batch_size_bytes, iterate_batches
+from pykclient.records.batch import (
+    ATTRIBUTE_TRANSACTIONAL,
+    RecordBatch,
+    first_batch_size_bytes,
+    iterate_batches,
+)
+from pykclient.records.stretch import BatchStretch, iterate_stretches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient.accel.abc import RecordColumns
-    from pykclient.records.batch import RecordBatch
     from pykclient.records.control import AbortedTransactions
     from pykclient.types import TimestampType, TopicPartition
 
@@ -84,10 +89,10 @@ class FetchedPartition:
         self.end_offset = fetch_offset
         self._aborted = aborted
         self._decompressed_max_bytes = settings.decompressed_max_bytes
-        self._batches: deque[RecordBatch] = deque()
+        self._batches: deque[RecordBatch | BatchStretch] = deque()
         """Those not looked at yet."""
-        self._batch: RecordBatch | None = None
-        """The one being read, which holds records for the application."""
+        self._batch: RecordBatch | BatchStretch | None = None
+        """What is being read, which holds records for the application."""
         self._chunks: Iterator[RecordColumns] = iter(())
         self._columns: RecordColumns | None = None
         self._passed_offset = fetch_offset
@@ -106,7 +111,7 @@ class FetchedPartition:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether reading it ends with an error."""
+        """Whether reading it ends with an error, as far as is known by now."""
         return self._error is not None
 
     def peek(self, position: int, count_max: int, limit: int | None = None) -> FetchedRows | None:
@@ -198,43 +203,54 @@ class FetchedPartition:
             return True
         return False
 
-    def _is_hidden(self, batch: RecordBatch) -> bool:
+    def _is_hidden(self, batch: RecordBatch | BatchStretch) -> bool:
+        if isinstance(batch, BatchStretch):
+            return False  # those of transactions are kept out where it matters
         if batch.is_control:
             if self._aborted is not None:
                 self._aborted.on_control(batch)
             return True
         return self._aborted is not None and self._aborted.hides(batch)
 
-    def _pass(self, batch: RecordBatch) -> None:
+    def _pass(self, batch: RecordBatch | BatchStretch) -> None:
         self._passed_offset = max(self._passed_offset, batch.last_offset + 1)
 
-    def _finish(self, batch: RecordBatch) -> None:
+    def _finish(self, batch: RecordBatch | BatchStretch) -> None:
         self._pass(batch)
         self._batch = None
 
     def _fail(self, error: CorruptRecordError) -> None:
         """End here: nothing behind an error is read."""
-        self._error = self._told(error, self._batch)
+        # In a stretch it is one of several that is damaged, and no checksum vouches for its header.
+        batch = self._batch
+        self._error = self._told(error, batch if isinstance(batch, RecordBatch) else None)
         self._batch = None
         self._batches.clear()
 
     def _take_batches(self, check_crcs: bool) -> None:
         topic, partition = self.partition
         high_watermark = self._high_watermark
-        batches = iterate_batches(
+        batches = iterate_stretches(
             self._records,
             topic=topic,
             partition=partition,
             start_offset=self.fetch_offset,
             check_crcs=check_crcs,
+            # Whether those of transactions are hidden depends on each one.
+            special=0 if self._aborted is None else ATTRIBUTE_TRANSACTIONAL,
         )
         for batch in batches:
-            # Of a compressed batch of the old formats only the last offset is known from outside.
-            has_hole = batch.magic >= MAGIC_WITH_BASE_OFFSET and batch.base_offset > self.end_offset
+            if isinstance(batch, BatchStretch):
+                has_base_offset, last_offset = True, batch.head_last_offset
+            else:
+                # Of a compressed batch of the old formats only the last offset is known.
+                has_base_offset = batch.magic >= MAGIC_WITH_BASE_OFFSET
+                last_offset = batch.last_offset
+            has_hole = has_base_offset and batch.base_offset > self.end_offset
             # No checksum covers the offset at which a batch claims to stand. Compaction leaves
             # holes, so a hole alone proves nothing; but none reaches beyond the high watermark,
             # where only records stand that were appended since the broker noted it.
-            if has_hole and high_watermark is not None and batch.last_offset >= high_watermark:
+            if has_hole and high_watermark is not None and last_offset >= high_watermark:
                 raise batch.corrupt(
                     f"offset {self.end_offset} is due there, and the log is readable up to "
                     f"{high_watermark}"

@@ -10,7 +10,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534; Java class ``Defa
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pykclient import accel
 from pykclient.errors.base import CorruptRecordError, DecodeError
@@ -18,7 +18,7 @@ from pykclient.records.compression import Codec, decompress
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pykclient.accel.abc import RecordColumns
 
@@ -26,8 +26,11 @@ __all__ = [
     "DECOMPRESSED_SIZE_BYTES_MAX",
     "HEADER_SIZE_BYTES",
     "RecordBatch",
+    "Unit",
     "corrupt_batch",
+    "first_batch",
     "first_batch_size_bytes",
+    "in_order",
     "iterate_batches",
 ]
 
@@ -62,6 +65,21 @@ CHUNK_RECORD_COUNT: Final = 10_000
 """How many records are decoded at once, so that a batch of millions of tiny ones stays bounded."""
 
 _CODECS: Final = dict(enumerate(Codec))
+
+
+class Unit(Protocol):
+    """What bytes from a broker are cut into: a batch, or several that are read as one."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+
+    def corrupt(self, reason: str) -> CorruptRecordError:
+        """Return the error that says that it is malformed, and where it stands."""
+        ...
+
+
+UnitT = TypeVar("UnitT", bound=Unit)
 
 
 class RecordBatch:
@@ -283,25 +301,47 @@ def iterate_batches(
             not ascend, or no whole batch reaches `start_offset`, so that fetching again would
             bring the same for ever.
     """
+
+    def take(position: int) -> RecordBatch | None:
+        rest = buffer[position:]
+        return first_batch(rest, topic=topic, partition=partition, check_crcs=check_crcs)
+
+    return in_order(take, topic=topic, partition=partition, start_offset=start_offset)
+
+
+def first_batch(
+    buffer: memoryview, *, topic: str, partition: int, check_crcs: bool = True
+) -> RecordBatch | None:
+    """Return the batch that `buffer` begins with; None if it is cut off.
+
+    Raises:
+        CorruptRecordError: it is malformed, or its checksum is wrong.
+    """
+    size_bytes = first_batch_size_bytes(buffer)
+    if size_bytes is None or size_bytes > len(buffer):
+        return None
+    if size_bytes < LEGACY_SIZE_BYTES_MIN:
+        raise corrupt_batch(topic, partition, buffer, f"it claims to have {size_bytes} bytes")
+    batch_type = _legacy_batch_type() if buffer[MAGIC_AT] <= LEGACY_MAGIC_MAX else RecordBatch
+    return batch_type(buffer[:size_bytes], topic=topic, partition=partition, check_crcs=check_crcs)
+
+
+def in_order(
+    take: Callable[[int], UnitT | None], *, topic: str, partition: int, start_offset: int
+) -> Iterator[UnitT]:
+    """Yield what `take` returns for one position after the other, until it returns None.
+
+    Raises: as `iterate_batches`, and what `take` raises.
+    """
     position = 0
     next_offset = 0
-    while True:
-        rest = buffer[position:]
-        size_bytes = first_batch_size_bytes(rest)
-        if size_bytes is None or size_bytes > len(rest):
-            break
-        if size_bytes < LEGACY_SIZE_BYTES_MIN:
-            raise corrupt_batch(topic, partition, rest, f"it claims to have {size_bytes} bytes")
-        batch_type = _legacy_batch_type() if rest[MAGIC_AT] <= LEGACY_MAGIC_MAX else RecordBatch
-        batch = batch_type(
-            rest[:size_bytes], topic=topic, partition=partition, check_crcs=check_crcs
-        )
-        if batch.base_offset < next_offset:
-            raise batch.corrupt(f"the batch before it ends at offset {next_offset - 1}")
-        next_offset = batch.last_offset + 1
-        position += size_bytes
+    while (unit := take(position)) is not None:
+        if unit.base_offset < next_offset:
+            raise unit.corrupt(f"the batch before it ends at offset {next_offset - 1}")
+        next_offset = unit.last_offset + 1
+        position += unit.size_bytes
         if next_offset > start_offset:
-            yield batch
+            yield unit
     if 0 < next_offset <= start_offset:
         raise _error(
             topic, partition, start_offset, f"the batches that came end at {next_offset - 1}"

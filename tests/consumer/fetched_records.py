@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABORT_KEY",
+    "ATTRIBUTES_AT",
     "COMMIT_KEY",
+    "LEADER_EPOCH_AT",
     "SETTINGS",
     "aborted_batch",
     "batch",
@@ -27,6 +29,7 @@ __all__ = [
 
 SETTINGS = DecodeSettings(check_crcs=True, decompressed_max_bytes=1_000_000)
 TIMESTAMP_MS = 1_700_000_000_000
+LEADER_EPOCH_AT = 12
 LAST_OFFSET_DELTA_AT = 23
 ATTRIBUTES_AT = 21
 PRODUCER_ID_AT = 43

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from pykclient.consumer.fetched_partition import DecodeSettings, FetchedPartition
 from pykclient.errors import CorruptRecordError
+from pykclient.records.batch import ATTRIBUTE_LOG_APPEND_TIME, HEADER_SIZE_BYTES
 from pykclient.records.compression import Codec
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import TimestampType, TopicPartition
 from tests.consumer.fetched_records import (
+    ATTRIBUTES_AT,
     COMMIT_KEY,
+    LEADER_EPOCH_AT,
     SETTINGS,
     aborted_batch,
     batch,
@@ -23,7 +26,7 @@ from tests.consumer.fetched_records import (
     marker,
     value_at,
 )
-from tests.records.batches import build
+from tests.records.batches import build, header_changed, resealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +51,20 @@ def fetched(
         high_watermark=high_watermark,
         aborted=None if aborted is None else AbortedTransactions(aborted),
     )
+
+
+def read_all_before_an_error(partition: FetchedPartition) -> list[int]:
+    """Take what is good; return the offsets."""
+    offsets: list[int] = []
+    position = partition.fetch_offset
+    while True:
+        try:
+            rows = partition.peek(position, ALL)
+        except CorruptRecordError:
+            return offsets
+        assert rows is not None
+        offsets += rows.columns.offsets
+        position = partition.settle(offsets[-1] + 1)
 
 
 def read_all(
@@ -75,15 +92,31 @@ def test_records_come_in_order_with_what_belongs_to_them() -> None:
     assert (partition.fetch_offset, partition.end_offset) == (5, 8)
 
 
-def test_one_take_stays_in_one_batch_and_goes_no_further_than_asked() -> None:
+def test_one_take_goes_no_further_than_asked() -> None:
     partition = fetched(batch(range(4)) + batch(range(4, 9)))
+    taken: list[int] = []
+    while (rows := partition.peek(len(taken), 3)) is not None:
+        assert len(rows.columns) <= 3
+        taken += rows.columns.offsets
+        assert partition.settle(rows.columns.offsets[-1] + 1) == len(taken)
+    assert taken == list(range(9))
+    assert partition.is_exhausted
+
+
+def test_one_take_stays_where_times_and_epoch_are_the_same() -> None:
+    other_epoch = header_changed(batch(range(2, 4)), LEADER_EPOCH_AT, 5, 4)
+    other_times = header_changed(batch(range(4, 6)), ATTRIBUTES_AT, ATTRIBUTE_LOG_APPEND_TIME, 2)
+    partition = fetched(batch(range(2)) + other_epoch + other_times)
     taken = []
     position = 0
-    while (rows := partition.peek(position, 3)) is not None:
-        taken.append(list(rows.columns.offsets))
-        position = partition.settle(rows.columns.offsets[-1] + 1)
-    assert taken == [[0, 1, 2], [3], [4, 5, 6], [7, 8]]
-    assert partition.is_exhausted
+    while (rows := partition.peek(position, ALL)) is not None:
+        taken.append((list(rows.columns.offsets), rows.leader_epoch, rows.timestamp_type))
+        position = partition.settle(rows.columns.last_offset + 1)
+    assert taken == [
+        ([0, 1], None, TimestampType.CREATE_TIME),
+        ([2, 3], 5, TimestampType.CREATE_TIME),
+        ([4, 5], None, TimestampType.LOG_APPEND_TIME),
+    ]
 
 
 def test_asking_twice_gives_the_same() -> None:
@@ -113,6 +146,11 @@ def test_a_limit_is_not_passed() -> None:
     assert partition.peek(4, ALL, 4) is None
     assert not partition.is_exhausted
     assert read_all(partition, 4) == ([4, 5], 6)
+
+
+def test_batches_behind_a_hole_may_go_beyond_the_high_watermark() -> None:
+    data = batch(range(2)) + batch(range(7, 9)) + batch(range(9, 11))
+    assert read_all(fetched(data, high_watermark=9)) == ([0, 1, 7, 8, 9, 10], 11)
 
 
 def test_a_hole_between_batches_is_passed_when_the_next_record_is_taken() -> None:
@@ -192,14 +230,45 @@ def test_a_wrong_checksum_is_an_error_after_what_is_good() -> None:
     data = bytearray(batch(range(3)) + batch(range(3, 6)))
     data[-1] ^= 1
     partition = fetched(bytes(data))
-    assert partition.is_damaged
-    assert partition.end_offset == 3
+    assert not partition.is_damaged, "it was not reached yet"
     assert list(partition.peek(0, ALL).columns.offsets) == [0, 1, 2]  # type: ignore[union-attr]
     for _ in range(2):
         with pytest.raises(CorruptRecordError, match="checksum") as raised:
             partition.peek(partition.settle(3), ALL)
         assert raised.value.offset == 3
         assert "seek() to 6" in str(raised.value)
+        assert partition.is_damaged
+
+
+def test_a_compressed_batch_with_a_wrong_checksum_is_known_at_once() -> None:
+    data = bytearray(batch(range(3)) + batch(range(3, 6), codec=Codec.GZIP))
+    data[-1] ^= 1
+    partition = fetched(bytes(data))
+    assert partition.is_damaged
+    assert partition.end_offset == 3
+    assert read_all_before_an_error(partition) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_of_a_stretch_all_before_the_damaged_batch_is_handed_out(at: int) -> None:
+    batches = [bytearray(batch(range(first, first + 2))) for first in (0, 2, 4)]
+    batches[at][-1] ^= 1
+    partition = fetched(b"".join(batches))
+    assert read_all_before_an_error(partition) == list(range(2 * at))
+    with pytest.raises(CorruptRecordError, match="checksum") as raised:
+        partition.peek(2 * at, ALL)
+    assert (raised.value.offset, raised.value.next_offset) == (2 * at, 2 * at + 2)
+    assert raised.value.raw == bytes(batches[at])
+
+
+def test_records_that_do_not_fit_their_header_are_found_in_a_stretch() -> None:
+    broken = bytearray(batch(range(2, 4)))
+    broken[HEADER_SIZE_BYTES] += 2  # the first record claims a byte more than it has
+    partition = fetched(batch(range(2)) + resealed(broken) + batch(range(4, 6)))
+    assert read_all_before_an_error(partition) == [0, 1]
+    with pytest.raises(CorruptRecordError) as raised:
+        partition.peek(2, ALL)
+    assert (raised.value.offset, raised.value.next_offset) == (2, 4)
 
 
 def test_of_a_damaged_header_nobody_can_tell_where_the_batch_ends() -> None:

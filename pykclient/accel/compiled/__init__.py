@@ -14,8 +14,9 @@ from pykclient.accel.compiled import (
     record,
     rows,
     send,
+    stretch,
 )
-from pykclient.accel.pure import ListColumns, RowGroup, crc32c
+from pykclient.accel.pure import ListColumns, RowGroup, Stretch, crc32c
 
 __all__ = [
     "BatchFate",
@@ -29,10 +30,13 @@ __all__ = [
     "RowGroup",
     "RowRun",
     "SendCore",
+    "Stretch",
     "TopicAppenders",
     "arrow_buffers",
     "crc32c",
     "decode_records",
+    "decode_stretch",
+    "find_stretch",
     "iterate_records",
     "largest_partitions",
     "murmur2",
@@ -57,3 +61,5 @@ RecordAppender = send.RecordAppender
 SendCore = send.SendCore
 TopicAppenders = send.TopicAppenders
 murmur2 = send.murmur2
+decode_stretch = stretch.decode_stretch
+find_stretch = stretch.find_stretch

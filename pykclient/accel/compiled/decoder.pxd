@@ -8,6 +8,17 @@ from libc.stdint cimport int32_t, int64_t
 from pykclient.accel.compiled.varint cimport get_varint
 
 
+cdef enum:
+    # Giving up the GIL costs a microsecond, and beside a busy thread as much as a switch interval.
+    NOGIL_SIZE_BYTES_MIN = 65_536
+
+
+cdef enum Outcome:
+    ODD
+    GOOD
+    NAMES_TO_CHECK
+
+
 cdef struct Place:
     # Where the fields of one record stand; sizes are -1 for null. The headers' count is left out.
     int64_t offset
@@ -31,6 +42,19 @@ cdef class FrameColumns:
     cdef Place* places
     cdef readonly Py_ssize_t count
     cdef bint is_dense(self) noexcept
+
+
+cdef FrameColumns columns_of(Frame frame, Place* places, Py_ssize_t count)
+
+
+cdef bint are_names_text(Frame frame, Py_ssize_t count)
+
+
+cdef Outcome find_places(
+    const unsigned char* start, const unsigned char* end, Place* places, Py_ssize_t* position,
+    int64_t first, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
+    int64_t* header_room,
+) noexcept nogil
 
 
 cdef tuple headers_at(const unsigned char* at, Py_ssize_t size)

@@ -23,16 +23,8 @@ __all__ = ["FrameColumns", "decode_records", "record_bytes"]
 
 cdef enum:
     RECORD_SIZE_BYTES_MIN = 7
-    # Giving up the GIL costs a microsecond, and beside a busy thread as much as a switch interval.
-    NOGIL_SIZE_BYTES_MIN = 65_536
 
 cdef int64_t HEADER_COUNT_MAX = pure.HEADER_COUNT_MAX
-
-
-cdef enum Outcome:
-    ODD
-    GOOD
-    NAMES_TO_CHECK
 
 
 @cython.final
@@ -186,7 +178,7 @@ def decode_records(
     cdef Outcome outcome = ODD
     cdef Py_ssize_t end = position
     cdef Py_ssize_t row
-    cdef int64_t append_ms
+    cdef int64_t append_ms, header_room
     PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
     frame.start = <const unsigned char*>frame.data.buf
     if (
@@ -198,11 +190,18 @@ def decode_records(
         frame.places = <Place*>PyMem_RawMalloc(count * sizeof(Place))
         if frame.places is NULL:
             raise MemoryError
+        header_room = HEADER_COUNT_MAX
         if frame.data.len - position >= NOGIL_SIZE_BYTES_MIN:
             with nogil:
-                outcome = find_places(frame, &end, first, count, base_offset, base_timestamp_ms)
+                outcome = find_places(
+                    frame.start, frame.start + frame.data.len, frame.places, &end, first, count,
+                    base_offset, base_timestamp_ms, &header_room,
+                )
         else:
-            outcome = find_places(frame, &end, first, count, base_offset, base_timestamp_ms)
+            outcome = find_places(
+                frame.start, frame.start + frame.data.len, frame.places, &end, first, count,
+                base_offset, base_timestamp_ms, &header_room,
+            )
         if outcome == NAMES_TO_CHECK and not are_names_text(frame, count):
             outcome = ODD
     if outcome == ODD:
@@ -225,21 +224,23 @@ cdef FrameColumns columns_of(Frame frame, Place* places, Py_ssize_t count):
 
 
 cdef Outcome find_places(
-    Frame frame, Py_ssize_t* position, int64_t first, Py_ssize_t count,
-    int64_t base_offset, int64_t base_timestamp_ms,
+    const unsigned char* start, const unsigned char* end, Place* places, Py_ssize_t* position,
+    int64_t first, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
+    int64_t* header_room,
 ) noexcept nogil:
-    """Note where the fields of `count` records stand; set `position` to where they end."""
-    cdef const unsigned char* start = frame.start
+    """Note where the fields of `count` records stand; set `position` to where they end.
+
+    `header_room` is how many headers they may have, and what is left of that when all was good.
+    """
     cdef const unsigned char* at = start + position[0]
-    cdef const unsigned char* end = start + frame.data.len
     cdef const unsigned char* stop
     cdef Place* place
     cdef Py_ssize_t row
     cdef int64_t number
-    cdef int64_t last_delta = -1, header_room = HEADER_COUNT_MAX
+    cdef int64_t last_delta = -1
     cdef Outcome outcome = GOOD
     for row in range(count):
-        place = frame.places + row
+        place = places + row
         at = get_varint(at, end, &number)
         if at is NULL or number < RECORD_SIZE_BYTES_MIN - 1 or number > end - at:
             return ODD
@@ -267,9 +268,9 @@ cdef Outcome find_places(
         else:
             at = get_varint(at, stop, &number)
             # A header takes two bytes at least.
-            if at is NULL or number < 0 or number > (stop - at) // 2 or number > header_room:
+            if at is NULL or number < 0 or number > (stop - at) // 2 or number > header_room[0]:
                 return ODD
-            header_room -= number
+            header_room[0] -= number
             place.headers_at = <int32_t>(at - start)
             at = pass_headers(at, stop, number, &outcome)
             if at is NULL:

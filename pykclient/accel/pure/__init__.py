@@ -18,6 +18,7 @@ from pykclient.accel.pure.hashes import crc32c, murmur2
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
 from pykclient.accel.pure.rows import RowBlock, RowGroup, RowRun, largest_partitions
 from pykclient.accel.pure.send import SendCore, TopicAppenders
+from pykclient.accel.pure.stretch import Stretch, decode_stretch, find_stretch
 
 __all__ = [
     "BatchFate",
@@ -31,10 +32,13 @@ __all__ = [
     "RowGroup",
     "RowRun",
     "SendCore",
+    "Stretch",
     "TopicAppenders",
     "arrow_buffers",
     "crc32c",
     "decode_records",
+    "decode_stretch",
+    "find_stretch",
     "iterate_records",
     "largest_partitions",
     "murmur2",

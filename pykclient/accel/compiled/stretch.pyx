@@ -1,0 +1,224 @@
+"""Batches that follow one another with nothing special about them, found and decoded as one.
+
+A batch is summed right before it is decoded, while its bytes are in the cache. What is odd in any
+way is left to `records.batch`, which looks at one batch after the other and says what is wrong.
+
+Owner: no state.
+Source: Kafka protocol guide, "Record Batch".
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawMalloc
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
+from libc.string cimport memset
+
+from pykclient.accel.compiled.checksum cimport has_instruction, prepare, sum_of
+from pykclient.accel.compiled.decoder cimport (
+    GOOD,
+    NAMES_TO_CHECK,
+    NOGIL_SIZE_BYTES_MIN,
+    ODD,
+    Frame,
+    Outcome,
+    Place,
+    are_names_text,
+    columns_of,
+    find_places,
+)
+from pykclient.accel.compiled.overflow cimport add_overflows
+
+from pykclient.accel.pure import decoder as pure_decoder
+from pykclient.accel.pure import stretch as pure
+
+__all__ = ["decode_stretch", "find_stretch"]
+
+cdef extern from *:
+    """
+    static uint64_t number_at(const unsigned char *at, int size)
+    {
+        uint64_t number = 0;
+        while (size-- > 0)
+            number = number << 8 | *at++;
+        return number;
+    }
+    """
+    unsigned long long number_at(const unsigned char* at, int size) noexcept nogil
+
+cdef enum:
+    HEADER_SIZE_BYTES = 61
+    LENGTH_END = 12
+    CRC_START = 21
+    MAGIC = 2
+    LOG_APPEND_TIME = 0x08
+    RECORD_SIZE_BYTES_MIN = 7
+
+cdef int ATTRIBUTES_SPECIAL = pure.ATTRIBUTES_SPECIAL
+cdef int32_t RECORD_COUNT_MAX = pure.RECORD_COUNT_MAX
+cdef int64_t HEADER_COUNT_MAX = pure_decoder.HEADER_COUNT_MAX
+
+
+cdef struct Header:
+    int64_t base_offset
+    int64_t last_offset
+    int64_t base_timestamp_ms
+    int64_t max_timestamp_ms
+    Py_ssize_t size_bytes
+    int32_t leader_epoch
+    int32_t record_count
+    uint32_t crc
+    int attributes
+
+
+def find_stretch(data, Py_ssize_t position, int special):
+    """Return what stands from `position` on, as far as it is plain; None if not even one batch is.
+
+    `special` are attributes that a plain batch does not have, beside those that none has.
+    """
+    cdef Py_buffer view
+    cdef Header header, first
+    cdef Py_ssize_t at = position
+    cdef int64_t last_offset = 0
+    if not HAS_INSTRUCTION:
+        return None
+    memset(&first, 0, sizeof(Header))
+    special |= ATTRIBUTES_SPECIAL
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    if 0 <= position <= view.len <= INT32_MAX:
+        while read_header(<const unsigned char*>view.buf + at, view.len - at, special, &header):
+            if at == position:
+                first = header
+            elif (
+                header.base_offset != last_offset + 1
+                or header.leader_epoch != first.leader_epoch
+                or (header.attributes ^ first.attributes) & LOG_APPEND_TIME
+            ):
+                break
+            last_offset = header.last_offset
+            at += header.size_bytes
+    PyBuffer_Release(&view)
+    if at == position:
+        return None
+    return pure.Stretch(
+        at - position,
+        first.base_offset,
+        first.last_offset,
+        last_offset,
+        first.leader_epoch,
+        bool(first.attributes & LOG_APPEND_TIME),
+    )
+
+
+def decode_stretch(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
+    """Decode whole batches of a stretch that ends at `end`, up to `RECORD_COUNT_MAX` records.
+
+    Return their columns, and where the next batch stands. Columns are None where the first batch
+    is not what it should be: nothing of it was decoded.
+    """
+    cdef Frame frame = Frame.__new__(Frame)
+    cdef Py_ssize_t next_position = position
+    cdef Py_ssize_t row_count = 0
+    cdef Outcome outcome = GOOD
+    PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
+    frame.start = <const unsigned char*>frame.data.buf
+    if not 0 <= position <= end <= frame.data.len <= INT32_MAX:
+        raise IndexError("a stretch is inside its data")
+    row_count = count_rows(frame.start, position, &end)
+    if row_count == 0:
+        return None, position
+    frame.places = <Place*>PyMem_RawMalloc(row_count * sizeof(Place))
+    if frame.places is NULL:
+        raise MemoryError
+    if end - position >= NOGIL_SIZE_BYTES_MIN:
+        with nogil:
+            row_count = decode(frame.start, frame.places, &next_position, end, check_crcs, &outcome)
+    else:
+        row_count = decode(frame.start, frame.places, &next_position, end, check_crcs, &outcome)
+    if row_count == 0 or (outcome == NAMES_TO_CHECK and not are_names_text(frame, row_count)):
+        return None, position
+    return columns_of(frame, frame.places, row_count), next_position
+
+
+cdef Py_ssize_t count_rows(
+    const unsigned char* start, Py_ssize_t position, Py_ssize_t* end
+) noexcept nogil:
+    """How many records stand in as many whole batches as may be decoded at once; `end` is theirs."""
+    cdef Header header
+    cdef Py_ssize_t count = 0
+    while read_header(start + position, end[0] - position, ATTRIBUTES_SPECIAL, &header):
+        if count + header.record_count > RECORD_COUNT_MAX:
+            break
+        count += header.record_count
+        position += header.size_bytes
+    end[0] = position
+    return count
+
+
+cdef Py_ssize_t decode(
+    const unsigned char* start, Place* places, Py_ssize_t* position, Py_ssize_t end,
+    bint check_crcs, Outcome* outcome,
+) noexcept nogil:
+    """Check and decode batch after batch, up to `end` or one that is odd; return the records."""
+    cdef Header header
+    cdef const unsigned char* at
+    cdef Place* of_batch
+    cdef Py_ssize_t row_count = 0, row, records_at
+    cdef int64_t header_room = HEADER_COUNT_MAX
+    cdef Outcome of_names
+    while read_header(start + position[0], end - position[0], ATTRIBUTES_SPECIAL, &header):
+        at = start + position[0]
+        if check_crcs and sum_of(at + CRC_START, header.size_bytes - CRC_START) != header.crc:
+            break
+        of_batch = places + row_count
+        records_at = position[0] + HEADER_SIZE_BYTES
+        of_names = find_places(
+            start, at + header.size_bytes, of_batch, &records_at, 0, header.record_count,
+            header.base_offset, header.base_timestamp_ms, &header_room,
+        )
+        if (
+            of_names == ODD
+            or records_at != position[0] + header.size_bytes
+            or of_batch[header.record_count - 1].offset != header.last_offset
+        ):
+            break
+        if of_names == NAMES_TO_CHECK:
+            outcome[0] = NAMES_TO_CHECK
+        if header.attributes & LOG_APPEND_TIME:
+            for row in range(header.record_count):
+                of_batch[row].timestamp_ms = header.max_timestamp_ms
+        row_count += header.record_count
+        position[0] = records_at
+    return row_count
+
+
+cdef bint read_header(
+    const unsigned char* at, Py_ssize_t size, int special, Header* header
+) noexcept nogil:
+    """Read the header of the batch at `at`; return whether it is whole and plain."""
+    cdef int32_t last_delta
+    if size < HEADER_SIZE_BYTES:
+        return False
+    header.size_bytes = LENGTH_END + <Py_ssize_t>(<int32_t>number_at(at + 8, 4))
+    if not HEADER_SIZE_BYTES <= header.size_bytes <= size or at[16] != MAGIC:
+        return False
+    header.base_offset = <int64_t>number_at(at, 8)
+    header.leader_epoch = <int32_t>number_at(at + 12, 4)
+    header.crc = <uint32_t>number_at(at + 17, 4)
+    header.attributes = <int>number_at(at + 21, 2)
+    last_delta = <int32_t>number_at(at + 23, 4)
+    header.base_timestamp_ms = <int64_t>number_at(at + 27, 8)
+    header.max_timestamp_ms = <int64_t>number_at(at + 35, 8)
+    header.record_count = <int32_t>number_at(at + 57, 4)
+    return (
+        header.attributes & special == 0
+        and 0 < header.record_count <= RECORD_COUNT_MAX
+        and header.record_count * RECORD_SIZE_BYTES_MIN <= header.size_bytes - HEADER_SIZE_BYTES
+        # As many as there are offsets: compaction has taken none away.
+        and header.record_count - 1 == last_delta
+        and header.base_offset >= 0
+        and not add_overflows(header.base_offset, last_delta, &header.last_offset)
+    )
+
+
+cdef bint HAS_INSTRUCTION = has_instruction()
+if HAS_INSTRUCTION:
+    prepare()
