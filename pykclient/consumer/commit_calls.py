@@ -75,6 +75,9 @@ class CommitCalls(BrokerQuestions):
     ) -> None:
         """Commit offsets without waiting, and without trying again.
 
+        They are sent at once where the coordinator is known; else a later call sends them when it
+        was found, which may take `default_api_timeout_ms`.
+
         `callback(offsets, error)` is called from a later call of this consumer on the same thread,
         in the order of these calls; `error` is None after success. What it raises comes out of that
         call. None for `offsets` commits the positions.
@@ -91,8 +94,7 @@ class CommitCalls(BrokerQuestions):
             started_ms = now_ms()
             deadline_ms = started_ms + self._config.default_api_timeout_ms
             commits.commit_async(checked, deadline_ms, callback)
-            # Only what can be done at once: it shall be on its way when the application works on.
-            drive(self._engine, self._port, until=lambda: True, deadline_ms=started_ms)
+            self._send_at_once(started_ms)
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -131,7 +133,20 @@ class CommitCalls(BrokerQuestions):
             raise UsageError(f"{call}() needs a group to commit for: set group_id")
         return self._commits
 
-    # For reading and closing.
+    def _send_at_once(self, now_ms: int) -> None:
+        """Have it on its way when the application works on, as far as that takes no waiting."""
+        drive(self._engine, self._port, until=lambda: True, deadline_ms=now_ms)
+
+    # For assigning, reading and closing.
+
+    def _commit_before_assigning(self) -> None:
+        if self._commits is None or self._subscription.is_by_group:
+            return
+        started_ms = now_ms()
+        if self._commits.commit_if_due(
+            started_ms, started_ms + self._config.default_api_timeout_ms
+        ):
+            self._send_at_once(started_ms)
 
     def _begin_poll(self) -> None:
         """Note that the application asks for more, and call back what has ended meanwhile."""

@@ -17,6 +17,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.consumer.commit import Commit
 from pykclient.consumer.handed_out import HandedOut, position_of
 from pykclient.consumer.membership import MEMBERSHIP_ERRORS, commit_refused
 from pykclient.consumer.offset_commit_call import OffsetCommitCall
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pykclient.consumer.membership import Membership
-    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.consumer.subscription import SubscriptionState
     from pykclient.network.backoff import Backoff
     from pykclient.network.coordinators import Coordinators
     from pykclient.network.manager import Request
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     Offsets = dict[TopicPartition, OffsetAndMetadata]
     CommitCallback = Callable[[Offsets, KafkaError | None], object]
 
-__all__ = ["Commit", "CommitSettings", "Commits", "describe_partitions"]
+__all__ = ["CommitSettings", "Commits", "describe_partitions"]
 PARTITIONS_SHOWN_MAX: Final = 5
 
 WRONG_COORDINATOR_ERRORS: Final = (
@@ -84,39 +85,6 @@ class CommitSettings(NamedTuple):
     auto_commit_interval_ms: int | None
     retry_backoff: Backoff
     client_id: str = ""
-
-
-class Commit:
-    """One commit. `operation` ends when it has; `last_error` tells why it has not yet."""
-
-    __slots__ = (
-        "callback",
-        "deadline_ms",
-        "failure_count",
-        "is_retried",
-        "keeps_partitions",
-        "last_error",
-        "number",
-        "offsets",
-        "operation",
-        "owners",
-        "retry_at_ms",
-    )
-
-    def __init__(self, offsets: Offsets, deadline_ms: int) -> None:
-        self.offsets = offsets
-        self.deadline_ms = deadline_ms
-        self.operation: Operation[None] = Operation()
-        self.is_retried = False
-        self.keeps_partitions = False
-        """Whether nobody else gets the partitions before it has ended: a newer epoch will do."""
-        self.owners: dict[TopicPartition, AssignedPartition] | None = None
-        """The assignment that it is for, if nobody but us chose what is in it."""
-        self.callback: CommitCallback | None = None
-        self.number = 0
-        self.retry_at_ms = 0
-        self.failure_count = 0
-        self.last_error: KafkaError | None = None
 
 
 class Commits:
@@ -225,6 +193,18 @@ class Commits:
         commit.keeps_partitions = True
         commit.owners = {assigned.partition: assigned for assigned in self._subscription}
         return commit.operation
+
+    def commit_if_due(self, now_ms: int, deadline_ms: int) -> bool:
+        """Commit what the application has finished with, if it is time; return whether it is.
+
+        For partitions that the user is about to drop: nobody else commits them later.
+        """
+        interval_ms = self._settings.auto_commit_interval_ms
+        if interval_ms is None or self._auto_due_ms is None or now_ms < self._auto_due_ms:
+            return False
+        self._auto_due_ms = now_ms + interval_ms
+        self.commit_async(self.processed(), deadline_ms)
+        return True
 
     def cancel(self, commit: Commit) -> None:
         """Do not send a commit that was not sent yet, nor again one that was."""
@@ -470,7 +450,7 @@ class Commits:
             self._call_user(commit.callback, dict(commit.offsets), commit.operation.error)
         elif commit.operation.error is not None:
             self._log.error(
-                "commit_async of %s failed: %s",
+                "the commit of %s failed: %s",
                 describe_partitions(commit.offsets),
                 commit.operation.error,
             )

@@ -40,8 +40,11 @@ class ConsumerCore(ConsumerParts):
         """Read exactly these partitions; none at all for an empty list.
 
         A partition that was assigned before keeps its position and what is buffered of it. The
-        others begin where `seek` says, or else `auto_offset_reset`. Whether they exist shows in
-        `poll`.
+        others begin where the group has committed, or as `seek` or `auto_offset_reset` say. Whether
+        they exist shows in `poll`.
+
+        With `enable_auto_commit`, what you have finished with is committed first if the interval is
+        over. Of what is dropped nothing is committed later: `commit` it before, if it matters.
 
         Raises:
             UsageError: something is not a `TopicPartition` with a number from 0.
@@ -50,6 +53,8 @@ class ConsumerCore(ConsumerParts):
             wanted = list(partitions)
             for partition in wanted:
                 check_partition(partition)
+            if wanted:
+                self._commit_before_assigning()
             for dropped in self._subscription.assign(wanted):
                 self._buffer.drop(dropped)
             self._follow_topics()
@@ -209,6 +214,9 @@ class ConsumerCore(ConsumerParts):
         self._client.wakeup()
 
     # For the front-end.
+
+    def _commit_before_assigning(self) -> None:
+        """Commit what may be dropped, where that is asked for."""
 
     def _step_in_background(self, now_ms: int) -> int:
         """Do what cannot wait for the application; return when to come again.

@@ -97,6 +97,25 @@ def test_what_the_same_poll_is_about_to_return_is_not_committed(automatic: Commi
     assert committed_in(request) == {P0: 10, P1: 20}
 
 
+def test_before_partitions_are_dropped_by_hand_what_is_finished_is_committed_if_it_is_time(
+    automatic: CommitScene,
+) -> None:
+    hand_out(automatic, 3)
+    due_ms = START_MS + INTERVAL_MS
+    assert not automatic.commits.commit_if_due(due_ms - 1, LATER_MS)
+    assert automatic.commits.commit_if_due(due_ms, LATER_MS)
+    automatic.subscription.assign([P1])
+    (request,) = automatic.sent(due_ms)
+    assert committed_in(request) == {P0: 10, P1: 20}
+    assert not automatic.commits.commit_if_due(due_ms, LATER_MS)
+
+
+def test_dropping_partitions_commits_nothing_where_nothing_is_automatic(scene: CommitScene) -> None:
+    scene.read(10)
+    scene.commits.begin_poll(START_MS)
+    assert not scene.commits.commit_if_due(LATER_MS, LATER_MS)
+
+
 def test_one_automatic_commit_is_under_way_at_a_time(automatic: CommitScene) -> None:
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
     assert automatic.sent(START_MS + 2 * INTERVAL_MS) == []

@@ -331,7 +331,7 @@ def test_a_failure_that_nobody_listens_to_is_logged(
     (request,) = scene.sent()
     scene.answer(request, OffsetMetadataTooLargeError.code)
     (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert "commit_async of t-0 failed: OFFSET_METADATA_TOO_LARGE" in record.getMessage()
+    assert "the commit of t-0 failed: OFFSET_METADATA_TOO_LARGE" in record.getMessage()
 
 
 def test_what_was_lost_meanwhile_is_not_committed_though_it_came_back() -> None:

@@ -36,6 +36,7 @@ from tests.integration.assigned_reader import (
     reader,
     write,
 )
+from tests.integration.fake_group import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,6 +249,57 @@ def test_a_poll_that_waits_commits_when_the_interval_is_over(
         while offset_of(fake_kafka, P0) is None:
             assert len(consumer.poll(TIMEOUT_S / 20)) == 0
     assert offset_of(fake_kafka, P0) == COUNT // 2
+
+
+def test_assigning_others_commits_what_is_finished_if_the_interval_is_over(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    interval_ms = 200
+    with reader(servers, P0, auto_commit_interval_ms=interval_ms) as consumer:
+        read(consumer, 10)
+        finished = 0
+        while not finished:
+            finished = consumer.position(P0)
+            read(consumer, 1)
+        over_s = time.monotonic() + interval_ms / 1_000
+        while time.monotonic() < over_s:
+            pass
+        consumer.assign([P1])
+        wait_until(lambda: offset_of(fake_kafka, P0) == finished)
+
+
+def test_assigning_others_does_not_commit_before_the_interval_is_over(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    with reader(servers, P0) as consumer:
+        read(consumer, 10)
+        consumer.assign([P1])
+        consumer.unsubscribe()
+    assert offset_of(fake_kafka, P0) is None
+
+
+def test_a_commit_without_waiting_is_sent_before_anything_else_is_called(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    with reader(servers, P0, enable_auto_commit=False) as consumer:
+        consumer.committed([P0])  # which finds the coordinator
+        consumer.commit_async({P0: 1})
+        wait_until(lambda: offset_of(fake_kafka, P0) == 1)
+        consumer.commit_async({P0: 2})
+        wait_until(lambda: offset_of(fake_kafka, P0) == 2)
+
+
+def test_a_commit_without_waiting_is_sent_when_a_later_call_has_found_the_coordinator(
+    servers: str,
+) -> None:
+    heard: list[object] = []
+    with reader(servers, P0, enable_auto_commit=False) as consumer:
+        consumer.commit_async({P0: 1}, lambda offsets, _: heard.append(offsets[P0].offset))
+        consumer.commit_async({P0: 2}, lambda offsets, _: heard.append(offsets[P0].offset))
+        while len(heard) < 2:
+            consumer.poll(0)
+        assert consumer.committed([P0]) == {P0: OffsetAndMetadata(2)}
+    assert heard == [1, 2]
 
 
 def test_no_other_call_commits(fake_kafka: FakeKafka, servers: str) -> None:
