@@ -92,8 +92,7 @@ class ClassicMembership(ClassicMember):
         self._handover: Operation[None] | Operation[str | None] | None = None
         """What the participant is busy with."""
         self._call_node_id = 0
-        self._call_sent_ms = self._call_doubted_ms = 0
-        """When the JoinGroup or SyncGroup in flight takes so long that its broker may be none."""
+        self._call_sent_ms = 0
         self._owed_count = 0
         """Of JoinGroup and SyncGroup requests, how many are not answered yet, void ones too."""
         self._leave_requests: list[Request] = []
@@ -162,7 +161,7 @@ class ClassicMembership(ClassicMember):
         elif self.state is not ClassicState.LEAVING and self.heartbeat.is_poll_late(now_ms):
             self._leave_late(now_ms)
         node_id = self._coordinator.node_id() if self._wants_coordinator() else None
-        self._doubt_call(node_id, now_ms)
+        self._follow_coordinator(node_id, now_ms)
         requests = self._leave_requests if node_id is None else []
         if node_id is not None:
             requests = [*self._leave_requests, *self._due_requests(node_id, now_ms, may_rebalance)]
@@ -176,14 +175,13 @@ class ClassicMembership(ClassicMember):
         retry_ms = self._retry_at_ms if self._retry_at_ms > now_ms else NEVER_MS
         is_waiting = self._call is not None
         beat_ms = self.heartbeat.next_ms(has_coordinator=has_coordinator and not is_waiting)
-        doubt_ms = self._call_doubted_ms if is_waiting else NEVER_MS
-        return max(now_ms, min(retry_ms, beat_ms, doubt_ms))
+        return max(now_ms, min(retry_ms, beat_ms))
 
-    def _doubt_call(self, node_id: int | None, now_ms: int) -> None:
-        """Ask again who coordinates when that one is silent, and go there if it is another one.
+    def _follow_coordinator(self, node_id: int | None, now_ms: int) -> None:
+        """Ask the one that coordinates now what another one has not answered.
 
         A coordinator may wait for the whole group before it answers; or it hangs, and others have
-        taken its place since.
+        taken its place since, which `Coordinators` finds out.
         """
         if self._call is None:
             return
@@ -193,9 +191,6 @@ class ClassicMembership(ClassicMember):
             self._call = None
             gone = DisconnectedError(f"the coordinator of group {self.member.group_id!r} has moved")
             self._on_unanswered(gone, self._call_node_id, now_ms)
-        elif now_ms >= self._call_doubted_ms:
-            self._call_doubted_ms = now_ms + self._settings.session_timeout_ms
-            self._coordinator.mark_unknown(self._call_node_id, "it is silent for a session")
 
     def _may_begin(self, now_ms: int) -> bool:
         return (
@@ -306,7 +301,6 @@ class ClassicMembership(ClassicMember):
         call = self._call = object()
         self._call_node_id = node_id
         self._call_sent_ms = sent_ms
-        self._call_doubted_ms = sent_ms + self._settings.session_timeout_ms
         self._owed_count += 1
 
         def on_response(response: Message | None, now_ms: int) -> None:

@@ -272,8 +272,6 @@ def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
         scene.poll()
     hanging = scene.sent.pop()
     scene.poll(passed_ms=SESSION_MS)
-    assert scene.coordinator.reasons == ["it is silent for a session"]
-    scene.poll()
     assert not scene.sent, "it may be waiting for the group"
     scene.coordinator.known = OTHER_NODE_ID
     scene.poll()
