@@ -135,10 +135,17 @@ class PositionValidator:
 
     def _lose_what_was_made_anew(self) -> bool:
         """Lose the positions in topics that are others by now (KIP-516); return whether any is."""
-        before, self._topic_ids = self._topic_ids, {}
+        cluster = self._metadata.cluster
+        before = self._topic_ids
+        if cluster.version == self._looked_at[1]:  # cheap, as each pause and resume comes here
+            for assigned in self._subscription:
+                if assigned not in before:
+                    before[assigned] = cluster.topic_id(assigned.partition.topic)
+            return False
+        self._topic_ids = {}
         has_lost = False
         for assigned in self._subscription:
-            now_id = self._metadata.cluster.topic_id(assigned.partition.topic)
+            now_id = cluster.topic_id(assigned.partition.topic)
             was_id = before.get(assigned, now_id)
             # While a topic does not exist, it may also be that a broker does not know it yet.
             self._topic_ids[assigned] = was_id if now_id == NO_TOPIC_ID else now_id
