@@ -386,9 +386,10 @@ def _refuse_members(admin: Admin, group: str) -> None:
     except GroupIdNotFoundError:
         return
     if description.members:
-        clients = sorted({shown(f"{m.client_id} at {m.host}") for m in description.members})
+        members = description.members
+        clients = sorted({shown(f"{m.client_id or m.member_id} at {m.host}") for m in members})
         raise UsageError(
-            f"group {group!r} is in use ({description.state}, {len(description.members)} members: "
+            f"group {group!r} is in use ({description.state}, {len(members)} members: "
             f"{', '.join(clients)}), and what they commit would overwrite this; stop them first"
         )
 

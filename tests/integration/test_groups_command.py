@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import Admin, NewTopic, Producer, TopicPartition
+from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from pykclient.admin.coordinator_partition import OFFSETS_TOPIC
 from pykclient.cli import main
+from tests.integration.fake_group import poll_until
 from tests.integration.group_members import GROUP, TOPIC, ConfluentMember, import_libraries
 from tests.integration.java_tools import java_group_rows
 from tests.integration.test_fake_groups import wait_for_members, wait_until
@@ -192,6 +193,16 @@ def test_a_group_in_use_is_not_moved(
         assert f"group {GROUP!r} is in use (Stable, 1 members: " in command.told
         assert "stop them first" in command.told
         assert admin.list_group_offsets(GROUP) == before
+
+
+def test_members_without_a_client_id_are_told_by_their_own(
+    admin: Admin, command: Command, fake_kafka: FakeKafka
+) -> None:
+    with Consumer(bootstrap_servers=fake_kafka.bootstrap_servers, group_id=GROUP) as consumer:
+        consumer.subscribe([TOPIC])
+        poll_until(lambda: bool(consumer.assignment()), consumer)
+        command("reset", GROUP, "--topic", TOPIC, "--to-latest", status=1)
+        assert consumer.group_metadata().member_id in command.told
 
 
 @pytest.mark.parametrize(
