@@ -175,7 +175,9 @@ class ConsumerConfig(ClientConfig):
         "A member that does not poll for so long leaves the group, and others read on.",
     )
     exclude_internal_topics = Setting(
-        boolean(), True, "A pattern matches none of Kafka's own topics."
+        boolean(),
+        True,
+        "A pattern matches none of Kafka's own topics. Not for one that the brokers match.",
     )
     enable_auto_commit = Setting(
         boolean(),
