@@ -99,6 +99,21 @@ def consume(job: Job) -> Figures:
     return figures
 
 
+def iterate(job: Job) -> Figures:
+    """Read record objects in a loop over the consumer and look at each value."""
+    read_count = read_bytes = 0
+    with (
+        _consumer(job, consumer_timeout_ms=int(SILENCE_S_MAX * 1000)) as consumer,
+        measured(job) as figures,
+    ):
+        for record in islice(consumer, job.record_count):
+            read_bytes += len(record.value)  # type: ignore[arg-type]  # bytes here
+            read_count += 1
+    job.check_silence(read_count == job.record_count, read_count)
+    job.check_bytes(read_bytes)
+    return figures
+
+
 def consume_arrow(job: Job) -> Figures:
     """Read Arrow record batches and look at the size of each value."""
     read_count = read_bytes = 0

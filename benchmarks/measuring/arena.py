@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from contestants.job import Job
 from measuring.client import PYKCLIENT
-from pykclient import Admin, Consumer, NewTopic, TopicPartition, accel
+from pykclient import Admin, Consumer, NewTopic, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +68,7 @@ class Arena:
         *,
         partition_count: int = PARTITION_COUNT,
         value_bytes: int = VALUE_BYTES,
+        batch_bytes: int = 1_000_000,
         has_keys: bool = False,
     ) -> Iterator[Job]:
         """A new topic with records in it, as the job of reading them."""
@@ -78,7 +79,8 @@ class Arena:
                 partition_count,
                 record_count,
                 value_bytes,
-                has_keys=has_keys,
+                batch_bytes,
+                has_keys,
             )
             self.append(PYKCLIENT, "produce", job)
             yield job
@@ -130,7 +132,7 @@ class Arena:
             ContestantFailedError: it failed, or did not end in half an hour.
         """
         command = [sys.executable, "-P", "-m", "contestants", client.module, action]
-        import_path = os.pathsep.join(map(str, (FOLDER, Path(accel.__file__).parents[2])))
+        import_path = os.pathsep.join(map(str, (FOLDER, client.checkout)))
         try:
             answer = subprocess.run(
                 [*command, json.dumps(asdict(job))],

@@ -5,11 +5,12 @@ Owner: none, it is immutable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pykclient import Producer
+from pykclient import Producer, accel
 from pykclient.testing.jvm import find_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 
@@ -28,6 +29,7 @@ __all__ = [
     "Client",
 ]
 
+THIS_CHECKOUT = Path(accel.__file__).parents[2]
 COMPILER_MODULE = "jdk.compiler"
 
 
@@ -36,7 +38,8 @@ class Client:
     """What runs as ``contestants.<module>`` in a process of its own, with `environment` added.
 
     `package` is imported by it, `distribution` has its version. A client that is slow does each job
-    with a tenth of the records, so that a run does not take minutes.
+    with a tenth of the records, so that a run does not take minutes. Our own package comes from
+    `checkout`.
     """
 
     name: str
@@ -45,6 +48,11 @@ class Client:
     distribution: str
     is_slow: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    checkout: Path = THIS_CHECKOUT
+
+    def of_checkout(self, folder: Path, name: str) -> Client:
+        """The same client as another checkout has it, under another name."""
+        return replace(self, name=name, checkout=folder)
 
     def missing(self, action: str) -> str | None:
         """Why it cannot do the job here, None when it can."""
