@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.subscription import PositionState, SubscriptionMode
 from pykclient.errors import (
+    DisconnectedError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
@@ -113,9 +114,14 @@ class Silence:
         if waited_ms < NO_CLUSTER_MS and not self._has_tried_all():
             return None
         failures = self._client.describe_failures() or "no address has answered yet"
+        cure = "check bootstrap_servers and that the brokers run"
+        if isinstance(self._metadata.last_error, DisconnectedError):
+            cure = (
+                "a listener that asks for authentication (SASL) answers the handshake and then "
+                "hangs up: use one of security protocol PLAINTEXT; or it is the broker that ended"
+            )
         return KafkaTimeoutError(
-            f"no broker could be reached for {waited_ms} ms: {failures}; check bootstrap_servers "
-            f"and that the brokers run"
+            f"no broker could be reached for {waited_ms} ms: {failures}; {cure}"
         )
 
     def _no_coordinator(self, started_ms: int, now_ms: int) -> KafkaError | None:

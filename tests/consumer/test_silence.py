@@ -13,6 +13,7 @@ from pykclient.consumer.silence import (
 )
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import (
+    DisconnectedError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
@@ -79,6 +80,14 @@ def test_when_every_address_refused_the_first_empty_poll_says_so(address_count: 
     assert isinstance(error, KafkaTimeoutError)
     for node in BOOTSTRAP[:address_count]:
         assert f"{node.host}:{node.port}" in str(error)
+
+
+def test_who_hangs_up_after_the_handshake_may_want_authentication() -> None:
+    scene = Scene(A)
+    scene.refuse_all()
+    assert "SASL" not in str(scene.poll(START_MS, 0))
+    scene.network.metadata.last_error = DisconnectedError("the broker closed the connection")
+    assert "SASL" in str(scene.poll(START_MS, 0))
 
 
 def test_as_long_as_one_address_may_answer_it_waits() -> None:
