@@ -43,7 +43,7 @@ CHUNK = 20
 
 PROGRAMS = {
     "At most once": ["mailer"],
-    "At least once": ["ledger", "watcher"],
+    "At least once": ["ledger", "archive", "watcher"],
 }
 
 
@@ -129,8 +129,34 @@ def test_at_least_once_handles_everything(servers: str, topic: str, group: str) 
     assert seen == everything
 
 
+@pytest.mark.parametrize("group", ["archive", "watcher"])
+def test_what_was_in_hand_at_an_exception_is_handled_by_the_next_run(
+    servers: str, topic: str, group: str
+) -> None:
+    """In the midst of a batch; what came before is not handled again."""
+    text = program("At least once", group, servers, topic)
+    printing = "    print(value.decode(), flush=True)\n"
+    assert printing in text
+    failing = text.replace(
+        printing, f"    if int(value) == {COUNT // 2}:\n        raise LookupError\n{printing}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", failing],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=RUN_TIMEOUT_S,
+    )
+    assert "LookupError" in done.stderr
+    first = [int(line) for line in done.stdout.splitlines()]
+    assert COUNT // 2 not in first
+    second = handled(text, lambda read: len(set(first).union(read)) == COUNT)
+    assert not set(first) & set(second)
+
+
 @pytest.mark.parametrize(
-    ("heading", "group"), [("At most once", "mailer"), ("At least once", "ledger")]
+    ("heading", "group"),
+    [("At most once", "mailer"), ("At least once", "ledger"), ("At least once", "archive")],
 )
 def test_members_that_come_while_others_read_take_and_leave_nothing_out(
     servers: str, topic: str, heading: str, group: str
