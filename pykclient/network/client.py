@@ -433,6 +433,7 @@ class NetworkClient:
         if excused_ms > 0:
             for connection in self._connections.values():
                 connection.extend_deadlines(excused_ms)
+            self._driven_ms = now_ms  # once, however often we prepare before we complete
 
     def _expire_unsent(self, now_ms: int) -> None:
         for request in self._unsent.take_overdue(now_ms):

@@ -159,6 +159,18 @@ def test_after_an_absence_the_rest_of_the_time_does_count(network: ScriptedNetwo
     assert isinstance(outcome.error, KafkaTimeoutError)
 
 
+def test_an_absence_is_excused_once(network: ScriptedNetwork) -> None:
+    # The group's business takes several steps before anything is waited for.
+    network.make_ready(1)
+    outcome = network.send(1, timeout_ms=10_000)
+    network.turn(4_000)
+    network.now_ms += 600_000
+    for _ in range(3):
+        network.client.prepare(network.now_ms)
+    network.turn(5_000)
+    assert isinstance(outcome.error, KafkaTimeoutError)
+
+
 @pytest.mark.parametrize("absence_ms", [200, 1_000, 60_000])
 def test_a_broker_that_never_answers_is_given_up_however_rarely_anybody_drives(
     network: ScriptedNetwork, absence_ms: int
