@@ -9,6 +9,7 @@ Source: Java class ``ConsumerCoordinator``.
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.assignors import GroupMember, RebalanceProtocol
@@ -228,7 +229,7 @@ class ConsumerCoordinator(ConsumerGroup):
                         owned_partitions=owned,
                         generation=generation,
                         rack=self._rack,
-                        user_data=assignor.user_data(topics),
+                        user_data=_user_data(assignor, topics),
                     )
                 ),
             )
@@ -338,3 +339,15 @@ class ConsumerCoordinator(ConsumerGroup):
         if topics != self.group_topics:
             self.group_topics = topics
             self._follow_topics()
+
+
+def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
+    try:
+        data = assignor.user_data(topics)
+    except Exception as error:
+        raise UsageError(f"the assignor {assignor.name!r} failed: {error!r}") from error
+    if not isinstance(data, (bytes, NoneType)):
+        raise UsageError(
+            f"the assignor {assignor.name!r} gave user data that is no bytes: {data!r:.100}"
+        )
+    return data

@@ -49,6 +49,7 @@ from tests.consumer.known_cluster import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pykclient.consumer.assignors import Assignor
     from pykclient.consumer.consumer_group import ConsumerGroup
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import BrokerError
@@ -77,7 +78,7 @@ class _Buffer:
 class GroupScene:
     """A group under a protocol, `classic` or `consumer`. `diary` has what the listener heard."""
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, protocol: str, assignors: Sequence[Assignor] | None = None) -> None:
         self.now_ms = START_MS
         self.metadata = make_metadata()
         self.subscription = SubscriptionState()
@@ -110,8 +111,8 @@ class GroupScene:
         if protocol == "consumer":
             self.group = ModernCoordinator(config, surroundings)
         else:
-            assignors = make_assignors(config.partition_assignment_strategy)
-            self.group = ConsumerCoordinator(config, surroundings, assignors)
+            chosen = assignors or make_assignors(config.partition_assignment_strategy)
+            self.group = ConsumerCoordinator(config, surroundings, chosen)
         self.listener = RebalanceListener(
             lambda partitions: self._write("assigned", partitions),
             lambda partitions: self._write("revoked", partitions),

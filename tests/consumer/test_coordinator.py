@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from pykclient.consumer.assignors import RoundRobinAssignor
 from pykclient.consumer.group.consumer_protocol import read_assignment, read_subscription
 from pykclient.errors import (
     BrokerError,
@@ -14,6 +15,7 @@ from pykclient.errors import (
     RebalanceInProgressError,
     StaleMemberEpochError,
     UnknownMemberIdError,
+    UsageError,
 )
 from pykclient.protocol.messages.join_group import JoinGroupRequest
 from pykclient.protocol.messages.sync_group import SyncGroupRequest
@@ -116,6 +118,24 @@ def test_nobody_commits_while_the_group_shares_out(scene: GroupScene) -> None:
     scene.poll()
     with pytest.raises(RebalanceInProgressError, match="poll until"):
         scene.group.member()
+
+
+@pytest.mark.parametrize("data", [ValueError("mistake"), "text"])
+def test_user_data_that_cannot_be_told_is_the_assignors_fault(data: object) -> None:
+    class Own(RoundRobinAssignor):
+        def user_data(self, topics: frozenset[str]) -> None:
+            if isinstance(data, Exception):
+                raise data
+            return data  # type: ignore[return-value]
+
+    scene = GroupScene("classic", [Own()])
+    scene.know(T)
+    scene.subscription.subscribe(["t"])
+    scene.group.on_subscribed(scene.listener)
+    with pytest.raises(
+        UsageError, match=r"'roundrobin' (failed: .*mistake|gave user data)"
+    ):
+        scene.poll()
 
 
 def test_a_refused_commit_tells_that_others_may_read(scene: GroupScene) -> None:

@@ -7,6 +7,7 @@ Source: ``onLeaderElected`` of Java's ``ConsumerCoordinator``; KIP-429, KIP-881.
 from __future__ import annotations
 
 from collections import Counter
+from types import NoneType
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.assignors import (
@@ -72,18 +73,16 @@ def share_out(
     topics: TopicRacks,
     members: Mapping[str, GroupMember],
 ) -> GroupShares:
-    """Return what the assignor gives each member.
+    """Return what the assignor gives each member, nothing to one that it leaves out.
 
     Raises:
         UsageError: an assignor of the user's own broke the rules: a partition that is given twice,
             that is no partition, or, in a cooperative group, that another member still has.
     """
+    shares = {member_id: Share(()) for member_id in members}
     try:
-        given = assignor.assign(topics, members)
-        shares = {
-            member_id: share if isinstance(share, Share) else Share(share)
-            for member_id, share in given.items()
-        }
+        for member_id, given in assignor.assign(topics, members).items():
+            shares[member_id] = _whole_share(given)
     except Exception as error:
         raise UsageError(f"the assignor {assignor.name!r} failed: {error!r}") from error
     _check_members(assignor, shares, members)
@@ -92,14 +91,21 @@ def share_out(
     return shares
 
 
+def _whole_share(given: Share | Iterable[TopicPartition]) -> Share:
+    """Return a share as it can be written, also of partitions that can be looked at only once."""
+    partitions, user_data = (
+        (given.partitions, given.user_data) if isinstance(given, Share) else (given, None)
+    )
+    share = Share(tuple(partitions), user_data)
+    if not isinstance(share.user_data, (bytes, NoneType)):
+        raise TypeError(f"user data must be bytes, not {share.user_data!r:.100}")
+    for each in share.partitions:
+        if not (isinstance(each, TopicPartition) and isinstance(each.partition, int)):
+            raise TypeError(f"{each!r:.100} is no TopicPartition")
+    return share
+
+
 def _check_members(assignor: Assignor, shares: Mapping[str, Share], members: Iterable[str]) -> None:
-    for share in shares.values():
-        for partition in share.partitions:
-            if not isinstance(partition, TopicPartition):
-                raise UsageError(
-                    f"the assignor {assignor.name!r} gave {partition!r:.100}, which is no "
-                    f"TopicPartition; correct it"
-                )
     strangers = shares.keys() - set(members)
     counts = Counter(partition for share in shares.values() for partition in share.partitions)
     doubles = [partition for partition, count in counts.items() if count > 1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 
 from pykclient.consumer.assignors import (
@@ -25,6 +27,9 @@ from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.protocol.messages.join_group import JoinGroupResponseMember
 from pykclient.types import Node, TopicPartition
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 TWO: TopicRacks = {"a": [frozenset(), frozenset()]}
 MEMBERS = {"m1": GroupMember(frozenset({"a"})), "m2": GroupMember(frozenset({"a"}))}
@@ -33,13 +38,13 @@ MEMBERS = {"m1": GroupMember(frozenset({"a"})), "m2": GroupMember(frozenset({"a"
 class OwnAssignor(RoundRobinAssignor):
     """Gives what a test says."""
 
-    def __init__(self, shares: dict[str, list[TopicPartition]] | Exception) -> None:
+    def __init__(self, shares: Mapping[str, object] | Exception) -> None:
         self._shares = shares
 
     def assign(self, topics: object, members: object) -> dict[str, list[TopicPartition]]:
         if isinstance(self._shares, Exception):
             raise self._shares
-        return self._shares
+        return cast("dict[str, list[TopicPartition]]", self._shares)
 
 
 def cluster() -> Cluster:
@@ -80,7 +85,7 @@ def test_racks_are_those_of_the_replicas() -> None:
 
 def test_an_assignor_shares_out() -> None:
     shares = share_out(RangeAssignor(), RebalanceProtocol.EAGER, TWO, MEMBERS)
-    assert shares == {"m1": Share([A0]), "m2": Share([A1])}
+    assert shares == {"m1": Share((A0,)), "m2": Share((A1,))}
 
 
 @pytest.mark.parametrize(
@@ -89,15 +94,30 @@ def test_an_assignor_shares_out() -> None:
         ({"m1": [A0], "m2": [A0]}, r"gave a-0 twice"),
         ({"m1": [A0, A0]}, r"gave a-0 twice"),
         ({"m3": [A0]}, r"gave partitions to 'm3', no member"),
-        ({"m1": [("a", 0)]}, r"gave \('a', 0\), which is no TopicPartition"),
+        ({"m1": [("a", 0)]}, r"failed: TypeError.*\('a', 0\) is no TopicPartition"),
+        (
+            {"m1": [TopicPartition("a", cast("int", "0"))]},
+            r"failed: TypeError.*is no TopicPartition",
+        ),
+        (
+            {"m1": Share([A0], cast("bytes", "text"))},
+            r"failed: TypeError.*user data must be bytes, not 'text'",
+        ),
+        ({"m1": None}, r"failed: TypeError"),
         (ValueError("mistake"), r"failed: ValueError\('mistake'\)"),
     ],
 )
 def test_an_own_assignor_that_breaks_the_rules_is_told_of(
-    shares: dict[str, list[TopicPartition]] | Exception, message: str
+    shares: Mapping[str, object] | Exception, message: str
 ) -> None:
     with pytest.raises(UsageError, match=f"the assignor 'roundrobin' {message}"):
         share_out(OwnAssignor(shares), RebalanceProtocol.EAGER, TWO, MEMBERS)
+
+
+def test_who_is_left_out_gets_nothing_and_what_can_be_read_once_is_given() -> None:
+    assignor = OwnAssignor({"m2": iter([A1])})
+    shares = share_out(assignor, RebalanceProtocol.EAGER, TWO, MEMBERS)
+    assert shares == {"m1": Share(()), "m2": Share((A1,))}
 
 
 def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
@@ -108,6 +128,6 @@ def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
     moved = OwnAssignor({"m1": [A0], "m2": [A1]})
     with pytest.raises(UsageError, match="gave a-1 to a member while another one still has it"):
         share_out(moved, RebalanceProtocol.COOPERATIVE, TWO, members)
-    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == Share([A1])
+    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == Share((A1,))
     first = share_out(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, TWO, members)
-    assert first == {"m1": Share([A0]), "m2": Share([])}
+    assert first == {"m1": Share((A0,)), "m2": Share(())}
