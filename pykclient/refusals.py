@@ -212,6 +212,7 @@ HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
         "fetch_max_bytes",
         "fetch_max_wait_ms",
         "fetch_min_bytes",
+        "fetch_order",
         "group_id",
         "group_instance_id",
         "group_protocol",

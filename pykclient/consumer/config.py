@@ -33,7 +33,7 @@ from pykclient.types import IsolationLevel
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["ConsumerConfig"]
+__all__ = ["LAG", "ConsumerConfig"]
 
 ANSWER_OVERHEAD_BYTES: Final = 512
 """Room for what surrounds the records of a fetch answer."""
@@ -89,6 +89,9 @@ def _instance_name() -> Kind[str | None]:
     allowed = f"1 to {GROUP_NAME_LENGTH_MAX} letters, digits, dots, underscores and hyphens"
     return Kind(parse, allowed, str)
 
+
+FAIR: Final = "fair"
+LAG: Final = "lag"
 
 _BY_DURATION: Final = "by_duration:"
 
@@ -237,6 +240,14 @@ class ConsumerConfig(ClientConfig):
         integer(0),
         1_048_576,
         "Most data of one partition in a fetch answer; a first batch that is larger comes whole.",
+    )
+    fetch_order = Setting(
+        choice({FAIR: FAIR, LAG: LAG}),
+        FAIR,
+        "Which partitions come first where a fetch has no room for all: fair takes turns, lag puts "
+        "those first that are furthest behind, and does without fetch sessions, in which brokers "
+        "choose the order.",
+        is_ours=True,
     )
     check_crcs = Setting(boolean(), True, "Check the checksum of every batch.")
     allow_auto_create_topics = Setting(

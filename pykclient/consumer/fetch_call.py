@@ -10,6 +10,7 @@ Source: Java class ``AbstractFetch``, method ``createFetchRequest``; KIP-227 (se
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.fetch_session import Asked
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster import Cluster
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
+    from pykclient.types import IsolationLevel
 
 __all__ = ["FetchCall", "Target", "Targets", "session_message"]
 
@@ -56,6 +58,11 @@ class Target(NamedTuple):
     def is_current(self) -> bool:
         """Whether the answer still concerns anybody."""
         return self.assigned.is_assigned and self.assigned.fetch_epoch == self.fetch_epoch
+
+    def backlog(self, isolation_level: IsolationLevel) -> float:
+        """Return how many offsets there are to fetch, infinitely many where nobody knows."""
+        end = self.assigned.end(isolation_level)
+        return math.inf if end is None else max(0, end - self.offset)
 
 
 Targets = dict[tuple[str, int], Target]

@@ -3,7 +3,8 @@
 *New*: the next fetch names everything, and asks for a session. *Incremental*: the broker knows what
 is read from where; a fetch names what has changed, and what is read no more. *Closing*: something
 went wrong, so the next fetch ends the session and asks for another. A broker without room for one
-answers with no session, and the next fetch is a full one again. It sends nothing itself.
+answers with no session, and the next fetch is a full one again. One that `asks_all` never has a
+session: in it the broker chooses the order of partitions. It sends nothing itself.
 
 Owner: `Fetcher`, which has one for each node.
 Source: KIP-227; Java class ``FetchSessionHandler``.
@@ -70,8 +71,9 @@ class SessionFetch(NamedTuple):
 class FetchSession:
     """The session with one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, asks_all: bool = False) -> None:
         self.state = SessionState.NEW
+        self._asks_all = asks_all
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._asked: dict[tuple[str, int], Asked] = {}
@@ -84,6 +86,8 @@ class FetchSession:
         `uses_ids` is whether the request names topics by id. A session does it one way, and does
         not outlive a change of an id.
         """
+        if self._asks_all:
+            return SessionFetch(NO_SESSION, FINAL_EPOCH, wanted)
         before, self._asked = self._asked, wanted
         is_incremental = self.state is SessionState.INCREMENTAL and uses_ids == self._uses_ids
         self._uses_ids = uses_ids

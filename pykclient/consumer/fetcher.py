@@ -107,6 +107,7 @@ class FetchSettings(NamedTuple):
     auto_offset_reset: OffsetReset
     decode: DecodeSettings
     client_id: str = ""
+    prefers_lag: bool = False
 
 
 class Fetcher:
@@ -264,15 +265,20 @@ class Fetcher:
             # look at all partitions each time.
             self._nothing_ahead[node_id] = retry_ms
             return {}, retry_ms
+        if self._settings.prefers_lag:
+            # A broker fills its answer in this order.
+            level = self._settings.isolation_level
+            furthest_behind = sorted(targets.values(), key=lambda target: -target.backlog(level))
+            targets = {target.assigned.partition: target for target in furthest_behind}
         return targets, retry_ms
 
     def _may_have_more(self, target: Target) -> bool:
         """Return whether the log goes on after what is fetched, as far as we have heard."""
-        end = target.assigned.end(self._settings.isolation_level)
-        return end is None or target.offset < end
+        return target.backlog(self._settings.isolation_level) > 0
 
     def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
-        session = self._sessions.setdefault(node_id, FetchSession())
+        new = FetchSession(asks_all=self._settings.prefers_lag)
+        session = self._sessions.setdefault(node_id, new)
         call = FetchCall(node_id, targets, self._metadata.cluster, session)
         return call.request(
             self._node_settings,

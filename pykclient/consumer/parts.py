@@ -15,6 +15,7 @@ from pykclient import accel
 from pykclient.consumer.assignors.choice import make_assignors
 from pykclient.consumer.commits import Commits, CommitSettings
 from pykclient.consumer.committed import CommittedOffsets
+from pykclient.consumer.config import LAG
 from pykclient.consumer.consumer_group import (
     ConsumerGroup,
     GroupInBackground,
@@ -306,4 +307,5 @@ def _fetch_settings(config: ConsumerConfig, auto_offset_reset: OffsetReset) -> F
         auto_offset_reset=auto_offset_reset,
         decode=DecodeSettings(config.check_crcs, config.decompressed_max_bytes),
         client_id=config.client_id,
+        prefers_lag=config.fetch_order == LAG,
     )

@@ -67,6 +67,7 @@ class Scene:
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         rack: str = "",
         reset: OffsetReset = OffsetReset.EARLIEST,
+        prefers_lag: bool = False,
     ) -> None:
         self.metadata = make_metadata()
         refresh(self.metadata)
@@ -90,6 +91,7 @@ class Scene:
                 read_replica_ms=REPLICA_MS,
                 auto_offset_reset=reset,
                 decode=SETTINGS,
+                prefers_lag=prefers_lag,
             ),
             retry_backoff=RETRY_BACKOFF,
             metrics=ConsumerMetrics(self.subscription, isolation_level),

@@ -170,3 +170,13 @@ def test_whatever_happens_the_broker_reads_what_is_wanted(
             session.on_answer(0)
     # A session is left behind only where the answer that named it was lost.
     assert len(sessions) <= 1 + [outcome for _, outcome in fetches].count("lost after")
+
+
+def test_who_asks_for_all_each_time_has_no_session() -> None:
+    session = FetchSession(asks_all=True)
+    for offset in (0, 5):
+        fetch = ask(session, a=offset, b=0)
+        assert (fetch.session_id, fetch.epoch, fetch.is_full) == (0, -1, True)
+        assert set(fetch.named) == {A, B}
+        session.on_answer(0)
+    assert session.final() is None

@@ -352,3 +352,14 @@ def test_an_answer_is_as_large_as_all_that_came_in_it() -> None:
         scene.subscription.pause(assigned)
         scene.buffer.refresh(assigned)
     assert scene.buffer.aside_bytes == len(first) + len(second)
+
+
+def test_what_is_furthest_behind_is_named_first_where_that_is_wanted() -> None:
+    scene = Scene(prefers_lag=True)
+    know(scene.metadata, topic("t", [1, 1, 1]))
+    scene.read(A, B, C)
+    request = scene.fetch()
+    assert message_of(request).session_epoch == -1
+    ends = [part(0, high_watermark=10), part(1, high_watermark=30), part(2, high_watermark=20)]
+    reply(request, *ends)
+    assert asked(scene.fetch()) == [("t", 1, 0), ("t", 2, 0), ("t", 0, 0)]

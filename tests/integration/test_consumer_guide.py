@@ -41,9 +41,12 @@ RUN_TIMEOUT_S = 60.0
 MEMBER_COUNT = 3
 CHUNK = 20
 
+TO_THE_END = "To the end, and no further"
+
 PROGRAMS = {
     "At most once": ["mailer"],
     "At least once": ["ledger", "archive", "watcher"],
+    TO_THE_END: ["no group"],
 }
 
 
@@ -127,6 +130,20 @@ def test_at_least_once_handles_everything(servers: str, topic: str, group: str) 
     assert seen < everything
     seen.update(handled(text, lambda read: everything <= seen.union(read)))
     assert seen == everything
+
+
+def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None:
+    (block,) = blocks(TO_THE_END)
+    text = block.replace(WRITTEN_ADDRESS, servers).replace(WRITTEN_TOPIC, f'"{topic}"')
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=RUN_TIMEOUT_S,
+        check=True,
+    )
+    assert sorted(map(int, done.stdout.splitlines())) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("group", ["archive", "watcher"])
