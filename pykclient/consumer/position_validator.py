@@ -54,6 +54,12 @@ __all__ = ["PositionValidator"]
 CONSUMER_REPLICA_ID: Final = -1
 NOT_LOOKED_AT: Final = (-1, -1)
 
+OLD_LEADER_LOOKS_MAX: Final = 5
+"""How often newer metadata is asked for when a position was written by a newer leader than ours.
+
+After that whoever leads is asked: the epoch may be one that somebody made up.
+"""
+
 _CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
 """Brokers before 2.3 answer this question to other brokers only."""
 
@@ -129,7 +135,9 @@ class PositionValidator:
                 self._back_off(assigned, now_ms)
                 self._subscription.fail(assigned, _made_anew(assigned))
                 continue
-            self._ask(assigned, by_node)
+            self._ask(assigned, by_node, now_ms)
+            if assigned.retry_at_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
         requests = [self._request(node_id, asked) for node_id, asked in by_node.items()]
         return PollResult(requests, next_poll_ms)
 
@@ -191,9 +199,20 @@ class PositionValidator:
                 self._buffer.drop(assigned)
                 self._subscription.await_validation(assigned)
 
-    def _ask(self, assigned: AssignedPartition, by_node: dict[int, _Questions]) -> None:
+    def _ask(
+        self, assigned: AssignedPartition, by_node: dict[int, _Questions], now_ms: int
+    ) -> None:
         info = self._metadata.cluster.partition(assigned.partition)
         if info is None or info.leader_id is None or info.leader_epoch is None:
+            self._metadata.request_update()
+            return
+        assert assigned.leader_epoch is not None
+        is_behind = info.leader_epoch < assigned.leader_epoch
+        if is_behind and assigned.failure_count < OLD_LEADER_LOOKS_MAX:
+            # 1. A leader hangs, and another one is elected. 2. A member of the group reads there,
+            # and commits with the new epoch. 3. The partition comes to us. 4. The old leader goes
+            # on, not knowing yet that it is none: it has never heard of that epoch.
+            self._back_off(assigned, now_ms)
             self._metadata.request_update()
             return
         self._in_flight[assigned] = assigned.fetch_epoch

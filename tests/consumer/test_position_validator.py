@@ -9,7 +9,7 @@ import pytest
 
 from pykclient.consumer.fetch_buffer import FetchBuffer
 from pykclient.consumer.fetch_troubles import FetchTroubles
-from pykclient.consumer.position_validator import PositionValidator
+from pykclient.consumer.position_validator import OLD_LEADER_LOOKS_MAX, PositionValidator
 from pykclient.consumer.subscription import (
     AssignedPartition,
     OffsetReset,
@@ -276,6 +276,36 @@ def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[in
     assert answer_checked(request, response, START_MS) is not None
     assert not assigned.is_fetching
     assert len(scene.requests(START_MS + RETRY_MS)) == 1
+
+
+# Positions of newer leaders than are known.
+
+
+def test_a_leader_that_was_deposed_is_not_asked_about_what_its_successor_wrote() -> None:
+    scene = Scene()
+    scene.read(A)
+    assigned = scene.subscription.require(A)
+    scene.subscription.seek(assigned, 70, NEW)
+    assert scene.requests() == []
+    assert is_outdated(scene.metadata)
+    assert not assigned.is_fetching
+    scene.elect()
+    later_ms = START_MS + RETRY_MS
+    request = scene.ask(later_ms)
+    assert (request.node_id, asked(request)) == (2, [(0, NEW, NEW)])
+    reply(request, NEW, 100)
+    assert (assigned.is_fetching, assigned.offset) == (True, 70)
+
+
+def test_when_nobody_knows_of_a_newer_leader_who_leads_is_asked() -> None:
+    scene = Scene()
+    scene.read(A)
+    scene.subscription.seek(scene.subscription.require(A), 70, NEW)
+    now_ms = START_MS
+    for _ in range(OLD_LEADER_LOOKS_MAX):
+        assert scene.requests(now_ms) == []
+        now_ms += 100 * RETRY_MS
+    assert asked(scene.ask(now_ms)) == [(0, OLD, NEW)]
 
 
 # Topics that are made anew.
