@@ -75,6 +75,10 @@ class ConsumerCoordinator(ConsumerGroup):
         self._unshared: frozenset[TopicPartition] | None = None
         """What this leader was told not to share out (KIP-814); None when it did, or does not lead.
         """
+        self._was_unfit = False
+        """Whether the last share was of topics that this member did not ask for. Once that may be
+        what a static member had before it restarted; twice is a leader's mistake.
+        """
         self._unmatched_version: int | None = None
         """The cluster whose topics the pattern has not been held against yet."""
         self._incomplete_version: int | None = None
@@ -297,8 +301,17 @@ class ConsumerCoordinator(ConsumerGroup):
         assigned = share.partitions
         taken: Operation[str | None] = Operation()
         if not self._fits(assigned):
+            is_told_anew = self._joined_topics != self._subscription.wanted_topics
+            if self._was_unfit and not is_told_anew:
+                raise UsageError(
+                    f"the leader of group {self.identity.group_id!r} gave this member partitions "
+                    f"of topics that it does not read: {', '.join(map(str, sorted(assigned)))}; "
+                    f"correct its assignor {protocol!r}"
+                )
+            self._was_unfit = not is_told_anew
             taken.succeed("received assignment does not match the current subscription")
             return taken
+        self._was_unfit = False
         try:
             assignor.on_assignment(assigned, self.identity.generation, share.user_data)
         except Exception as error:

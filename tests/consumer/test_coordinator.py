@@ -132,10 +132,34 @@ def test_user_data_that_cannot_be_told_is_the_assignors_fault(data: object) -> N
     scene.know(T)
     scene.subscription.subscribe(["t"])
     scene.group.on_subscribed(scene.listener)
-    with pytest.raises(
-        UsageError, match=r"'roundrobin' (failed: .*mistake|gave user data)"
-    ):
+    with pytest.raises(UsageError, match=r"'roundrobin' (failed: .*mistake|gave user data)"):
         scene.poll()
+
+
+def test_a_leader_that_gives_what_is_not_read_is_told_of(scene: GroupScene) -> None:
+    """Once may be what a static member had before; to join for ever would be a storm."""
+    scene.know(T)
+    scene.subscription.subscribe(["t"])
+    scene.group.on_subscribed(scene.listener)
+    scene.poll()
+    scene.share([TopicPartition("u", 0)])
+    assert not scene.group.has_error
+    scene.share([TopicPartition("u", 0)], generation=2)
+    assert isinstance(scene.group.take_error(), UsageError)
+    scene.poll()
+    assert scene.sent == []
+    assert not scene.subscription.partitions
+
+
+def test_what_was_read_when_it_joined_is_no_fault_of_the_leader(scene: GroupScene) -> None:
+    scene.know(T, U)
+    scene.subscription.subscribe(["t"])
+    scene.group.on_subscribed(scene.listener)
+    scene.poll()
+    scene.subscription.subscribe(["u"])
+    scene.share([A])
+    assert not scene.group.has_error
+    assert topics_in(scene.told(JoinGroupRequest)) == {"u"}
 
 
 def test_a_refused_commit_tells_that_others_may_read(scene: GroupScene) -> None:
