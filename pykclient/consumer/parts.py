@@ -47,6 +47,7 @@ from pykclient.network.client_log import ClientLog
 from pykclient.network.coordinators import Coordinators
 from pykclient.network.drive import wall_ms
 from pykclient.network.engine import Engine
+from pykclient.network.interrupts import call_whole
 from pykclient.network.live_client import LiveClient
 from pykclient.network.metadata import Metadata
 
@@ -191,6 +192,7 @@ class ConsumerParts(LiveClient):
             self._user_calls,
             background=self._background_managers(),
             lend=self._guard.lend,
+            call_whole=call_whole,
         )
 
     def _background_managers(self) -> list[Manager]:

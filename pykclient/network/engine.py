@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from pykclient.errors import ClosedError
 
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from pykclient.network.client import NetworkClient
     from pykclient.network.manager import Manager, UserCall
 
-__all__ = ["Engine"]
+__all__ = ["Caller", "Engine"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """Calls a function in some special way, and returns what it does."""
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
+        """Call `function` with the rest."""
+        ...
 
 
 class Engine:
@@ -39,9 +50,12 @@ class Engine:
         user_calls: deque[UserCall] | None = None,
         *,
         background: Sequence[Manager] = (),
-        lend: Callable[..., object] = operator.call,
+        lend: Caller = operator.call,
+        call_whole: Caller = operator.call,
     ) -> None:
         self.client = client
+        self._call_whole = call_whole
+        """Calls what an interrupt must not leave half done."""
         self.lend = lend
         """Calls user code, without the locks that the driver holds."""
         self._background = tuple(background)
@@ -56,7 +70,7 @@ class Engine:
 
     def step(self, now_ms: int) -> int:
         """Let every manager speak, send what they want, and return the earliest deadline."""
-        return self._step(self._managers, now_ms)
+        return self._call_whole(self._step, self._managers, now_ms)
 
     def step_in_background(self, now_ms: int) -> int:
         """As `step`, for the managers that have to go on while the application is elsewhere."""
@@ -83,7 +97,7 @@ class Engine:
 
     def complete(self, now_ms: int) -> None:
         """Hand answers, failures and time-outs to the managers that asked."""
-        self.client.complete(now_ms)
+        self._call_whole(self.client.complete, now_ms)
 
     def _take_mail(self, now_ms: int) -> None:
         # Only what is there now: a sender that never stops posting must not hold up the step.
