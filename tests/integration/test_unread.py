@@ -128,5 +128,5 @@ def test_an_error_does_not_wait_behind_a_partition_that_always_has_records(
         with pytest.raises(OffsetOutOfRangeError, match="busy-1"):
             read(consumer)
         offset = consumer.position(BUSY)
-        assert 0 < offset < BUSY_COUNT
+        assert offset < BUSY_COUNT
         assert next(iter(consumer)).offset == offset, "nothing was lost with the error"
