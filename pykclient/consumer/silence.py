@@ -182,7 +182,9 @@ class Silence:
         self._troubles.tell_again(now_ms)
         count = len(self._troubles)
         what = f"{assigned.partition}" + (f" and {count - 1} more" if count > 1 else "")
-        why = f"{reason}; {self._client.describe_failures()}".removesuffix("; ")
+        why, failures = str(reason), self._client.describe_failures()
+        if failures:
+            why = failures if why in failures else f"{why}; {failures}"
         return KafkaTimeoutError(
             f"{what} could not be read for {waited_ms} ms: {why}; it goes on by itself when that "
             f"is cured"

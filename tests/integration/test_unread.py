@@ -50,8 +50,10 @@ def poll_for(consumer: Consumer, seconds: float) -> None:
 def poll_until_it_raises(consumer: Consumer) -> float:
     """Return after how many seconds polls, empty before, raise that the partition is not read."""
     started_s = time.monotonic()
-    with pytest.raises(KafkaTimeoutError, match="t-0 could not be read for"):
+    with pytest.raises(KafkaTimeoutError, match="t-0 could not be read for") as raised:
         poll_for(consumer, TIMEOUT_S)
+    reasons = str(raised.value).split("; ")
+    assert len(set(reasons)) == len(reasons), "each reason once"
     return time.monotonic() - started_s
 
 
