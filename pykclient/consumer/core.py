@@ -201,10 +201,10 @@ class ConsumerCore(ConsumerParts):
             return assigned.lag(self._config.isolation_level)
 
     def wakeup(self) -> None:
-        """Make the call that waits now, or the next one that would, raise `WakeupError`.
+        """Make the call that waits now, or else the next one that may wait, raise `WakeupError`.
 
-        The one method for other threads. Records that are at hand are returned first, so none is
-        lost.
+        The one method for other threads. A `poll` that has found records by then returns them, and
+        the next one raises, before it takes any: none is lost.
 
         Raises:
             ForkedClientError: this is a child process; the parent's call is not woken.
