@@ -73,6 +73,15 @@ def test_a_stretch_ends_before_what_is_different(core: ModuleType, other: bytes)
     assert core.find_stretch(plain(0) + other, 0, 0) == Stretch(len(plain(0)), 0, 1, 1, -1, False)
 
 
+def test_a_stretch_may_end_with_the_last_offset_of_all(core: ModuleType) -> None:
+    data = plain(2**63 - 4) + plain(2**63 - 2)
+    assert core.find_stretch(data + plain(0), 0, 0) == Stretch(
+        len(data), 2**63 - 4, 2**63 - 3, 2**63 - 1, -1, False
+    )
+    beyond = header_changed(header_changed(plain(2**63 - 2), COUNT_AT, 3, 4), LAST_DELTA_AT, 2, 4)
+    assert core.find_stretch(beyond, 0, 0) is None
+
+
 @pytest.mark.parametrize("attribute", [TRANSACTIONAL, APPEND_TIME])
 def test_what_is_special_is_said_by_the_caller(core: ModuleType, attribute: int) -> None:
     data = header_changed(plain(0), ATTRIBUTES_AT, attribute, 2)

@@ -88,7 +88,7 @@ def find_stretch(data, Py_ssize_t position, int special):
             if at == position:
                 first = header
             elif (
-                header.base_offset != last_offset + 1
+                header.base_offset - 1 != last_offset
                 or header.leader_epoch != first.leader_epoch
                 or (header.attributes ^ first.attributes) & LOG_APPEND_TIME
             ):
