@@ -9,8 +9,10 @@ import pytest
 
 from pykclient import Consumer, Producer, TopicPartition
 from pykclient.errors import (
+    BrokerError,
     CoordinatorLoadInProgressError,
     KafkaTimeoutError,
+    RebalanceInProgressError,
     UnstableOffsetCommitError,
 )
 from pykclient.protocol.api_keys import ApiKey
@@ -85,13 +87,15 @@ def test_offsets_of_a_transaction_that_does_not_end_are_told(
         poll_until_it_reads(consumer)
 
 
-def test_a_coordinator_that_takes_nobody_in_is_told(servers: str, fake_kafka: FakeKafka) -> None:
+@pytest.mark.parametrize("error", [CoordinatorLoadInProgressError, RebalanceInProgressError])
+def test_a_coordinator_that_takes_nobody_in_is_told(
+    servers: str, fake_kafka: FakeKafka, error: type[BrokerError]
+) -> None:
     with fake_kafka.control() as cluster:
-        fault = faults.fail_with(CoordinatorLoadInProgressError)
-        cluster.faults.add(fault, ApiKey.JOIN_GROUP, times=None)
+        cluster.faults.add(faults.fail_with(error), ApiKey.JOIN_GROUP, times=None)
     with member(servers, session_timeout_ms=SESSION_MIN_MS) as consumer:
         consumer.subscribe(["t"])
-        poll_until_it_raises(consumer, "COORDINATOR_LOAD_IN_PROGRESS")
+        poll_until_it_raises(consumer, error.name)
         with fake_kafka.control() as cluster:
             cluster.faults.clear()
         poll_until_it_reads(consumer)

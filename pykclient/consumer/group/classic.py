@@ -32,6 +32,7 @@ from pykclient.consumer.group.classic_state import (
 from pykclient.consumer.group.consumer_protocol import PROTOCOL_TYPE
 from pykclient.consumer.group.leaving import Leaving
 from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.retries import Retries
 from pykclient.errors import (
     DisconnectedError,
     FencedInstanceIdError,
@@ -85,7 +86,6 @@ class ClassicMembership(ClassicMember):
         self._participant = participant
         self._coordinator = coordinator
         self._settings = settings
-        self._retry_backoff = retry_backoff
         self._protocol = ""
         self._was_member = False
         """Whether it was a member when the participant was given something to do."""
@@ -99,8 +99,7 @@ class ClassicMembership(ClassicMember):
         self._leave_reason = ""
         self._sends_leave = False
         self._left: Operation[None] = Operation()
-        self._retry_at_ms = 0
-        self._failure_count = 0
+        self._retries = Retries(retry_backoff)
 
     # Asked by the consumer's coordinator.
 
@@ -172,7 +171,7 @@ class ClassicMembership(ClassicMember):
         return self._rejoin_reason is not None or self.state is not ClassicState.UNJOINED
 
     def _next_ms(self, now_ms: int, *, has_coordinator: bool) -> int:
-        retry_ms = self._retry_at_ms if self._retry_at_ms > now_ms else NEVER_MS
+        retry_ms = self._retries.at_ms if self._retries.at_ms > now_ms else NEVER_MS
         is_waiting = self._call is not None
         beat_ms = self.heartbeat.next_ms(has_coordinator=has_coordinator and not is_waiting)
         return max(now_ms, min(retry_ms, beat_ms))
@@ -196,7 +195,7 @@ class ClassicMembership(ClassicMember):
         return (
             self._rejoin_reason is not None
             and self._error is None
-            and now_ms >= self._retry_at_ms
+            and now_ms >= self._retries.at_ms
             and self._coordinator.node_id() is not None
             and self._participant.may_join()
         )
@@ -265,7 +264,7 @@ class ClassicMembership(ClassicMember):
     def _due_requests(self, node_id: int, now_ms: int, may_rebalance: bool) -> list[Request]:
         if self._call is not None:
             return []  # the coordinator knows that we wait; a heartbeat would wait behind it
-        if now_ms >= self._retry_at_ms and self._error is None:
+        if now_ms >= self._retries.at_ms and self._error is None:
             may_join = may_rebalance and self._participant.may_join()
             if self.state is ClassicState.JOINING and may_join:
                 return [self._join(node_id, now_ms)]
@@ -281,7 +280,7 @@ class ClassicMembership(ClassicMember):
 
     def _join(self, node_id: int, now_ms: int) -> Request:
         self.heartbeat.stop()
-        level = logging.DEBUG if self._failure_count else logging.INFO
+        level = logging.DEBUG if self._retries.has_failed else logging.INFO
         self._log.log(level, "group %r: joining as %r", self.member.group_id, self.member.member_id)
         protocols = self._participant.protocols(self.member)
         message = join_request(self.member, protocols, self._settings, self._rejoin_reason or "")
@@ -409,7 +408,7 @@ class ClassicMembership(ClassicMember):
             code = InconsistentGroupProtocolError.code
             self._fail_join(error_for_code(code, self._about("SyncGroup")), now_ms)
         else:
-            self._failure_count = 0
+            self._retries.succeed()
             self._rejoin_reason = self._shares = None
             self._assignment = response.assignment
             self._to(ClassicState.ASSIGNING)
@@ -418,14 +417,16 @@ class ClassicMembership(ClassicMember):
         """Go on after an error of JoinGroup or SyncGroup as Java does."""
         error = error_for_code(code, self._about(api))
         self._joined = self._shares = None
+        self.trouble = error
         if code in GIVEN_UP:
+            self._retries.soon(now_ms)
             self._lose_generation(api, code)
         elif code == RebalanceInProgressError.code:
+            self._retries.soon(now_ms)
             self._join_again(error)
         elif code in MOVED or error.retriable:
             if code in MOVED:
                 self._coordinator.mark_unknown(node_id, error.name)
-            self.trouble = error
             self._retry_later(error, now_ms)
         else:
             self._fail_join(error, now_ms)
@@ -478,14 +479,12 @@ class ClassicMembership(ClassicMember):
             self._to(ClassicState.JOINING)
 
     def _retry_later(self, error: KafkaError, now_ms: int) -> None:
-        self._retry_at_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)
-        self._failure_count += 1
+        self._retries.later(now_ms)
         self._join_again(error)
 
     def _fail_join(self, error: KafkaError, now_ms: int) -> None:
         """Tell the application, which may try again by polling on."""
-        self._retry_at_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)
-        self._failure_count += 1
+        self._retries.later(now_ms)
         self._forget_round()
         self.member = self.member.without_generation()
         self.ask_to_join(f"rebalance failed due to {type(error).__name__}")

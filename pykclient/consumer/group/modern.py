@@ -25,6 +25,7 @@ from pykclient.consumer.group.modern_requests import (
     heartbeat_of,
 )
 from pykclient.consumer.group.modern_state import BEATING, IN_GROUP, NEXT, ModernState
+from pykclient.consumer.group.retries import Retries
 from pykclient.errors import (
     BrokerError,
     CoordinatorNotAvailableError,
@@ -89,7 +90,6 @@ class ModernMembership:
         self._coordinator = coordinator
         self._settings = settings
         self._history = history
-        self._retry_backoff = retry_backoff
         self._log = ClientLog("pykclient.consumer", client_id)
         self._fields = HeartbeatFields(settings)
         self._wants_join = False
@@ -111,8 +111,7 @@ class ModernMembership:
         self._interval_ms = 0
         self._due_ms = 0
         self._polled_ms = 0
-        self._retry_at_ms = 0
-        self._failure_count = 0
+        self._retries = Retries(retry_backoff)
         self._error: KafkaError | None = None
 
     # Asked by the consumer's coordinator.
@@ -165,7 +164,7 @@ class ModernMembership:
         return self.state in (ModernState.FENCED, ModernState.STALE, ModernState.PREPARE_LEAVING)
 
     def _may_try_again(self, now_ms: int) -> bool:
-        return self._error is None and now_ms >= self._retry_at_ms
+        return self._error is None and now_ms >= self._retries.at_ms
 
     def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Operation[None]:
         """Give everything up and leave; return what ends when the coordinator has been told.
@@ -196,8 +195,8 @@ class ModernMembership:
             self._advance(now_ms)
         elif self.state in IN_GROUP and now_ms >= self._late_ms():
             self._leave_late(now_ms)
-        if self.state is ModernState.FATAL and now_ms < self._retry_at_ms:
-            return PollResult(next_poll_ms=self._retry_at_ms)
+        if self.state is ModernState.FATAL and now_ms < self._retries.at_ms:
+            return PollResult(next_poll_ms=self._retries.at_ms)
         if self.state not in BEATING and self.state is not ModernState.LEAVING:
             return PollResult()
         node_id = self._coordinator.node_id()
@@ -216,12 +215,12 @@ class ModernMembership:
         if self._call is not None or not has_coordinator:
             return late_ms
         due_ms = self._due_ms if self.state in IN_GROUP or self.member.is_member else NEVER_MS
-        return max(now_ms, min(late_ms, max(due_ms, self._retry_at_ms)))
+        return max(now_ms, min(late_ms, max(due_ms, self._retries.at_ms)))
 
     def _is_due(self, now_ms: int) -> bool:
         if self.state is ModernState.LEAVING:
             return True
-        if self._call is not None or now_ms < self._retry_at_ms:
+        if self._call is not None or now_ms < self._retries.at_ms:
             return False
         if self.state is ModernState.PREPARE_LEAVING:
             return self.member.is_member and now_ms >= self._due_ms
@@ -358,7 +357,8 @@ class ModernMembership:
             about = f"ConsumerGroupHeartbeat of group {self.member.group_id!r}{said}"
             self._on_refused(error_for_code(response.error_code, about), node_id, now_ms)
             return
-        self._failure_count, self.trouble = 0, None
+        self._retries.succeed()
+        self.trouble = None
         self._interval_ms = max(0, response.heartbeat_interval_ms)
         self._due_ms = now_ms + self._interval_ms
         is_new = not self.member.is_member
@@ -408,7 +408,8 @@ class ModernMembership:
 
     def _on_refused(self, error: BrokerError, node_id: int, now_ms: int) -> None:
         """Go on after an error as Java does."""
-        self.trouble = error if error.retriable else None
+        passes = error.retriable or isinstance(error, UNKNOWN_MEMBER)
+        self.trouble = error if passes else None
         self._fields.forget()
         self._may_be_known = self.member.is_member
         if isinstance(error, MOVED):
@@ -433,11 +434,11 @@ class ModernMembership:
             self._leave_epoch = None  # it has nothing to leave any more
             self.member = self.member.without_generation()
             return
+        self._retries.soon(now_ms)
         self._drop_out(ModernState.FENCED, str(error), now_ms)
 
     def _retry_later(self, now_ms: int) -> None:
-        self._retry_at_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)
-        self._failure_count += 1
+        self._retries.later(now_ms)
         self._due_ms = 0
 
     def _fail(self, error: KafkaError, now_ms: int) -> None:

@@ -37,6 +37,7 @@ OTHER_NODE_ID = 8
 SESSION_MS = 9_000
 INTERVAL_MS = 3_000
 MAX_POLL_MS = 20_000
+RETRY_MS = 100
 
 MessageT = TypeVar("MessageT")
 
@@ -123,7 +124,7 @@ class MemberScene:
         self.participant = Participant()
         self.coordinator = Coordinator()
         self.history = GroupHistory()
-        backoff = Backoff(100, 1_000, jitter=0, random=Random(1))
+        backoff = Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1))
         self.membership = ClassicMembership(
             "g",
             self.participant,

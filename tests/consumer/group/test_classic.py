@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.group.classic_state import NEXT, ClassicState
+from pykclient.consumer.group.retries import AT_ONCE_COUNT
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -31,6 +32,7 @@ from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 from tests.consumer.group.member_scene import (
     MAX_POLL_MS,
     OTHER_NODE_ID,
+    RETRY_MS,
     SESSION_MS,
     MemberScene,
 )
@@ -169,6 +171,28 @@ def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: MemberScen
     refuse(scene, CoordinatorLoadInProgressError, is_syncing=False)
     assert scene.coordinator.reasons == []
     scene.poll(passed_ms=100)
+    scene.take(JoinGroupRequest)
+
+
+@pytest.mark.parametrize("is_syncing", [False, True])
+def test_who_is_refused_again_and_again_takes_its_time(
+    is_syncing: bool, scene: MemberScene
+) -> None:
+    """Some coordinators refuse as fast as they are asked."""
+    refuse(scene, RebalanceInProgressError, is_syncing=is_syncing)
+    for _ in range(AT_ONCE_COUNT):
+        scene.poll()
+        scene.take(JoinGroupRequest)
+        if is_syncing:
+            scene.answer_join()
+            scene.poll()
+            scene.take(SyncGroupRequest)
+            scene.answer(SyncGroupResponse(error_code=RebalanceInProgressError.code))
+        else:
+            scene.answer(JoinGroupResponse(error_code=UnknownMemberIdError.code))
+    scene.poll()
+    assert not [each for each in scene.sent if isinstance(each.message, JoinGroupRequest)]
+    scene.poll(passed_ms=RETRY_MS)
     scene.take(JoinGroupRequest)
 
 

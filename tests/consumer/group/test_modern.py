@@ -6,6 +6,7 @@ import pytest
 
 from pykclient.consumer.group.modern_requests import Interest
 from pykclient.consumer.group.modern_state import ModernState
+from pykclient.consumer.group.retries import AT_ONCE_COUNT
 from pykclient.errors import (
     BrokerError,
     BrokerUnsupportedVersionError,
@@ -271,6 +272,22 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     told = stable.told()
     assert (told.member_epoch, told.member_id, told.topic_partitions) == (0, member_id, [])
     assert told.subscribed_topic_names == ["a", "b"]
+
+
+def test_who_is_fenced_again_and_again_takes_its_time(stable: ModernScene) -> None:
+    """Some coordinators refuse as fast as they are asked."""
+    stable.wait(INTERVAL_MS)
+    stable.answer(code=FencedMemberEpochError.code)
+    for _ in range(AT_ONCE_COUNT):
+        stable.poll()
+        stable.answer(code=FencedMemberEpochError.code)
+    stable.poll()
+    assert stable.sent == []
+    assert isinstance(stable.membership.trouble, FencedMemberEpochError)
+    stable.poll(passed_ms=RETRY_MS)
+    assert stable.told().member_epoch == 0
+    stable.answer()
+    assert stable.membership.trouble is None
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
