@@ -24,6 +24,9 @@ __all__ = ["GroupCalls"]
 MEMBERSHIP_AT_CLOSE: Final = ("default", "leave_group", "remain_in_group")
 TURN_COUNT_MAX: Final = 20
 """How often the group's business may go on before a poll looks for records."""
+GROUP_TURN_INTERVAL_MS: Final = 50
+"""How long polls may find records at hand before the group's business goes on all the same: a
+leader has to share out, and to notice that topics grow."""
 
 
 class GroupCalls(CommitCalls):
@@ -32,6 +35,7 @@ class GroupCalls(CommitCalls):
     _heartbeat_thread: HeartbeatThread | None = None
     _left: Operation[None] | None = None
     """Ends when the coordinator has heard that this member leaves; None if it never left."""
+    _group_turned_ms = 0
 
     def unsubscribe(self) -> None:
         """Stop reading, and leave the group if this is a member of one.
@@ -102,9 +106,12 @@ class GroupCalls(CommitCalls):
         self._group.begin_poll()
         try:
             for _ in range(TURN_COUNT_MAX):
-                if not self._group.wants_turn(now_ms()):
+                started_ms = now_ms()
+                is_due = started_ms - self._group_turned_ms >= GROUP_TURN_INTERVAL_MS
+                if not is_due and not self._group.wants_turn(started_ms):
                     break
-                self._engine.step(now_ms())
+                self._group_turned_ms = started_ms
+                self._engine.step(started_ms)
                 run_user_calls(self._engine)
             # Before records: who is no member any more must not read on without hearing of it.
             if self._group.has_error:
@@ -184,15 +191,14 @@ class GroupCalls(CommitCalls):
             reason, sends=sends, now_ms=started_ms, commit_deadline_ms=commit_deadline_ms
         )
         group.begin_poll()
+
+        def is_over() -> bool:
+            return not self._subscription.partitions or self._metadata.fatal_error is not None
+
         try:
-            drive(
-                self._engine,
-                self._port,
-                until=lambda: (
-                    not self._subscription.partitions or self._metadata.fatal_error is not None
-                ),
-                deadline_ms=deadline_ms,
-            )
+            if not drive(self._engine, self._port, until=is_over, deadline_ms=deadline_ms):
+                # This process stood still, perhaps: the listener hears of it all the same.
+                drive(self._engine, self._port, until=is_over, deadline_ms=now_ms())
             self._engine.step(now_ms())  # which sends what tells the coordinator
         finally:
             group.end_poll()
