@@ -1,16 +1,19 @@
 """A group of real consumers on a fake cluster, with a seed that makes things go wrong.
 
-Members come, go, stall, are killed and work too long; coordinators move, brokers stop, topics grow,
-connections break, requests are refused, delayed, and done without an answer. After each step the
-members are compared with each other and with what was committed: see `check_step`. In the end all
-is healed, and the group must come to rest with every record processed.
+Members come, go, stall, are killed and work too long; they poll or iterate, commit in each way,
+pause, seek back and subscribe anew. Coordinators move, brokers stop, topics grow, connections
+break, requests are refused, delayed, and done without an answer. After each step the members are
+compared with each other and with what was committed: see `check_step`. In the end all is healed,
+and the group must come to rest with every record processed.
+
+`is_mild` is a run in which members come and go, and nothing breaks. Nothing is read twice then, and
+nothing lost, but by a member that leaves in the middle of a rebalance: brokers take no commit then.
 
 Owner: the test that made it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,34 +25,34 @@ from pykclient.errors.broker import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
-from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.groups.settings import GroupSettings
 from pykclient.types import TopicPartition
+from tests.simulation.processed_records import ProcessedRecords
 from tests.simulation.simulated_clients import SimulatedProducer, TryLaterError
-from tests.simulation.simulated_member import SimulatedMember
-from tests.simulation.simulated_network import SimulatedNetwork
+from tests.simulation.simulated_member import POLL_MS, Habits, SimulatedMember
+from tests.simulation.simulated_time import SimulatedTime
+from tests.simulation.simulated_world import SimulatedWorld
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from pykclient.errors import BrokerError
+    from tests.simulation.simulated_world import ApiFaults
 
 __all__ = ["GroupSimulation"]
 
 TOPIC = "t"
 GROUP = "g"
 BROKER_COUNT = 3
-STEP_COUNT = 100
-HEAL_STEP_COUNT_MAX = 5_000
-STALLED_STEP_MS = 500
+BREAK_COUNT = 25
+QUIET_MS = (0, 0, 5, 50, 300, 2_000)
+"""How long nothing breaks after something did."""
 MEMBER_COUNT_MAX = 4
 SESSION_TIMEOUT_MS = 6_000
-MAX_POLL_INTERVAL_MS = 5_000
-REST_MS = 15_000
+MAX_POLL_INTERVAL_MS = 2_000
+STALL_MAX_MS = SESSION_TIMEOUT_MS + 5_000
 """How long the group may take to come to rest: sessions of those who are gone have to end."""
 
 STRATEGIES = (
@@ -86,71 +89,80 @@ API_FAULTS = {
 }
 
 
-class GroupSimulation:
+class GroupSimulation(SimulatedWorld):
     """One run."""
 
-    api_faults: ClassVar[Mapping[ApiKey, tuple[type[BrokerError], ...]]] = API_FAULTS
+    api_faults: ClassVar[ApiFaults] = API_FAULTS
+    delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 3_000)
     group_settings: ClassVar[GroupSettings] = GroupSettings()
 
-    def __init__(self, seed: int, *, member_class: type[SimulatedMember] = SimulatedMember) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        member_class: type[SimulatedMember] = SimulatedMember,
+        is_mild: bool = False,
+    ) -> None:
         self.seed = seed
         self.member_class = member_class
-        self.random = random = Random(seed)
-        self.clock = ManualClock(1_000)
-        self.cluster = FakeCluster(
+        self.is_mild = is_mild
+        random, clock = Random(seed), ManualClock(1_000)
+        cluster = FakeCluster(
             BROKER_COUNT,
             min_insync_replicas=1,
             group_settings=self.group_settings,
-            now_ms=self.clock.now_ms,
+            now_ms=clock.now_ms,
         )
+        super().__init__(random, clock, cluster)
         self.partition_count = random.choice((1, 3, 6))
-        self.cluster.create_topic(TOPIC, self.partition_count)
-        self.network = SimulatedNetwork(self.cluster, self.clock, random)
-        self.bootstrap = ",".join(f"{b.host}:{b.port}" for b in self.cluster.brokers.values())
+        cluster.create_topic(TOPIC, self.partition_count)
         self.strategy = random.choice(STRATEGIES)
         self.producer = SimulatedProducer(
             self.network, seed, bootstrap_servers=self.bootstrap, request_timeout_ms=2_000
         )
         self.members: list[SimulatedMember] = []
-        self.met: Counter[str] = Counter()
+        self.processed = ProcessedRecords()
+        self.stall_ms = 0
+        """How long it took to come to rest."""
         self.sent_count = 0
-        self._last_generation: dict[SimulatedMember, int] = {}
-        self._join()
 
     def run(self) -> None:
         """Let things go wrong, heal them, and wait until the group is at rest."""
-        for _ in range(STEP_COUNT):
-            self._send()
-            self._break_something()
-            self._step()
-            self.check_step()
+        try:
+            with SimulatedTime(self.clock, self.cluster).installed():
+                self._break_and_heal()
+        finally:
+            for member in self.members:
+                member.kill()
+
+    def _break_and_heal(self) -> None:
+        self._join()
+        for _ in range(BREAK_COUNT):
+            if self.is_mild:
+                self._join_or_leave()
+            else:
+                self._break_something()
+            quiet_until_ms = self.clock.now_ms + self.random.choice(QUIET_MS)
+            while self.clock.now_ms <= quiet_until_ms:
+                self._send()
+                self._step_and_check()
         self._heal()
         healed_ms = self.clock.now_ms
-        for _ in range(HEAL_STEP_COUNT_MAX):
-            self._step()
-            self.check_step()
-            if self._is_at_rest():
-                break
-            assert self.clock.now_ms - healed_ms < REST_MS + SESSION_TIMEOUT_MS, self._described()
-        assert self._is_at_rest(), self._described()
+        while not self._is_at_rest():
+            self._step_and_check()
+            self.stall_ms = self.clock.now_ms - healed_ms
+            assert self.stall_ms <= STALL_MAX_MS, self._described()
+        if self.is_mild and not any("lose" in member.did for member in self.members):
+            assert not self.processed.repeated_count, f"seed {self.seed}: read twice"
 
     # Steps.
 
-    def _step(self) -> None:
-        now_ms = self.clock.now_ms
-        self.cluster.advance(now_ms)
-        self.network.deliver()
-        deadlines = [
-            self.producer.turn(now_ms),
-            *(member.turn(now_ms) for member in self.members),
-            self.network.next_ms(),
-            self.cluster.next_deadline_ms(),
-        ]
-        next_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
-        self.clock.move_to(max(now_ms, min(next_ms, now_ms + STALLED_STEP_MS)))
+    def _step_and_check(self) -> None:
+        self._step([self.producer.turn, *(member.turn for member in self.members)])
+        self.check_step()
 
     def _send(self) -> None:
-        if self.random.random() < 0.3:
+        if self.random.random() < (0.3 if self.is_mild else 0.1):
             partition = self.random.randrange(self.partition_count)
             try:
                 self.producer.send(TOPIC, b"%d" % self.sent_count, partition=partition)
@@ -159,22 +171,21 @@ class GroupSimulation:
             self.sent_count += 1
 
     def _break_something(self) -> None:
-        drawn = self.random.random()
-        for limit, action in (
-            (0.03, self._join),
-            (0.045, self._leave),
-            (0.06, self._kill),
-            (0.08, self._pause_or_resume),
-            (0.09, self._work_long),
-            (0.10, self._move_coordinator),
-            (0.11, self._stop_or_start),
-            (0.13, self._cut),
-            (0.135, self._grow),
-            (0.20, self._add_fault),
-        ):
-            if drawn < limit:
-                action()
-                return
+        self._break_one(
+            (0.15, self._join),
+            (0.22, self._leave),
+            (0.30, self._kill),
+            (0.40, self._pause_or_resume),
+            (0.45, self._work_long),
+            (0.50, self._move_coordinator),
+            (0.55, self._stop_or_start),
+            (0.65, self._cut),
+            (0.68, self._grow),
+            (1.00, self._add_fault),
+        )
+
+    def _join_or_leave(self) -> None:
+        self._break_one((0.2, self._join), (0.35, self._leave))
 
     @property
     def alive(self) -> list[SimulatedMember]:
@@ -186,31 +197,52 @@ class GroupSimulation:
             return
         self.met["join"] += 1
         number = len(self.members)
+        habits = self._habits()
+        self.met.update(str(habit) for habit in habits[:2])
+        instance_id = self._instance_id()
+        self.met["static"] += instance_id is not None
+        self.met["pattern"] += habits.pattern is not None
         member = self.member_class(
             self.network,
             self.seed * 1_000 + number,
             self.random,
+            self.processed,
+            topic=TOPIC,
+            habits=habits,
             client_id=f"m{number}",
-            group_instance_id=self._instance_id(),
+            group_instance_id=instance_id,
             bootstrap_servers=self.bootstrap,
             group_id=GROUP,
             auto_offset_reset="earliest",
             **self.protocol_settings(),
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            enable_auto_commit=habits.commits == "automatically",
             auto_commit_interval_ms=500,
             request_timeout_ms=2_000,
             max_poll_records=2,
             metadata_max_age_ms=5_000,
-            fetch_max_wait_ms=100,
+            fetch_max_wait_ms=500,
+            consumer_timeout_ms=POLL_MS,
         )
-        if self.random.random() < 0.8:
-            member.subscribe([TOPIC], listener=member.listener)
-        else:
-            member.subscribe(pattern="t.*", listener=member.listener)
         self.members.append(member)
 
+    def _habits(self) -> Habits:
+        random = self.random
+        if self.is_mild:
+            return Habits(random.choice(("poll", "iterate")), may_lose=False)
+        reads, commits = random.choice(
+            (
+                ("poll", "automatically"),
+                ("poll", "sync"),
+                ("poll", "async"),
+                ("iterate", "automatically"),
+            )
+        )
+        pattern = "t.*" if random.random() < 0.2 else None
+        return Habits(reads, commits, fidgets=random.random() < 0.3, pattern=pattern)
+
     def protocol_settings(self) -> dict[str, object]:
-        """What a member is told of how its group agrees."""
+        """Return what a member is told of how its group agrees."""
         return {
             "partition_assignment_strategy": self.strategy,
             "session_timeout_ms": SESSION_TIMEOUT_MS,
@@ -219,9 +251,9 @@ class GroupSimulation:
 
     def _instance_id(self) -> str | None:
         """A static member takes a name that nobody alive has; of one that is gone, perhaps."""
-        if self.random.random() < 0.7:
+        if self.is_mild or self.random.random() < 0.7:
             return None
-        taken = {member._config.group_instance_id for member in self.alive}
+        taken = {member.consumer._config.group_instance_id for member in self.alive}
         free = [name for name in ("i0", "i1", "i2", "i3", "i4") if name not in taken]
         return self.random.choice(free)
 
@@ -229,7 +261,7 @@ class GroupSimulation:
         member = self._chosen(not_last=True)
         if member is not None and not member.is_paused:
             self.met["leave"] += 1
-            member.leave(now_ms=self.clock.now_ms)
+            member.is_leaving = True
 
     def _kill(self) -> None:
         member = self._chosen(not_last=True)
@@ -250,29 +282,15 @@ class GroupSimulation:
             member.busy_until_ms = self.clock.now_ms + 2 * MAX_POLL_INTERVAL_MS
 
     def _chosen(self, *, not_last: bool = False) -> SimulatedMember | None:
-        alive = [member for member in self.alive if member._left is None]
-        if not alive or (not_last and len(alive) == 1):
+        staying = [member for member in self.alive if not member.is_leaving]
+        if not staying or (not_last and len(staying) == 1):
             return None
-        return self.random.choice(alive)
+        return self.random.choice(staying)
 
     def _move_coordinator(self) -> None:
         self.met["coordinator move"] += 1
         alive = sorted(self.cluster.alive)
         self.cluster.move_coordinator(0, GROUP, self.random.choice(alive))
-
-    def _stop_or_start(self) -> None:
-        stopped = self.cluster.brokers.keys() - self.cluster.alive
-        if stopped:
-            self.cluster.start_broker(min(stopped))
-        else:
-            self.met["broker stop"] += 1
-            self.cluster.stop_broker(self.random.randrange(BROKER_COUNT))
-
-    def _cut(self) -> None:
-        links = [link for link in self.network.links if not link.is_closed]
-        if links:
-            self.met["cut"] += 1
-            self.random.choice(links).cut()
 
     def _grow(self) -> None:
         if self.partition_count < 8:
@@ -280,29 +298,10 @@ class GroupSimulation:
             self.partition_count += 1
             self.cluster.add_partitions(TOPIC, self.partition_count)
 
-    def _add_fault(self) -> None:
-        key = self.random.choice(list(self.api_faults))
-        kind, fault = self.random.choice(
-            (
-                ("error", faults.fail_with(self.random.choice(self.api_faults[key]))),
-                ("delay", faults.delay_answer(self.random.choice((5, 500, 3_000)))),
-                ("drop", faults.drop()),
-                ("lost answer", faults.lose_answer()),
-                ("lost answer", faults.lose_answer(closes=True)),
-                ("disconnect", faults.disconnect()),
-            )
-        )
-        self.met[kind] += 1
-        self.cluster.faults.add(fault, key)
-
     def _heal(self) -> None:
-        self.cluster.faults.clear()
-        for broker_id in self.cluster.brokers:
-            if broker_id not in self.cluster.alive:
-                self.cluster.start_broker(broker_id)
+        super()._heal()
         for member in self.alive:
-            member.is_paused = False
-            member.busy_until_ms = min(member.busy_until_ms, self.clock.now_ms)
+            member.be_calm()
 
     # What must hold.
 
@@ -313,18 +312,10 @@ class GroupSimulation:
             for partition in member.holds:
                 other = owners.setdefault((member.generation, partition), member)
                 assert other is member, f"{partition} has two owners"
-        ends = self._processed_ends()
-        group = self.cluster.groups.snapshot(GROUP)
-        for partition, committed in () if group is None else group.offsets.items():
-            assert committed.offset <= ends.get(partition, 0), f"{partition}: committed too far"
-
-    def _processed_ends(self) -> dict[TopicPartition, int]:
-        ends: dict[TopicPartition, int] = {}
-        for member in self.members:
-            for record in member.processed:
-                partition = TopicPartition(record.topic, record.partition)
-                ends[partition] = max(ends.get(partition, 0), record.offset + 1)
-        return ends
+        for partition, committed in self.cluster.groups.offsets(GROUP).all().items():
+            assert committed.offset <= self.processed.end(partition), (
+                f"{partition}: committed too far"
+            )
 
     def _partitions(self) -> Iterable[TopicPartition]:
         return (TopicPartition(TOPIC, number) for number in range(self.partition_count))
@@ -333,27 +324,19 @@ class GroupSimulation:
         """Whether every partition is read by one member, to its end, with nothing left out."""
         held = [partition for member in self.alive for partition in member.holds]
         return sorted(held) == sorted(self._partitions()) and all(
-            self._is_read(partition) for partition in self._partitions()
+            self.processed.end(partition) == self.cluster.partition(partition).log.high_watermark
+            for partition in self._partitions()
         )
-
-    def _is_read(self, partition: TopicPartition) -> bool:
-        processed = {
-            record.offset
-            for member in self.members
-            for record in member.processed
-            if (record.topic, record.partition) == partition
-        }
-        return processed == set(range(self.cluster.partition(partition).log.high_watermark))
 
     def _described(self) -> str:
         lines = [f"seed {self.seed} does not come to rest, {self.strategy}:"]
         for member in self.alive:
-            group = member._group
+            group = member.consumer._group
             assert group is not None
             state = vars(group._membership)["state"]
             lines.append(
-                f"{member._config.client_id}: {state} {group.identity} "
-                f"{sorted(member._subscription.partitions)} errors: {member.errors[-2:]}"
+                f"{member.consumer}: {state} {group.identity} {member.habits} "
+                f"{sorted(member.consumer._subscription.partitions)} errors: {member.errors[-2:]}"
             )
         lines.append(str(self.cluster.groups.snapshot(GROUP)))
         return "\n".join(lines)

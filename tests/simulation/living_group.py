@@ -6,12 +6,14 @@ Owner: the test that made it.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake.cluster import FakeCluster
-from tests.simulation.simulated_member import SimulatedMember
+from tests.simulation.processed_records import ProcessedRecords
+from tests.simulation.simulated_member import Habits, SimulatedMember
 from tests.simulation.simulated_network import SimulatedNetwork
+from tests.simulation.simulated_time import SimulatedTime
 
 if TYPE_CHECKING:
     from pykclient.errors import KafkaError
@@ -26,7 +28,10 @@ JOIN_MS = 10_000
 
 
 class LivingGroup:
-    """Members that commit each second, one at first, and a network that may refuse one broker."""
+    """Members that commit each second, one at first, and a network that may refuse one broker.
+
+    A context manager, whose end is that of the members.
+    """
 
     def __init__(self, protocol: str) -> None:
         self.clock = ManualClock(1_000)
@@ -37,12 +42,22 @@ class LivingGroup:
         self._protocol = protocol
         self.member = self.join()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.kill()
+
     def join(self) -> SimulatedMember:
-        """Have one more subscribe."""
+        """Have one more subscribe, and poll."""
         member = SimulatedMember(
             self.network,
             len(self.members) + 1,
             Random(2),
+            ProcessedRecords(),
+            topic="t",
+            habits=Habits(),
             bootstrap_servers=",".join(
                 f"{each.host}:{each.port}" for each in self.cluster.brokers.values()
             ),
@@ -50,8 +65,8 @@ class LivingGroup:
             group_protocol=self._protocol,
             auto_commit_interval_ms=1_000,
         )
+        member.be_calm()
         self.members.append(member)
-        member.subscribe(["t"], listener=member.listener)
         return member
 
     @property
@@ -69,24 +84,19 @@ class LivingGroup:
     def run(self, for_ms: int) -> None:
         """Let the members live for a while."""
         end_ms = self.clock.now_ms + for_ms
-        while self.clock.now_ms < end_ms:
-            self.cluster.advance(self.clock.now_ms)
-            self.network.deliver()
-            due_ms = min(member.turn(self.clock.now_ms) for member in self.members)
-            latest_ms = self.clock.now_ms + STEP_MS
-            self.clock.move_to(min(max(due_ms, self.clock.now_ms + 1), latest_ms))
+        with SimulatedTime(self.clock, self.cluster).installed():
+            while self.clock.now_ms < end_ms:
+                self.cluster.advance(self.clock.now_ms)
+                self.network.deliver()
+                due_ms = min(member.turn(self.clock.now_ms) for member in self.members)
+                latest_ms = self.clock.now_ms + STEP_MS
+                self.clock.move_to(min(max(due_ms, self.clock.now_ms + 1), latest_ms))
 
     def told_by_polls(self, for_ms: int) -> list[KafkaError]:
-        """What polls of the first member, a step each, which find nothing, raise in that time."""
-        end_ms = self.now_ms + for_ms
-        told = []
-        while self.now_ms < end_ms:
-            started_ms = self.now_ms
-            self.run(STEP_MS)
-            error = self.member._silence.reason(started_ms, self.now_ms)
-            if error is not None:
-                told.append(error)
-        return told
+        """Return what polls of the first member, which find nothing, raise in that time."""
+        told_count = len(self.member.errors)
+        self.run(for_ms)
+        return self.member.errors[told_count:]
 
     def let_through(self) -> None:
         """Open the ways again."""

@@ -8,7 +8,7 @@ Owner: the test that made it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pykclient.consumer.group.modern_state import ModernState
 from pykclient.consumer.modern_coordinator import ModernCoordinator
@@ -20,15 +20,14 @@ from pykclient.errors.broker import (
     UnknownMemberIdError,
 )
 from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake.groups.modern import ModernGroup
 from pykclient.testing.fake.groups.settings import GroupSettings
 from tests.simulation.group_simulation import GROUP, GROUP_ERRORS, GroupSimulation
 from tests.simulation.simulated_member import SimulatedMember
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pykclient.errors import BrokerError
     from pykclient.types import TopicPartition
+    from tests.simulation.simulated_world import ApiFaults
 
 __all__ = ["ModernGroupSimulation", "SimulatedModernMember"]
 
@@ -38,16 +37,27 @@ READING = frozenset({ModernState.RECONCILING, ModernState.ACKNOWLEDGING, ModernS
 class SimulatedModernMember(SimulatedMember):
     """One member."""
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        # What it drew before it was given the seed's randomness.
+        member = self._group._membership.member
+        self._group._membership.member = member._replace(member_id=str(settings["client_id"]))
+
+    @property
+    def _group(self) -> ModernCoordinator:
+        assert isinstance(self.consumer._group, ModernCoordinator)
+        return self.consumer._group
+
     @property
     def holds(self) -> frozenset[TopicPartition]:
         """What it reads as a member; nothing when it is none for the coordinator any more."""
-        assert isinstance(self._group, ModernCoordinator)
-        group = self._network.cluster.groups.snapshot(GROUP)
-        is_known = group is not None and self._group.identity.member_id in {
-            member.member_id for member in group.members
-        }
-        is_reading = self._group._membership.state in READING
-        return self._subscription.partitions if is_known and is_reading else frozenset()
+        if self._group._membership.state not in READING:
+            return frozenset()
+        group = self._network.cluster.groups.find(GROUP)
+        assert isinstance(group, ModernGroup)
+        member_id = self._group.identity.member_id
+        is_known = any(member.member_id == member_id for member, _ in group.modern_members())
+        return self.consumer._subscription.partitions if is_known else frozenset()
 
     @property
     def generation(self) -> int:
@@ -58,7 +68,7 @@ class SimulatedModernMember(SimulatedMember):
 class ModernGroupSimulation(GroupSimulation):
     """One run."""
 
-    api_faults: ClassVar[Mapping[ApiKey, tuple[type[BrokerError], ...]]] = {
+    api_faults: ClassVar[ApiFaults] = {
         ApiKey.FIND_COORDINATOR: (CoordinatorNotAvailableError,),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: (
             *GROUP_ERRORS,
@@ -74,9 +84,13 @@ class ModernGroupSimulation(GroupSimulation):
     )
 
     def __init__(
-        self, seed: int, *, member_class: type[SimulatedMember] = SimulatedModernMember
+        self,
+        seed: int,
+        *,
+        member_class: type[SimulatedMember] = SimulatedModernMember,
+        is_mild: bool = False,
     ) -> None:
-        super().__init__(seed, member_class=member_class)
+        super().__init__(seed, member_class=member_class, is_mild=is_mild)
 
     def protocol_settings(self) -> dict[str, object]:
         """Say who assigns, and how."""

@@ -1,206 +1,378 @@
-"""A real consumer as a member of a group, without thread, socket and clock.
+"""A member of a group: a real consumer, and an application that uses it, without socket and clock.
 
-Its application polls, works for a while with what it got, and polls again; meanwhile the background
-step runs, as the heartbeat thread has it. It may also be *paused* (its process does nothing at
-all), leave, or be *gone* without a word.
+The application polls or iterates, works for a while with what it got, and commits by its habits;
+meanwhile the background step runs, as the heartbeat thread has it. It may also be *paused* (its
+process does nothing at all), *leaving*, or *gone*, perhaps without a word. Whatever it is told or
+handed is held against what it knows.
 
 Owner: the simulation.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.coordinator import ConsumerCoordinator
-from pykclient.consumer.core import ConsumerCore
 from pykclient.consumer.group.classic_state import ClassicState
 from pykclient.consumer.rebalance import RebalanceListener
-from pykclient.network.drive import run_user_calls
-from tests.simulation.simulated_clients import TURN_COUNT_MAX, seed_all
-from tests.simulation.simulated_network import SimulatedNetwork, SimulatedPort
+from pykclient.errors import KafkaError, RebalanceListenerError
+from pykclient.network.manager import NEVER_MS
+from pykclient.types import TopicPartition
+from tests.simulation.simulated_clients import seed_all
+from tests.simulation.simulated_network import SimulatedNetwork, WaitingPort
+from tests.simulation.simulated_thread import SimulatedThread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from random import Random
 
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.record import ConsumerRecord
-    from pykclient.errors import KafkaError
-    from pykclient.network.manager import Operation
-    from pykclient.types import TopicPartition
+    from pykclient.types import OffsetAndMetadata
+    from tests.simulation.processed_records import ProcessedRecords
 
-__all__ = ["SimulatedMember"]
+__all__ = ["POLL_MS", "Habits", "SimulatedConsumer", "SimulatedMember"]
 
-STALLED_MS = 1_000
+POLL_MS = 1_000
+COMMIT_MS = 1_000
+CLOSE_MS = 5_000
+ERROR_MS = 100
+"""How long an application looks at an error before it goes on."""
+BACKGROUND_INTERVAL_MS = 250
 
 
-class SimulatedMember(ConsumerCore):
-    """One member. `processed` has what its application finished with, in order."""
+UNTOLD = (ClassicState.SYNCING, ClassicState.ASSIGNING)
+"""States in which a member knows a new generation, and has what it had in the last one."""
 
-    def __init__(
-        self, network: SimulatedNetwork, seed: int, random: Random, **settings: object
-    ) -> None:
-        self.port = SimulatedPort(network)
-        super().__init__(
+
+class Habits(NamedTuple):
+    """How an application uses its consumer."""
+
+    reads: str = "poll"
+    """``poll`` or ``iterate``."""
+    commits: str = "automatically"
+    """``automatically``, ``sync`` or ``async``."""
+    fidgets: bool = False
+    """Whether it pauses, resumes, seeks back, and gives up its subscription now and then."""
+    pattern: str | None = None
+    """What it subscribes to, instead of a topic."""
+    may_lose: bool = True
+    """Whether it may lose partitions while it stays."""
+
+
+class SimulatedConsumer(Consumer):
+    """A consumer on a port of the simulation; the heartbeat thread's steps are the simulation's."""
+
+    def __init__(self, network: SimulatedNetwork, port: WaitingPort, **settings: object) -> None:
+        super(Consumer, self).__init__(
             ConsumerConfig.from_settings(settings),
-            self.port,
+            port,
             wall_clock_ms=lambda: network.cluster.wall_ms,
         )
-        seed_all(self, seed)
-        self.processed: list[ConsumerRecord] = []
+
+    def _watch_heartbeats(self) -> None:
+        pass
+
+
+class SimulatedMember:
+    """One member. `read` tells what was done with its consumer, by kind."""
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        seed: int,
+        random: Random,
+        processed: ProcessedRecords,
+        *,
+        topic: str,
+        habits: Habits,
+        **settings: object,
+    ) -> None:
+        self._thread = SimulatedThread(self._run)
+        self.port = WaitingPort(network, self._thread.pause)
+        self.consumer = SimulatedConsumer(network, self.port, **settings)
+        seed_all(self.consumer, seed)
+        self.habits = habits
         self.errors: list[KafkaError] = []
         self.owned: set[TopicPartition] = set()
         """What the listener was told of."""
-        self.is_paused = self.is_gone = False
+        self.is_paused = self.is_leaving = self.is_calm = False
         self.busy_until_ms = 0
+        self.did: set[str] = set()
+        """What its application has done, apart from reading."""
+        self._topic = topic
         self._network = network
         self._random = random
+        self._processed = processed
+        self._group_id = str(settings["group_id"])
         self._in_hand: list[ConsumerRecord] = []
+        self._resting: set[TopicPartition] = set()
+        """What the application has paused."""
+        self._begins: dict[TopicPartition, int] = {}
+        """Of what has come and was not read yet, what was committed when it came."""
         self._next_offset: dict[TopicPartition, int] = {}
-        self._left: Operation[None] | None = None
+        self._commit_count = self._called_back_count = 0
+        self._was_paused = False
+
+    # What the simulation asks.
 
     @property
-    def listener(self) -> RebalanceListener:
-        """One that checks what it is told."""
-        return RebalanceListener(self._on_assigned, self._on_revoked, self._on_lost)
+    def is_gone(self) -> bool:
+        """Whether it has ended, in whatever way."""
+        return self._thread.is_done
+
+    @property
+    def generation(self) -> int:
+        """The generation that it is in; -1 while it is in none."""
+        assert self.consumer._group is not None
+        return self.consumer._group.identity.generation
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
-        """What it reads in the generation that it is in; nothing while it is in between."""
-        group = self._group
+        """What it reads in the generation that it is in; nothing before it was told its share."""
+        group = self.consumer._group
         assert isinstance(group, ConsumerCoordinator)
-        is_settled = group._membership.state is ClassicState.STABLE
-        return self._subscription.partitions if is_settled else frozenset()
+        is_in_between = self.generation < 0 or group._membership.state in UNTOLD
+        return frozenset() if is_in_between else self.consumer._subscription.partitions
 
     @property
     def history(self) -> tuple[Rebalance, ...]:
         """Its rebalances."""
-        assert self._group is not None
-        return self._group.history.rebalances(0, datetime.now(UTC))
-
-    @property
-    def generation(self) -> int:
-        """The generation that it is in."""
-        assert self._group is not None
-        return self._group.identity.generation
+        assert self.consumer._group is not None
+        return self.consumer._group.history.rebalances(0, datetime.now(UTC))
 
     def turn(self, now_ms: int) -> int:
-        """Let the application poll, or the background do its work; when to come back."""
-        if self.is_gone:
-            return now_ms + STALLED_MS
-        if self.is_paused:
-            return now_ms + STALLED_MS
-        with self._guard:
-            if self._left is not None:
-                return self._go(now_ms)
-            if now_ms >= self.busy_until_ms:
-                return self._poll(now_ms)
-            return min(self._step_in_background(now_ms), self.busy_until_ms)
-
-    def leave(self, *, now_ms: int) -> None:
-        """Begin to close."""
-        assert self._group is not None
-        with self._guard:
-            self._finish()
-            assert self._commits is not None
-            self._commits.handed_out.clear()
-            self._left = self._group.begin_leave(
-                "closing", sends=True, now_ms=now_ms, commit_deadline_ms=now_ms + 5_000
-            )
+        """Let it go on if it has anything to do; when to come back."""
+        if self.is_gone or self.is_paused:
+            self._was_paused = True
+            return NEVER_MS
+        if self.port.due_ms <= now_ms:
+            self._thread.resume()
+        return NEVER_MS if self.is_gone else self.port.due_ms
 
     def kill(self) -> None:
         """Be gone: the system closes its connections."""
-        self.is_gone = True
         for link in self.port._links.values():
             if not link.is_closed:
                 link.cut()
+        self._thread.kill()
 
-    def _poll(self, now_ms: int) -> int:
-        assert self._commits is not None
-        assert self._group is not None
+    def be_calm(self) -> None:
+        """Do nothing from now on but read to the end."""
+        self.is_calm = True
+        self.is_paused = False
+        self.port.wakes_ms = min(self.port.wakes_ms, self._now_ms)
+        self.busy_until_ms = min(self.busy_until_ms, self._now_ms)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._network.clock.now_ms
+
+    # The application.
+
+    def _run(self) -> None:
+        self._subscribe()
+        while not self.is_leaving:
+            try:
+                if self.habits.reads == "iterate":
+                    self._iterate()
+                else:
+                    self._poll()
+            except RebalanceListenerError as error:
+                raise AssertionError("the listener has found something wrong") from error
+            except KafkaError as error:
+                self.errors.append(error)
+                self._work(ERROR_MS)
         self._finish()
-        self._commits.begin_poll(now_ms)
-        self._group.begin_poll()
-        try:
-            for _ in range(TURN_COUNT_MAX):
-                self.port.wait(0)
-                self._engine.complete(now_ms)
-                run_user_calls(self._engine)
-                if self._take(now_ms):
-                    break
-                next_ms = self._engine.step(now_ms)
-                if next_ms > now_ms and not self.port.has_news:
-                    return next_ms
-            else:
-                raise AssertionError(f"a member is still busy after {TURN_COUNT_MAX} turns")
-            self._group.end_poll()
-            self._engine.step(now_ms)
-        finally:
-            self._group.end_poll()
-            self._commits.end_poll()
-        self.busy_until_ms = now_ms + self._random.choice((0, 1, 50, 1_000))
-        return max(self.busy_until_ms, now_ms)
+        with self._in_time(CLOSE_MS):
+            self.consumer.close(CLOSE_MS / 1_000)
 
-    def _go(self, now_ms: int) -> int:
-        """Go on closing."""
-        assert self._group is not None
-        assert self._left is not None
-        self._group.begin_poll()
-        for _ in range(TURN_COUNT_MAX):
-            self.port.wait(0)
-            self._engine.complete(now_ms)
-            run_user_calls(self._engine)
-            if self._left.is_done:
-                self.kill()
-                return now_ms + STALLED_MS
-            next_ms = self._engine.step(now_ms)
-            if next_ms > now_ms and not self.port.has_news:
-                return next_ms
-        raise AssertionError(f"a member is still busy closing after {TURN_COUNT_MAX} turns")
+    def _subscribe(self) -> None:
+        listener = RebalanceListener(self._on_assigned, self._on_revoked, self._on_lost)
+        if self.habits.pattern is None:
+            self.consumer.subscribe([self._topic], listener=listener)
+        else:
+            self.consumer.subscribe(pattern=self.habits.pattern, listener=listener)
+
+    def _poll(self) -> None:
+        self._finish()
+        with self._in_time(POLL_MS):
+            records = self.consumer.poll(POLL_MS / 1_000)
+        self._take(records)
+        self._work(self._random.choice(self._work_ms))
+        self._finish()
+        self._commit()
+        self._fidget()
+
+    def _iterate(self) -> None:
+        records = iter(self.consumer)
+        while not self.is_leaving:
+            self._finish()
+            with self._in_time(POLL_MS):
+                record = next(records, None)
+            if record is not None:
+                self._take([record])
+                self._work(self._random.choice(self._work_ms))
+            self._fidget()
+            if record is None:
+                return
+
+    @property
+    def _work_ms(self) -> tuple[int, ...]:
+        return (0, 1) if self.is_calm else (0, 1, 50, 500)
+
+    def _work(self, duration_ms: int) -> None:
+        """Be busy with something else, beside which heartbeats are sent."""
+        self.busy_until_ms = max(self.busy_until_ms, self._now_ms + duration_ms)
+        while self._now_ms < self.busy_until_ms:
+            next_ms = self._step_in_background()
+            next_ms = max(self._now_ms + 1, min(next_ms, self._now_ms + BACKGROUND_INTERVAL_MS))
+            self.port.sleep_until(min(next_ms, self.busy_until_ms))
+
+    def _step_in_background(self) -> int:
+        lock = self.consumer._guard.background
+        assert lock.acquire(blocking=False)
+        try:
+            return self.consumer._step_in_background(self._now_ms)
+        finally:
+            lock.release()
 
     def _finish(self) -> None:
         """The application is done with what it has."""
-        self.processed += self._in_hand
+        self._processed.add(self._in_hand)
         self._in_hand = []
 
-    def _take(self, now_ms: int) -> bool:
-        if self._has_news:
-            error = self._take_news()
-            assert error is not None
-            self.errors.append(error)
-        runs = self._buffer.take(self._config.max_poll_records, now_ms)
-        for run in runs:
-            assert run.partition in self.owned, f"read {run.partition}, which is not owned"
-            assigned = self._subscription.find(run.partition)
-            assert assigned is not None
-            assert self._commits is not None
-            self._commits.handed_out.add(assigned, run.columns.first_offset)
-            for record in run.records():
-                expected = self._next_offset.get(run.partition, record.offset)
-                assert record.offset == expected, f"jumped from {expected} to {record}"
-                self._next_offset[run.partition] = record.offset + 1
-                self._in_hand.append(record)
-        return bool(runs)
+    def _commit(self) -> None:
+        if self.habits.commits == "sync":
+            with self._in_time(COMMIT_MS):
+                self.consumer.commit(timeout=COMMIT_MS / 1_000)
+            self.did.add("commit")
+        elif self.habits.commits == "async":
+            number = self._commit_count
+            self._commit_count += 1
+
+            def call_back(
+                offsets: dict[TopicPartition, OffsetAndMetadata], error: KafkaError | None
+            ) -> None:
+                assert number == self._called_back_count, "callbacks out of order"
+                self._called_back_count += 1
+                self.did.add("commit_async" if error is None else "commit_async refused")
+
+            self.consumer.commit_async(callback=call_back)
+
+    @contextmanager
+    def _in_time(self, limit_ms: int) -> Iterator[None]:
+        """See that a call is back in time, if its process was not paused meanwhile."""
+        started_ms, self._was_paused = self._now_ms, False
+        self._listener_ms = 0
+        try:
+            yield
+        finally:
+            took_ms = self._now_ms - started_ms - self._listener_ms
+            assert self._was_paused or took_ms <= limit_ms, f"a call took {took_ms} ms"
+
+    # What it does beside reading.
+
+    def _fidget(self) -> None:
+        """Now and then, do what an application may do."""
+        if self.is_calm:
+            self._resume()
+        elif self.habits.fidgets:
+            drawn = self._random.random()
+            for limit, action in (
+                (0.1, self._pause),
+                (0.2, self._resume),
+                (0.3, self._seek_back),
+                (0.32, self._subscribe_again),
+                (0.34, self._enforce_rebalance),
+            ):
+                if drawn < limit:
+                    action()
+                    return
+
+    def _pause(self) -> None:
+        for partition in sorted(self.owned):
+            if self._random.random() < 0.5:
+                self.consumer.pause([partition])
+                self._resting.add(partition)
+                self.did.add("pause partitions")
+
+    def _resume(self) -> None:
+        assert self.consumer.paused() == self._resting
+        self.consumer.resume(self._resting)
+        self._resting.clear()
+
+    def _seek_back(self) -> None:
+        known = sorted(self._next_offset)
+        if known:
+            partition = self._random.choice(known)
+            offset = self._random.randint(0, self._next_offset[partition])
+            self.consumer.seek(partition, offset)
+            self._next_offset[partition] = offset
+            self.did.add("seek")
+
+    def _subscribe_again(self) -> None:
+        self._finish()
+        self.consumer.unsubscribe()
+        assert not self.owned, "not all was given up"
+        self._subscribe()
+        self.did.add("unsubscribe")
+
+    def _enforce_rebalance(self) -> None:
+        self.consumer.enforce_rebalance()
+
+    # What it gets.
+
+    def _take(self, records: Iterable[ConsumerRecord]) -> None:
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            assert partition in self.owned, f"read {partition}, which is not owned"
+            assert partition not in self._resting, f"read {partition}, which is paused"
+            begin = self._begins.pop(partition, None)
+            if begin is not None:
+                end = self._processed.end(partition)
+                assert begin <= record.offset <= end, f"began {begin}..{end} at {record}"
+            expected = self._next_offset.get(partition, record.offset)
+            assert record.offset == expected, f"jumped from {expected} to {record}"
+            self._next_offset[partition] = record.offset + 1
+            self._in_hand.append(record)
 
     # What the listener is told.
 
     def _on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         assert not self.owned & set(partitions), "assigned twice"
         self.owned |= set(partitions)
-        with self._guard:  # a listener may call the consumer
-            assert self.owned == self._subscription.partitions
+        assert self.owned == self.consumer.assignment()
+        offsets = self._network.cluster.groups.offsets(self._group_id)
+        for partition in partitions:
+            committed = offsets.get(partition)
+            self._begins[partition] = 0 if committed is None else committed.offset
 
     def _on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        if self.habits.commits != "automatically":
+            started_ms = self._now_ms
+            try:
+                self.consumer.commit(timeout=COMMIT_MS / 1_000)
+                self.did.add("commit before a revocation")
+            except KafkaError as error:
+                self.errors.append(error)
+            self._listener_ms += self._now_ms - started_ms
         self._give_up(partitions)
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        assert partitions
+        assert partitions, "lost nothing"
+        assert self.habits.may_lose or self.is_leaving, "lost partitions, and nothing broke"
+        self.did.add("lose")
         self._give_up(partitions)
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
         assert self.owned >= set(partitions), "gave up what was not owned"
         self.owned -= set(partitions)
+        self._resting -= set(partitions)
         for partition in partitions:
             self._next_offset.pop(partition, None)
+            self._begins.pop(partition, None)

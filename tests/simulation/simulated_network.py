@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from pykclient.testing.clock import ManualClock
     from pykclient.testing.fake.cluster import FakeCluster
 
-__all__ = ["SimulatedNetwork", "SimulatedPort"]
+__all__ = ["SimulatedNetwork", "SimulatedPort", "WaitingPort"]
 
 DELAYS_MS = (0, 0, 0, 1, 1, 2, 5, 20)
+TURN_COUNT_MAX = 1_000
+"""How often a client may look for news while no time passes."""
 
 
 class SimulatedNetwork:
@@ -212,3 +214,36 @@ class SimulatedPort:
         for link in self._links.values():
             if not link.is_closed:
                 link.close()
+
+
+class WaitingPort(SimulatedPort):
+    """`Port` of a client in a thread of its own, which `wait` pauses until there is news.
+
+    `pause()` gives the control to the simulation; `wakes_ms` and `hears_news` say until when.
+    """
+
+    def __init__(self, network: SimulatedNetwork, pause: Callable[[], None]) -> None:
+        super().__init__(network)
+        self.wakes_ms = 0
+        self._pause = pause
+        self._hears_news = True
+        self._turn_count = 0
+
+    @property
+    def due_ms(self) -> int:
+        """When the thread is to go on; in the past, perhaps."""
+        return 0 if self._hears_news and self.has_news else self.wakes_ms
+
+    def wait(self, timeout_ms: int) -> None:
+        """Tell what has arrived, or what arrives first within a time."""
+        if timeout_ms > 0 and not self.has_news:
+            self.sleep_until(self._network.clock.now_ms + timeout_ms, hears_news=True)
+        self._turn_count += 1
+        assert self._turn_count < TURN_COUNT_MAX, "a client is busy without an end"
+        super().wait(0)
+
+    def sleep_until(self, at_ms: int, *, hears_news: bool = False) -> None:
+        """Let time pass."""
+        self.wakes_ms, self._hears_news = at_ms, hears_news
+        self._turn_count = 0
+        self._pause()

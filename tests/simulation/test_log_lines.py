@@ -21,17 +21,17 @@ there are two reasons."""
 def test_a_coordinator_out_of_reach_is_told_now_and_then(
     protocol: str, has_joined: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene = LivingGroup(protocol)
-    if has_joined:
-        scene.run(JOIN_MS)
-        assert scene.member._subscription.partitions
-    caplog.clear()
-    caplog.set_level(logging.INFO, "pykclient")
-    scene.refuse_coordinator()
-    scene.run(TROUBLE_MS)
-    told = Counter(record.msg for record in caplog.records)
-    assert any("lost the connection" in each for each in told)
-    assert any("is not asked any more" in each for each in told)
-    assert {each: count for each, count in told.items() if count > ALIKE_MAX} == {}
-    brief = [record for record in caplog.records if "times since" in record.getMessage()]
-    assert brief, "that it goes on is told, too"
+    with LivingGroup(protocol) as scene:
+        if has_joined:
+            scene.run(JOIN_MS)
+            assert scene.member.owned
+        caplog.clear()
+        caplog.set_level(logging.INFO, "pykclient")
+        scene.refuse_coordinator()
+        scene.run(TROUBLE_MS)
+        told = Counter(record.msg for record in caplog.records)
+        assert any("lost the connection" in each for each in told)
+        assert any("is not asked any more" in each for each in told)
+        assert {each: count for each, count in told.items() if count > ALIKE_MAX} == {}
+        brief = [record for record in caplog.records if "times since" in record.getMessage()]
+        assert brief, "that it goes on is told, too"
