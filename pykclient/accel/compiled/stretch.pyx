@@ -12,7 +12,6 @@ from cpython.mem cimport PyMem_RawMalloc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memset
 
-from pykclient.accel.compiled.checksum cimport has_instruction, prepare, sum_of
 from pykclient.accel.compiled.decoder cimport (
     GOOD,
     NAMES_TO_CHECK,
@@ -78,8 +77,6 @@ def find_stretch(data, Py_ssize_t position, int special):
     cdef Header header, first
     cdef Py_ssize_t at = position
     cdef int64_t last_offset = 0
-    if not HAS_INSTRUCTION:
-        return None
     memset(&first, 0, sizeof(Header))
     special |= ATTRIBUTES_SPECIAL
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -115,9 +112,11 @@ def decode_stretch(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
     is not what it should be: nothing of it was decoded.
     """
     cdef Frame frame = Frame.__new__(Frame)
-    cdef Py_ssize_t next_position = position
+    cdef Header header
     cdef Py_ssize_t row_count = 0
-    cdef Outcome outcome = GOOD
+    cdef int64_t header_room = HEADER_COUNT_MAX
+    cdef Outcome outcome = GOOD, of_batch = GOOD
+    cdef Py_ssize_t at = position
     PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
     frame.start = <const unsigned char*>frame.data.buf
     if not 0 <= position <= end <= frame.data.len <= INT32_MAX:
@@ -128,14 +127,29 @@ def decode_stretch(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
     frame.places = <Place*>PyMem_RawMalloc(row_count * sizeof(Place))
     if frame.places is NULL:
         raise MemoryError
-    if end - position >= NOGIL_SIZE_BYTES_MIN:
-        with nogil:
-            row_count = decode(frame.start, frame.places, &next_position, end, check_crcs, &outcome)
-    else:
-        row_count = decode(frame.start, frame.places, &next_position, end, check_crcs, &outcome)
+    row_count = 0
+    if check_crcs:
+        # Not at the top: the package takes as long to import as all of ours together.
+        from crc32c import crc32c
+        whole = memoryview(data)
+    while read_header(frame.start + at, end - at, ATTRIBUTES_SPECIAL, &header):
+        # The package gives up the GIL by itself where that pays.
+        if check_crcs and crc32c(whole[at + CRC_START : at + header.size_bytes]) != header.crc:
+            break
+        if header.size_bytes >= NOGIL_SIZE_BYTES_MIN:
+            with nogil:
+                of_batch = decode(frame.start, at, &header, frame.places + row_count, &header_room)
+        else:
+            of_batch = decode(frame.start, at, &header, frame.places + row_count, &header_room)
+        if of_batch == ODD:
+            break
+        if of_batch == NAMES_TO_CHECK:
+            outcome = NAMES_TO_CHECK
+        row_count += header.record_count
+        at += header.size_bytes
     if row_count == 0 or (outcome == NAMES_TO_CHECK and not are_names_text(frame, row_count)):
         return None, position
-    return columns_of(frame, frame.places, row_count), next_position
+    return columns_of(frame, frame.places, row_count), at
 
 
 cdef Py_ssize_t count_rows(
@@ -153,41 +167,23 @@ cdef Py_ssize_t count_rows(
     return count
 
 
-cdef Py_ssize_t decode(
-    const unsigned char* start, Place* places, Py_ssize_t* position, Py_ssize_t end,
-    bint check_crcs, Outcome* outcome,
+cdef Outcome decode(
+    const unsigned char* start, Py_ssize_t position, Header* header, Place* places,
+    int64_t* header_room,
 ) noexcept nogil:
-    """Check and decode batch after batch, up to `end` or one that is odd; return the records."""
-    cdef Header header
-    cdef const unsigned char* at
-    cdef Place* of_batch
-    cdef Py_ssize_t row_count = 0, row, records_at
-    cdef int64_t header_room = HEADER_COUNT_MAX
-    cdef Outcome of_names
-    while read_header(start + position[0], end - position[0], ATTRIBUTES_SPECIAL, &header):
-        at = start + position[0]
-        if check_crcs and sum_of(at + CRC_START, header.size_bytes - CRC_START) != header.crc:
-            break
-        of_batch = places + row_count
-        records_at = position[0] + HEADER_SIZE_BYTES
-        of_names = find_places(
-            start, at + header.size_bytes, of_batch, &records_at, 0, header.record_count,
-            header.base_offset, header.base_timestamp_ms, &header_room,
-        )
-        if (
-            of_names == ODD
-            or records_at != position[0] + header.size_bytes
-            or of_batch[header.record_count - 1].offset != header.last_offset
-        ):
-            break
-        if of_names == NAMES_TO_CHECK:
-            outcome[0] = NAMES_TO_CHECK
-        if header.attributes & LOG_APPEND_TIME:
-            for row in range(header.record_count):
-                of_batch[row].timestamp_ms = header.max_timestamp_ms
-        row_count += header.record_count
-        position[0] = records_at
-    return row_count
+    """Note where the fields of one batch's records stand, if they are what its header says."""
+    cdef Py_ssize_t row, at = position + HEADER_SIZE_BYTES
+    cdef Py_ssize_t end = position + header.size_bytes
+    cdef Outcome outcome = find_places(
+        start, start + end, places, &at, 0, header.record_count,
+        header.base_offset, header.base_timestamp_ms, header_room,
+    )
+    if outcome == ODD or at != end or places[header.record_count - 1].offset != header.last_offset:
+        return ODD
+    if header.attributes & LOG_APPEND_TIME:
+        for row in range(header.record_count):
+            places[row].timestamp_ms = header.max_timestamp_ms
+    return outcome
 
 
 cdef bint read_header(
@@ -218,7 +214,3 @@ cdef bint read_header(
         and not add_overflows(header.base_offset, last_delta, &header.last_offset)
     )
 
-
-cdef bint HAS_INSTRUCTION = has_instruction()
-if HAS_INSTRUCTION:
-    prepare()
