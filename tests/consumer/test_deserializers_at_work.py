@@ -9,7 +9,7 @@ import pytest
 from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.errors import ClosedError, RecordDeserializationError
 from pykclient.serialization import StringDeserializer
-from tests.consumer.fetched_records import value_at
+from tests.consumer.fetched_records import marker, value_at
 from tests.consumer.serving_port import (
     LONG_S,
     SHORT_S,
@@ -43,24 +43,30 @@ class Deserializer:
         return data.decode()
 
 
-def three_batches(port: ServingPort) -> None:
-    """Offsets 0 to 5 of the first partition, two in each batch."""
-    for _ in range(3):
-        port.logs[0].append(2)
+def three_runs(port: ServingPort) -> None:
+    """Offsets 0 to 7 of the first partition without 2 and 5, where other runs begin."""
+    port.logs[0].append(2)
+    port.logs[0].append(1, marker(2, 9))
+    port.logs[0].append(2)
+    port.logs[0].append(1, marker(5, 9))
+    port.logs[0].append(2)
+
+
+OFFSETS = [0, 1, 3, 4, 6, 7]
 
 
 @pytest.mark.parametrize("is_iterated", [False, True])
 def test_they_run_without_the_core_lock(port: ServingPort, is_iterated: bool) -> None:
-    three_batches(port)
+    three_runs(port)
     held: list[bool] = []
-    deserializer = Deserializer(3, lambda: held.append(consumer._guard.is_held))
+    deserializer = Deserializer(4, lambda: held.append(consumer._guard.is_held))
     with consumer_over(port, value_deserializer=deserializer) as consumer:
         consumer.assign([A])
         records = iter(consumer)
         if is_iterated:
-            assert [next(records).offset for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+            assert [next(records).offset for _ in range(6)] == OFFSETS
         else:
-            assert poll_until(consumer, 6) == [0, 1, 2, 3, 4, 5]
+            assert poll_until(consumer, 6) == OFFSETS
     assert held == [False]
 
 
@@ -76,45 +82,45 @@ def test_ours_need_no_lending() -> None:
         assert deserializer.is_ours is is_ours, settings
 
 
-@pytest.mark.parametrize("sought", [0, 3, 5])
+@pytest.mark.parametrize("sought", [0, 4, 7])
 def test_one_may_seek_and_reading_goes_on_there(port: ServingPort, sought: int) -> None:
-    three_batches(port)
-    deserializer = Deserializer(3, lambda: consumer.seek(A, sought))
+    three_runs(port)
+    deserializer = Deserializer(4, lambda: consumer.seek(A, sought))
     with consumer_over(port, value_deserializer=deserializer) as consumer:
         consumer.assign([A])
-        rest = list(range(sought, 6))
+        rest = [offset for offset in OFFSETS if offset >= sought]
         assert poll_until(consumer, 2 + len(rest)) == [0, 1, *rest]
 
 
 def test_one_may_pause_and_nothing_of_that_run_is_handed_out(port: ServingPort) -> None:
-    three_batches(port)
-    deserializer = Deserializer(3, lambda: consumer.pause([A]))
+    three_runs(port)
+    deserializer = Deserializer(4, lambda: consumer.pause([A]))
     with consumer_over(port, value_deserializer=deserializer) as consumer:
         consumer.assign([A])
         assert poll_until(consumer, 2) == [0, 1]
         assert offsets(consumer.poll(SHORT_S)) == []
-        assert consumer.position(A) == 2
+        assert consumer.position(A) == 3
         consumer.resume([A])
-        assert poll_until(consumer, 4) == [2, 3, 4, 5]
+        assert poll_until(consumer, 4) == [3, 4, 6, 7]
 
 
 def test_one_that_seeks_and_fails_has_sought(port: ServingPort) -> None:
-    three_batches(port)
+    three_runs(port)
 
     def seek_and_fail() -> None:
-        consumer.seek(A, 4)
+        consumer.seek(A, 6)
         raise ValueError
 
-    with consumer_over(port, value_deserializer=Deserializer(2, seek_and_fail)) as consumer:
+    with consumer_over(port, value_deserializer=Deserializer(3, seek_and_fail)) as consumer:
         consumer.assign([A])
-        assert poll_until(consumer, 4) == [0, 1, 4, 5]
+        assert poll_until(consumer, 4) == [0, 1, 6, 7]
 
 
 def test_one_may_give_the_partition_up(port: ServingPort) -> None:
     """Records of a partition that is not assigned any more are not handed out."""
-    three_batches(port)
+    three_runs(port)
     port.logs[1].append(2)
-    deserializer = Deserializer(3, lambda: consumer.assign([B]))
+    deserializer = Deserializer(4, lambda: consumer.assign([B]))
     with consumer_over(port, value_deserializer=deserializer) as consumer:
         consumer.assign([A])
         records = consumer.poll(LONG_S)
@@ -124,8 +130,8 @@ def test_one_may_give_the_partition_up(port: ServingPort) -> None:
 
 @pytest.mark.parametrize("is_iterated", [False, True])
 def test_one_may_close_the_consumer(port: ServingPort, is_iterated: bool) -> None:
-    three_batches(port)
-    consumer = consumer_over(port, value_deserializer=Deserializer(3, lambda: consumer.close()))
+    three_runs(port)
+    consumer = consumer_over(port, value_deserializer=Deserializer(4, lambda: consumer.close()))
     consumer.assign([A])
     with pytest.raises(ClosedError):
         list(consumer) if is_iterated else poll_until(consumer, 6)
@@ -134,7 +140,7 @@ def test_one_may_close_the_consumer(port: ServingPort, is_iterated: bool) -> Non
 
 @pytest.mark.parametrize("is_iterated", [False, True])
 def test_one_that_reads_is_refused(port: ServingPort, is_iterated: bool) -> None:
-    three_batches(port)
+    three_runs(port)
 
     def read() -> None:
         if is_iterated:
@@ -154,32 +160,32 @@ def interrupt() -> None:
 
 
 def test_an_interrupt_in_one_loses_nothing(port: ServingPort) -> None:
-    three_batches(port)
-    with consumer_over(port, value_deserializer=Deserializer(3, interrupt)) as consumer:
+    three_runs(port)
+    with consumer_over(port, value_deserializer=Deserializer(4, interrupt)) as consumer:
         consumer.assign([A])
         with pytest.raises(KeyboardInterrupt):
             poll_until(consumer, 6)
         assert consumer.position(A) == 0
-        assert poll_until(consumer, 6) == [0, 1, 2, 3, 4, 5]
+        assert poll_until(consumer, 6) == OFFSETS
 
 
 def test_an_interrupt_in_one_ends_an_iteration_where_it_is(port: ServingPort) -> None:
-    three_batches(port)
-    with consumer_over(port, value_deserializer=Deserializer(3, interrupt)) as consumer:
+    three_runs(port)
+    with consumer_over(port, value_deserializer=Deserializer(4, interrupt)) as consumer:
         consumer.assign([A])
         records = iter(consumer)
         assert [next(records).offset for _ in range(2)] == [0, 1]
         with pytest.raises(KeyboardInterrupt):
             next(records)
         assert consumer.position(A) == 2
-        assert poll_until(consumer, 4) == [2, 3, 4, 5]
+        assert poll_until(consumer, 4) == [3, 4, 6, 7]
 
 
 def test_an_interrupt_leaves_a_position_that_one_has_set(port: ServingPort) -> None:
-    three_batches(port)
+    three_runs(port)
 
     def seek_and_interrupt() -> None:
-        consumer.seek(A, 4)
+        consumer.seek(A, 6)
         raise KeyboardInterrupt
 
     deserializer = Deserializer(1, seek_and_interrupt)
@@ -187,5 +193,5 @@ def test_an_interrupt_leaves_a_position_that_one_has_set(port: ServingPort) -> N
         consumer.assign([A])
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(LONG_S)
-        assert consumer.position(A) == 4
-        assert poll_until(consumer, 2) == [4, 5]
+        assert consumer.position(A) == 6
+        assert poll_until(consumer, 2) == [6, 7]
