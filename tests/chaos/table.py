@@ -18,6 +18,7 @@ HEAD = (
     "| what happens | records | lost | read twice | longest stall, s: {kinds} | longest close, s |",
     "| --- | --: | --: | --: | --: | --: |",
 )
+TITLES = {"modern": "KIP-848"}
 UNKNOWN = "?"
 MS_PER_S = 1_000
 
@@ -42,7 +43,8 @@ class Row(NamedTuple):
 def markdown(scenarios: Iterable[Scenario], rows: Sequence[Row]) -> str:
     """Return the table, and below it how long it took and what was not as it must be."""
     kinds = dict.fromkeys(row.group for row in rows)
-    lines = [line.format(kinds=", ".join(kinds)) for line in HEAD]
+    titles = ", ".join(TITLES.get(kind, kind) for kind in kinds)
+    lines = [line.format(kinds=titles) for line in HEAD]
     for scenario in scenarios:
         own = [row for row in rows if row.scenario == scenario.name]
         cells = [

@@ -24,7 +24,7 @@ def row(scenario: str, group: str, *, stall_ms: int = 1_240, violations: int = 0
 def test_groups_of_all_kinds_are_a_row() -> None:
     rows = [row("member_killed", "eager"), row("member_killed", "modern", stall_ms=6_000)]
     lines = markdown([Scenario(member_killed)], rows).splitlines()
-    assert "s: eager, modern |" in lines[0]
+    assert "s: eager, KIP-848 |" in lines[0]
     assert lines[2] == (
         "| a member ends without a word; the others have its partitions when its session ends "
         "| 1,400 | 0 | 4 | 1.2, 6.0 | 0.1 |"
