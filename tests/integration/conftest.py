@@ -1,14 +1,19 @@
-"""Real brokers for whole journeys: one of each tested Kafka version, shared by the run."""
+"""Real brokers for whole journeys, one of each tested Kafka version, shared by the run; a port."""
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.network.selector import SelectorPort
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from tests.integration.recording_stream import HOST, PATIENCE_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pykclient.testing import KafkaCluster
     from pykclient.testing.fixtures import KafkaClusterFactory
 
@@ -27,3 +32,19 @@ def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
         "kafka_cluster" if newest else "old_kafka_cluster"
     )
     return cluster
+
+
+@pytest.fixture
+def port() -> Iterator[SelectorPort]:
+    """A port, shut down after the test."""
+    port = SelectorPort()
+    yield port
+    port.shutdown()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A server's socket that takes connections and says nothing."""
+    with socket.create_server((HOST, 0)) as listener:
+        listener.settimeout(PATIENCE_S)
+        yield listener

@@ -10,8 +10,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pykclient.errors import ConnectionFailedError, DisconnectedError
 from pykclient.network import selector as module
 from pykclient.network.manager import NEVER_MS
@@ -29,24 +27,10 @@ from tests.integration.recording_stream import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import pytest
 
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-
-
-@pytest.fixture
-def port() -> Iterator[SelectorPort]:
-    port = SelectorPort()
-    yield port
-    port.shutdown()
-
-
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server((HOST, 0)) as listener:
-        listener.settimeout(PATIENCE_S)
-        yield listener
 
 
 def open_file_count() -> int:

@@ -25,20 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture
-def port() -> Iterator[SelectorPort]:
-    port = SelectorPort()
-    yield port
-    port.shutdown()
-
-
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server((HOST, 0)) as listener:
-        listener.settimeout(PATIENCE_S)
-        yield listener
-
-
 class Names:
     """Stands in for the system's resolver, which knows one name with several addresses."""
 

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
-from pykclient.network.selector import SelectorPort
-from tests.integration.recording_stream import HOST, PATIENCE_S, connect
+from tests.integration.recording_stream import PATIENCE_S, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import socket
 
-
-@pytest.fixture
-def port() -> Iterator[SelectorPort]:
-    port = SelectorPort()
-    yield port
-    port.shutdown()
-
-
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server((HOST, 0)) as listener:
-        listener.settimeout(PATIENCE_S)
-        yield listener
+    from pykclient.network.selector import SelectorPort
 
 
 def test_a_wait_goes_on_while_only_parts_come(port: SelectorPort, listener: socket.socket) -> None:
