@@ -76,6 +76,8 @@ class PartitionCheck:
         """What is in the log, by offset."""
         self._partition = partition
         self._unchecked: list[Sent] = []
+        self._places: dict[bytes, int] = {}
+        """Of each value that was sent, to whichever partition."""
         self._begin_again()
 
     def _begin_again(self) -> None:
@@ -89,7 +91,9 @@ class PartitionCheck:
         """See that the log, the deliveries and what was read agree."""
         if self._leader_epoch != self._partition.leader_epoch:
             self._begin_again()
-        self._take_new_batches({each.value: place for place, each in enumerate(sent)})
+        for place in range(len(self._places), len(sent)):
+            self._places[sent[place].value] = place
+        self._take_new_batches()
         name = self._partition.name
         self._unchecked += [each for each in sent[self._sent_count :] if each.partition == name]
         self._sent_count = len(sent)
@@ -102,7 +106,8 @@ class PartitionCheck:
         self._unchecked = waiting
         self._check_read(read)
 
-    def _take_new_batches(self, places: dict[bytes, int]) -> None:
+    def _take_new_batches(self) -> None:
+        places = self._places
         for batch in self._partition.log.batches(len(self.values)):
             columns = batch.records()
             assert columns.offsets[0] == len(self.values)
