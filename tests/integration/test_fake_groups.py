@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import TopicPartition
+from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration import java_tools
 from tests.integration.group_members import (
@@ -166,7 +167,7 @@ def test_two_members_share_and_one_takes_over_when_the_other_leaves(
 
 # kafka-python and aiokafka take a minute to find a coordinator again, at times, and lose sockets
 # when one is gone.
-@pytest.mark.parametrize(
+each_that_follows = pytest.mark.parametrize(
     "client",
     [
         OurMember,
@@ -175,42 +176,42 @@ def test_two_members_share_and_one_takes_over_when_the_other_leaves(
         pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
     ],
 )
-def test_members_follow_a_coordinator_that_moves(
-    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+
+
+def read_through(
+    change: Callable[[FakeCluster, int], object],
+    client: type[GroupMember],
+    fake_kafka: FakeKafka,
+    servers: str,
 ) -> None:
+    """Two members read on when `change` has done something to their coordinator."""
     with client(servers) as first, client(servers) as second:
         group = wait_for_members(fake_kafka, first, second)
         values = write(servers, "before")
         wait_for_values(values, first, second)
         with fake_kafka.control() as cluster:
-            cluster.move_coordinator(0, "g", (group.coordinator_id + 1) % 3)
-        values += write(servers, "moved")
+            change(cluster, group.coordinator_id)
+        values += write(servers, "after")
         wait_for_values(values, first, second)
         moved = wait_for_members(fake_kafka, first, second)
         assert moved.coordinator_id != group.coordinator_id
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        OurMember,
-        OurCooperativeMember,
-        ConfluentMember,
-        pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
-    ],
-)
+@each_that_follows
+def test_members_follow_a_coordinator_that_moves(
+    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+) -> None:
+    def move(cluster: FakeCluster, coordinator_id: int) -> None:
+        cluster.move_coordinator(0, "g", (coordinator_id + 1) % 3)
+
+    read_through(move, client, fake_kafka, servers)
+
+
+@each_that_follows
 def test_members_survive_a_coordinator_that_stops(
     client: type[GroupMember], fake_kafka: FakeKafka, servers: str
 ) -> None:
-    with client(servers) as first, client(servers) as second:
-        group = wait_for_members(fake_kafka, first, second)
-        values = write(servers, "before")
-        wait_for_values(values, first, second)
-        with fake_kafka.control() as cluster:
-            cluster.stop_broker(group.coordinator_id)
-        values += write(servers, "stopped")
-        wait_for_values(values, first, second)
-        wait_for_members(fake_kafka, first, second)
+    read_through(FakeCluster.stop_broker, client, fake_kafka, servers)
 
 
 def test_clients_of_different_makers_share_a_group(fake_kafka: FakeKafka, servers: str) -> None:
