@@ -25,6 +25,7 @@ from tests.integration.group_members import (
 from tests.integration.test_fake_groups import (
     COUNT,
     PARTITION_COUNT,
+    share_and_take_over,
     snapshot,
     wait_for_members,
     wait_for_values,
@@ -80,18 +81,7 @@ def test_a_member_reads_alone_and_goes_on_where_it_committed(
 def test_two_members_share_and_one_takes_over_when_the_other_leaves(
     one: type[GroupMember], other: type[GroupMember], fake: FakeKafka
 ) -> None:
-    servers = fake.bootstrap_servers
-    with one(servers) as stays:
-        wait_for_members(fake, stays)
-        with other(servers) as leaves:
-            wait_for_members(fake, stays, leaves)
-            values = write(servers, "shared")
-            wait_for_values(values, stays, leaves)
-            assert stays.values
-            assert leaves.values
-        wait_for_members(fake, stays)
-        values += write(servers, "alone")
-        wait_for_values(values, stays, leaves)
+    share_and_take_over(one, other, fake, fake.bootstrap_servers)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

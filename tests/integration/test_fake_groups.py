@@ -148,21 +148,28 @@ def test_a_member_reads_alone_and_goes_on_where_it_committed(
         wait_for_values(later, again)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_two_members_share_and_one_takes_over_when_the_other_leaves(
-    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+def share_and_take_over(
+    one: type[GroupMember], other: type[GroupMember], fake: FakeKafka, servers: str
 ) -> None:
-    with client(servers) as stays:
-        wait_for_members(fake_kafka, stays)
-        with client(servers) as leaves:
-            wait_for_members(fake_kafka, stays, leaves)
+    """Two members share the partitions, and one reads on when the other has left."""
+    with one(servers) as stays:
+        wait_for_members(fake, stays)
+        with other(servers) as leaves:
+            wait_for_members(fake, stays, leaves)
             values = write(servers, "shared")
             wait_for_values(values, stays, leaves)
             assert stays.values
             assert leaves.values
-        wait_for_members(fake_kafka, stays)
+        wait_for_members(fake, stays)
         values += write(servers, "alone")
         wait_for_values(values, stays, leaves)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_two_members_share_and_one_takes_over_when_the_other_leaves(
+    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+) -> None:
+    share_and_take_over(client, client, fake_kafka, servers)
 
 
 # kafka-python and aiokafka take a minute to find a coordinator again, at times, and lose sockets
