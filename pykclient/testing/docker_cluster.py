@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING
 from pykclient.errors.base import ConfigError, UsageError
 from pykclient.testing.broker_probe import Address
 from pykclient.testing.broker_process import BrokerFailedError
-from pykclient.testing.broker_state import BrokerState
+from pykclient.testing.cluster_servers import ClusterServers
 from pykclient.testing.deadline import Deadline
 from pykclient.testing.kafka_jars import check_version
 from pykclient.testing.port_reservation import PortReservation
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 from pykclient.testing.properties import dump_properties
-from pykclient.testing.provider import await_ready
 from pykclient.testing.proxy import FaultProxy
 from pykclient.testing.server_properties import (
     ALL_PLAINTEXT,
@@ -140,7 +139,7 @@ class DockerLayout:
         }
 
 
-class DockerCluster:
+class DockerCluster(ClusterServers[DockerBroker]):
     """Brokers numbered from 1, each a container with a port of the engine's host.
 
     With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
@@ -195,20 +194,9 @@ class DockerCluster:
                 self._await_ready(node_id, deadline)
             self._resources = resources.pop_all()
 
-    @property
-    def brokers(self) -> dict[int, DockerBroker]:
-        """The brokers' containers by node id."""
-        return {node_id: self._servers[node_id] for node_id in self._addresses}
-
     def address(self, node_id: int) -> Address:
         """Where broker `node_id` is reached from here, whether or not it is up."""
         return self._addresses[node_id]
-
-    def client_address(self, node_id: int) -> Address:
-        """Where broker `node_id` tells clients to go: its proxy, if it has one."""
-        if node_id in self.proxies:
-            return self.proxies[node_id].address
-        return self.address(node_id)
 
     def data_folder(self, node_id: int) -> Path:
         """Refuse: the folder is in the container.
@@ -221,27 +209,6 @@ class DockerCluster:
             "PYKCLIENT_KAFKA_PROVIDER for a broker whose files are on this machine"
         )
 
-    def start(self, node_id: int, timeout: float) -> None:
-        """Start a broker again and wait until it and all that run know each other.
-
-        Raises:
-            UsageError: it is not stopped.
-            BrokerFailedError: it ended again; ends with the tail of its log.
-            KafkaTimeoutError: it was not ready within `timeout` seconds.
-        """
-        deadline = Deadline(timeout)
-        self._servers[node_id].start()
-        for running_id in self.running():
-            self._await_ready(running_id, deadline)
-
-    def running(self) -> list[int]:
-        """The node ids of the brokers that run and are not paused."""
-        return [id_ for id_, broker in self.brokers.items() if broker.state is BrokerState.RUNNING]
-
-    def close(self) -> None:
-        """Remove all containers and their network. A second call does nothing."""
-        self._resources.close()
-
     def _container(self, node_id: int, version: str, network: Network) -> DockerContainer:
         container = (
             DockerContainer(f"{IMAGE}:{version}")
@@ -253,17 +220,6 @@ class DockerCluster:
         if node_id in self._addresses:
             container.with_bind_ports(f"{CLIENT_PORT}/tcp", self._addresses[node_id].port)
         return container
-
-    def _await_ready(self, node_id: int, deadline: Deadline) -> None:
-        await_ready(
-            node_id,
-            self.address(node_id),
-            running=self.running(),
-            watched=[
-                self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers
-            ],
-            deadline=deadline,
-        )
 
 
 def server_name(node_id: int) -> str:

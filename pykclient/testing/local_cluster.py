@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from pykclient.testing.broker_probe import Address
 from pykclient.testing.broker_process import BrokerProcess
-from pykclient.testing.broker_state import BrokerState
+from pykclient.testing.cluster_servers import ClusterServers
 from pykclient.testing.deadline import Deadline
 from pykclient.testing.jvm import find_java
 from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.port_reservation import LOOPBACK, PortReservation
 from pykclient.testing.process_group import ProcessGroup
 from pykclient.testing.properties import dump_properties
-from pykclient.testing.provider import await_ready
 from pykclient.testing.proxy import FaultProxy
 from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
 from pykclient.testing.storage import copy_storage, format_storage
@@ -44,7 +43,7 @@ _JVM_OPTIONS = (
 )
 
 
-class LocalCluster:
+class LocalCluster(ClusterServers[BrokerProcess]):
     """Brokers numbered from 1, each with its address, process and data folder.
 
     With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
@@ -97,45 +96,13 @@ class LocalCluster:
                 self._await_ready(node_id, deadline)
             self._resources = resources.pop_all()
 
-    @property
-    def brokers(self) -> dict[int, BrokerProcess]:
-        """The brokers' processes by node id."""
-        return {node_id: self._servers[node_id] for node_id in self._layout.broker_ports}
-
     def address(self, node_id: int) -> Address:
         """Where broker `node_id` listens, whether or not it is up."""
         return Address(LOOPBACK, self._layout.broker_ports[node_id])
 
-    def client_address(self, node_id: int) -> Address:
-        """Where broker `node_id` tells clients to go: its proxy, if it has one."""
-        if node_id in self.proxies:
-            return self.proxies[node_id].address
-        return self.address(node_id)
-
     def data_folder(self, node_id: int) -> Path:
         """Where broker `node_id` keeps its partitions, each in a folder of its own."""
         return self._group.folder / f"data-{node_id}"
-
-    def start(self, node_id: int, timeout: float) -> None:
-        """Start a broker again and wait until it and all that run know each other.
-
-        Raises:
-            UsageError: it is not stopped.
-            BrokerFailedError: it ended again; ends with the tail of its log.
-            KafkaTimeoutError: it was not ready within `timeout` seconds.
-        """
-        deadline = Deadline(timeout)
-        self._servers[node_id].start()
-        for running_id in self.running():
-            self._await_ready(running_id, deadline)
-
-    def running(self) -> list[int]:
-        """The node ids of the brokers that run and are not paused."""
-        return [id_ for id_, broker in self.brokers.items() if broker.state is BrokerState.RUNNING]
-
-    def close(self) -> None:
-        """Kill all servers and remove what they left. A second call does nothing."""
-        self._resources.close()
 
     def _proxy_ports(self) -> dict[int, ProxyPorts]:
         return {
@@ -178,14 +145,3 @@ class LocalCluster:
         format_storage(self._group, self._java, self._properties_file(first), deadline)
         for node_id in others:
             copy_storage(self.data_folder(first), self.data_folder(node_id), node_id)
-
-    def _await_ready(self, node_id: int, deadline: Deadline) -> None:
-        await_ready(
-            node_id,
-            self.address(node_id),
-            running=self.running(),
-            watched=[
-                self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers
-            ],
-            deadline=deadline,
-        )
