@@ -180,7 +180,7 @@ class ConsumerConfig(ClientConfig):
     exclude_internal_topics = Setting(
         boolean(),
         True,
-        "A pattern matches none of Kafka's own topics. Not for one that the brokers match.",
+        "A pattern matched here matches none of Kafka's own topics; one that brokers match may.",
     )
     enable_auto_commit = Setting(
         boolean(),

@@ -113,7 +113,7 @@ def test_the_time_of_appending_is_that_of_every_record(core: ModuleType) -> None
     assert {record[1] for record in decoded(core, data)[0]} == {TIME_MS + 2}  # type: ignore[index]
 
 
-# Around the lanes of the checksum, and around the eight bytes that it takes at once.
+# The checksum's package takes long ones in several streams at once, and eight bytes at a time.
 @pytest.mark.parametrize("lane", [0, 512, 1_536, 3_072, 4_608, 70_000])
 def test_a_checksum_of_any_length_is_right(core: ModuleType, lane: int) -> None:
     for more in range(40):

@@ -49,9 +49,9 @@ def markdown(scenarios: Iterable[Scenario], rows: Sequence[Row]) -> str:
         own = [row for row in rows if row.scenario == scenario.name]
         cells = [
             scenario.title,
-            *(f"{_sum(counts):,}" for counts in zip(*map(_counts, own), strict=True)),
+            *(_sum(counts) for counts in zip(*map(_counts, own), strict=True)),
             ", ".join(_seconds(row.longest_stall_ms) for row in own),
-            _seconds(max((row.longest_close_ms or 0 for row in own), default=None)),
+            _longest(row.longest_close_ms for row in own),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     minutes = sum(row.seconds for row in rows) / 60
@@ -59,7 +59,7 @@ def markdown(scenarios: Iterable[Scenario], rows: Sequence[Row]) -> str:
     violations = sum(row.violations for row in rows)
     lines += [
         "",
-        f"{len(rows)} groups, {rounds} rounds, {minutes:.0f} min: {violations} violations",
+        f"{len(rows)} groups, {rounds} rounds, {minutes:.0f} min; violations: {violations}",
     ]
     return "\n".join(lines)
 
@@ -68,8 +68,14 @@ def _counts(row: Row) -> tuple[int | None, int | None, int | None]:
     return row.records, row.lost, row.repeated
 
 
-def _sum(counts: Iterable[int | None]) -> int:
-    return sum(count or 0 for count in counts)
+def _sum(counts: Iterable[int | None]) -> str:
+    known = list(counts)
+    return UNKNOWN if None in known else f"{sum(count or 0 for count in known):,}"
+
+
+def _longest(durations_ms: Iterable[int | None]) -> str:
+    known = [each for each in durations_ms if each is not None]
+    return _seconds(max(known, default=None))
 
 
 def _seconds(duration_ms: int | None) -> str:

@@ -29,11 +29,11 @@ def test_groups_of_all_kinds_are_a_row() -> None:
         "| a member ends without a word; the others have its partitions when its session ends "
         "| 1,400 | 0 | 4 | 1.2, 6.0 | 0.1 |"
     )
-    assert lines[-1] == "2 groups, 3 rounds, 1 min: 0 violations"
+    assert lines[-1] == "2 groups, 3 rounds, 1 min; violations: 0"
 
 
 def test_a_group_that_did_not_get_over_it_is_seen() -> None:
     rows = [Row("topic_grown", "eager", rounds=3, seconds=60), row("topic_grown", "modern")]
     lines = markdown([Scenario(topic_grown)], rows).splitlines()
-    assert "| ?, 1.2 |" in lines[2]
-    assert lines[-1].endswith(": 1 violations")
+    assert "| ? | ? | ? | ?, 1.2 |" in lines[2]
+    assert lines[-1].endswith("; violations: 1")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.thread_guard import ThreadGuard
+from pykclient.consumer.thread_guard import STEP_WAIT_S, ThreadGuard
 from pykclient.errors import ClosedError, ConcurrentModificationError
 
 if TYPE_CHECKING:
@@ -204,7 +204,8 @@ def test_who_steps_in_the_background_is_waited_for() -> None:
     with ThreadPoolExecutor(1) as other:
         assert guard.background.acquire(blocking=False)
         entering = other.submit(enter, guard)
-        assert not entering.done()
+        with pytest.raises(TimeoutError):
+            entering.result(timeout=10 * STEP_WAIT_S)
         guard.background.release()
         entering.result()
 

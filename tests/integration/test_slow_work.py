@@ -149,7 +149,7 @@ def test_who_always_finds_records_at_hand_is_not_late(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:
     """One record a call, all of which are there after the first: each call counts as a poll."""
-    interval_ms = 300
+    interval_ms = 1_000
     count = 40
     write(fake, count)
     diary = Diary()

@@ -15,6 +15,7 @@ from pykclient.errors import LogTruncationError, TopicAlreadyExistsError
 
 OLD_COUNT, NEW_COUNT = 10, 40
 TIMEOUT_S = 20.0
+POLL_S = 0.05
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
@@ -34,6 +35,7 @@ def make(servers: str, topic: str, count: int) -> None:
                 break
             except TopicAlreadyExistsError:
                 assert time.monotonic() < deadline_s, "it is still there"
+                time.sleep(POLL_S)
         for _ in range(count):
             producer.send(topic, b"v", partition=0)
 
@@ -58,7 +60,10 @@ def test_every_record_of_the_new_topic_is_read(servers: str, group_id: str | Non
     topic = f"anew-{group_id}"
     make(servers, topic, OLD_COUNT)
     with Consumer(
-        bootstrap_servers=servers, group_id=group_id, auto_offset_reset="earliest"
+        bootstrap_servers=servers,
+        group_id=group_id,
+        auto_offset_reset="earliest",
+        allow_auto_create_topics=False,
     ) as consumer:
         if group_id is None:
             consumer.assign([TopicPartition(topic, 0)])
@@ -73,7 +78,9 @@ def test_without_a_reset_the_application_is_told_until_it_seeks(servers: str) ->
     topic = "anew-told"
     partition = TopicPartition(topic, 0)
     make(servers, topic, OLD_COUNT)
-    with Consumer(bootstrap_servers=servers, auto_offset_reset="none") as consumer:
+    with Consumer(
+        bootstrap_servers=servers, auto_offset_reset="none", allow_auto_create_topics=False
+    ) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 0)
         read(consumer, OLD_COUNT)

@@ -19,8 +19,8 @@ def _handler() -> Iterator[None]:
     """That of Python, whatever runs the tests; each test leaves it as it was."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    signal.signal(signal.SIGINT, before)
+    left = signal.signal(signal.SIGINT, before)
+    assert left is signal.default_int_handler
 
 
 def interrupt() -> None:

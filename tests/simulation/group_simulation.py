@@ -152,8 +152,13 @@ class GroupSimulation(SimulatedWorld):
             self._step_and_check()
             self.stall_ms = self.clock.now_ms - healed_ms
             assert self.stall_ms <= STALL_MAX_MS, self._described()
-        if self.is_mild and not any("lose" in member.did for member in self.members):
+        if self.is_mild and not self.has_lost:
             assert not self.processed.repeated_count, f"seed {self.seed}: read twice"
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether a member has lost partitions: what it had in hand is read again."""
+        return any("lose" in member.did for member in self.members)
 
     # Steps.
 

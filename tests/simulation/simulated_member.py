@@ -235,7 +235,8 @@ class SimulatedMember:
 
     def _step_in_background(self) -> int:
         lock = self.consumer._guard.background
-        assert lock.acquire(blocking=False)
+        is_free = lock.acquire(blocking=False)
+        assert is_free
         try:
             return self.consumer._step_in_background(self._now_ms)
         finally:

@@ -11,21 +11,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.simulation.group_simulation import GroupSimulation
+from tests.simulation.modern_group_simulation import ModernGroupSimulation
 from tests.simulation.simulation import Simulation
 
 ROOT = Path(__file__).parents[2]
+KINDS = (Simulation, GroupSimulation, ModernGroupSimulation)
 SEEDS = range(8)
 HASH_SEEDS = ("1", "4000000000")
 TIMEOUT_S = 120
 
 
 def traces() -> list[str]:
-    """The digest of each seed's run."""
+    """The digest of each seed's run, of each kind of simulation."""
     digests = []
-    for seed in SEEDS:
-        simulation = Simulation(seed)
-        simulation.run()
-        digests.append(simulation.network.trace())
+    for kind in KINDS:
+        for seed in SEEDS:
+            simulation = kind(seed)
+            simulation.run()
+            digests.append(simulation.network.trace())
     return digests
 
 
@@ -51,7 +55,7 @@ def traces_of_process(hash_seed: str) -> list[str]:
 def test_a_seed_repeats_its_run_in_another_process() -> None:
     first, second = map(traces_of_process, HASH_SEEDS)
     assert first == second
-    assert len(set(first)) == len(SEEDS), "each seed has a run of its own"
+    assert len(set(first)) == len(KINDS) * len(SEEDS), "each seed has a run of its own"
 
 
 def test_a_seed_repeats_its_run_in_the_same_process() -> None:
