@@ -268,7 +268,7 @@ class NetworkClient:
             node = self.least_loaded_node(now_ms)
             if node is None or self._any_node.is_silent(node, now_ms):
                 self._connect_any(now_ms)
-                if node is None or self._any_node.stagger_ms():
+                if node is None or self._any_node.stagger_ms() > now_ms:
                     return  # another one may be there soon
             self._write(self._connections[node.id], self._unsent.take_first(ANY_NODE), now_ms)
 
@@ -302,11 +302,11 @@ class NetworkClient:
 
     def _any_node_retry_ms(self, now_ms: int) -> int:
         """Return when another node may be tried for a request that any node can serve."""
+        stagger_ms = self._any_node.stagger_ms()
+        if stagger_ms > now_ms:
+            return stagger_ms  # then another one is tried, or a silent one that is ready
         candidates = self._any_node.candidates()
-        retry_ms = min(
-            (self.next_ready_ms(node.id, now_ms) for node in candidates), default=NEVER_MS
-        )
-        return max(retry_ms, self._any_node.stagger_ms())
+        return min((self.next_ready_ms(node.id, now_ms) for node in candidates), default=NEVER_MS)
 
     def _deadlines_ms(self, now_ms: int) -> Iterator[int]:
         for node_id, connection in self._connections.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import DisconnectedError
+from pykclient.network.any_node import STAGGER_MS
 from pykclient.network.connection import SILENT_MS
 from pykclient.network.coordinator_node import CoordinatorNode
 from pykclient.protocol.messages.metadata import MetadataResponse
@@ -80,6 +81,26 @@ def test_a_coordinator_that_is_silent_makes_its_broker_the_last_choice(
     network.turn()
     assert not first.requests
     assert len(other.requests) == 4
+
+
+def test_a_silent_node_is_asked_when_the_only_other_one_keeps_us_waiting(
+    network: ScriptedNetwork,
+) -> None:
+    network.know(*BROKERS[:2])
+    hung = CoordinatorNode.of(BROKERS[0])
+    network.metadata.learn_coordinator(hung)
+    first, _ = network.make_ready(1), network.make_ready(hung.id)
+    network.send(hung.id)
+    network.turn()
+    network.turn(SILENT_MS)
+    network.send()
+    assert network.turn() == network.now_ms + STAGGER_MS
+    other = network.peer
+    assert (other.host, other.is_accepted) == (BROKERS[1].host, False)
+    network.turn(STAGGER_MS - 1)
+    assert not first.requests
+    network.turn(1)
+    assert len(first.requests) == 1
 
 
 def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
