@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from pykclient.errors.base import ConfigError, KafkaError, SerializationError
+from pykclient.errors.cause import describe_cause
 
 __all__ = [
     "BytesDeserializer",
@@ -81,7 +82,8 @@ def serialize_function(setting: str, serializer: object) -> Serialize:
             raise
         except Exception as error:
             raise SerializationError(
-                f"{setting} failed on a {type(value).__name__} for topic {topic}: {error!r}"
+                f"{setting} failed on a {type(value).__name__} for topic {topic}: "
+                f"{describe_cause(error)}"
             ) from error
         if data is None or type(data) is bytes:
             return data

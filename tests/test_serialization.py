@@ -208,6 +208,15 @@ def test_a_failing_serializer_is_a_serialization_error_with_its_cause() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_the_message_of_a_failing_serializer_does_not_have_the_value() -> None:
+    def encode(value: str) -> bytes:
+        return value.encode("ascii")
+
+    with pytest.raises(SerializationError, match="UnicodeEncodeError: ") as caught:
+        serialize_function("value_serializer", encode)("t", "\xe9 a secret")
+    assert "secret" not in str(caught.value)
+
+
 def test_an_error_of_ours_passes_through_a_serializer_unchanged() -> None:
     def fail(value: object) -> bytes:
         raise BufferExhaustedError

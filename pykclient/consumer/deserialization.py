@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient import serialization
 from pykclient.errors import RecordDeserializationError
+from pykclient.errors.cause import describe_cause
 from pykclient.serialization import deserialize_function
 from pykclient.setting import resolve_class_setting
 
@@ -111,8 +112,8 @@ def _error(run: RecordRun, failure: _Failure) -> RecordDeserializationError:
     topic, partition = run.partition
     return RecordDeserializationError(
         f"{run.partition}: {failure.what}_deserializer failed on the {failure.what} of the record "
-        f"at offset {offset}: {failure.cause!r}; the position stays there, seek() to {offset + 1} "
-        f"skips it, and this error has its raw bytes",
+        f"at offset {offset}: {describe_cause(failure.cause)}; the position stays there, seek() to "
+        f"{offset + 1} skips it, and this error has its raw bytes",
         topic=topic,
         partition=partition,
         offset=offset,

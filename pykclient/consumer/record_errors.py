@@ -23,6 +23,7 @@ from pykclient.errors import (
     RecordDeserializationError,
     UsageError,
 )
+from pykclient.errors.cause import describe_cause
 from pykclient.network.client_log import ClientLog
 from pykclient.setting import resolve_class_setting
 from pykclient.types import TopicPartition
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from pykclient.consumer.fetch_buffer import FetchBuffer, Read
     from pykclient.consumer.record import RecordRun
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.network.engine import Caller
 
-    Deserialize = Callable[[RecordRun], RecordRun]
-    LendRun = Callable[[Deserialize, AssignedPartition, RecordRun], RecordRun]
+    DeserializeRun = Callable[[RecordRun], RecordRun]
+    LendRun = Callable[[DeserializeRun, AssignedPartition, RecordRun], RecordRun]
 
 __all__ = ["RAISE", "SKIP", "BadRecord", "RecordErrors"]
 
@@ -65,7 +67,7 @@ class RecordErrors:
         policy: object,
         *,
         metrics: ConsumerMetrics,
-        lend: Callable[..., object],
+        lend: Caller,
         lend_run: LendRun,
         client_id: str = "",
     ) -> None:
@@ -107,7 +109,10 @@ class RecordErrors:
             UsageError: a deserializer is at work.
         """
         if self._is_reading:
-            raise UsageError("a deserializer cannot read records of the consumer that calls it")
+            raise UsageError(
+                "a deserializer cannot read records of the consumer that calls it: let it work "
+                "with the bytes it was given, and poll after this poll has returned"
+            )
 
     def _reader(self, deserializer: RecordDeserializer | None) -> Read | None:
         if deserializer is None:
@@ -145,17 +150,19 @@ class RecordErrors:
         if isinstance(error, CorruptRecordError):
             if self._damaged.get(assigned) != error.offset:
                 assert error.offset is not None
+                self._damaged = {a: at for a, at in self._damaged.items() if a.is_assigned}
                 self._damaged[assigned] = error.offset
                 return True
             del self._damaged[assigned]
         before = (assigned.epoch, assigned.offset)
         if self._function is None:
+            assert error.__cause__ is not None
             self._log.warning(
-                "%s: skipped what is bad from offset %d to %d: %r",
+                "%s: skipped what is bad from offset %d to %d: %s",
                 assigned.partition,
                 error.offset,
                 error.next_offset - 1,
-                error.__cause__,
+                describe_cause(error.__cause__),
             )
         else:
             self._lend(self._function, error)

@@ -7,6 +7,7 @@ import pytest
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.errors import ConfigError, RecordDeserializationError
+from pykclient.serialization import StringDeserializer
 from tests.consumer.record_runs import TIMESTAMP_MS, A, run
 
 
@@ -74,6 +75,14 @@ def test_a_first_record_that_cannot_be_read_is_told_with_its_raw_bytes(
     assert f"{what}_deserializer" in str(error)
     assert "seek() to 6" in str(error)
     assert isinstance(error.__cause__, ValueError)
+
+
+def test_the_message_of_an_error_does_not_have_the_records_bytes() -> None:
+    record = run(A, [5], keys=[None], values=[b"\xffa secret"])
+    with pytest.raises(RecordDeserializationError, match="UnicodeDecodeError: ") as raised:
+        RecordDeserializer(None, StringDeserializer().deserialize).apply(record)
+    assert "secret" not in str(raised.value)
+    assert raised.value.value == b"\xffa secret"
 
 
 def test_settings_may_be_objects_classes_callables_and_names() -> None:

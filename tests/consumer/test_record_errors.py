@@ -79,7 +79,25 @@ def test_skip_goes_on_behind_a_record_and_logs_it(
     ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
         consumer.assign([A])
         assert poll_until(consumer, 4) == [0, 1, 3, 4]
-    assert "t-0: skipped what is bad from offset 2 to 2: ValueError('no twos')" in caplog.text
+    assert "t-0: skipped what is bad from offset 2 to 2: ValueError: no twos" in caplog.text
+
+
+def test_the_log_does_not_have_the_bytes_of_what_was_skipped(
+    port: ServingPort, caplog: pytest.LogCaptureFixture
+) -> None:
+    port.logs[0].append(1)
+
+    def decode(value: bytes) -> str:
+        return (b"\xffa secret" + value).decode()
+
+    with consumer_over(
+        port, value_deserializer=decode, on_record_error="skip"
+    ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
+        consumer.assign([A])
+        while consumer.position(A) < 1:
+            assert offsets(consumer.poll(SHORT_S)) == []
+    assert "skipped what is bad from offset 0 to 0: UnicodeDecodeError: " in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_skip_goes_through_records_that_are_all_bad(port: ServingPort) -> None:
@@ -231,6 +249,21 @@ def test_a_batch_that_was_damaged_on_its_way_only_is_read(port: ServingPort) -> 
         assert poll_until(consumer, 2) == [0, 1]
     assert notes.errors == []
     assert fetches
+
+
+def test_partitions_that_are_given_up_are_forgotten() -> None:
+    port = ServingPort(2)
+    for log in port.logs.values():
+        log.append(2, damaged(0, 2))
+    with consumer_over(port, on_record_error="skip", retry_backoff_ms=60_000) as consumer:
+        for partition in (A, B):
+            consumer.assign([partition])
+            while port.last_fetch is None:
+                consumer.poll(SHORT_S)
+            consumer.poll(SHORT_S)
+            noted = [assigned.partition for assigned in consumer._records._damaged]
+            assert noted == [partition]
+            port.last_fetch = None
 
 
 @pytest.mark.parametrize("policy", ["skip", Notes()])

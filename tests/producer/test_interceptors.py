@@ -63,10 +63,10 @@ def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) 
 
 
 class Forgetful:
-    """Forgets to return the record."""
+    """Forgets to return the record, and returns its value."""
 
-    def on_send(self, record: ProducerRecord) -> None:
-        pass
+    def on_send(self, record: ProducerRecord) -> object:
+        return record.value
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         pass
@@ -76,8 +76,10 @@ def test_one_that_returns_no_record_is_logged_and_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     chain = ProducerInterceptors.from_setting([Forgetful, Tagging(b"1", [])])
-    assert chain.on_send(ProducerRecord("t", b"v")).value == b"v1"
+    assert chain.on_send(ProducerRecord("t", b"a secret")).value == b"a secret1"
     assert "Forgetful" in caplog.text
+    assert "returned a bytes" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_interceptors_hear_before_the_callback_does() -> None:
