@@ -12,7 +12,7 @@ Source: Java class ``HeartbeatThread`` of ``AbstractCoordinator``; KIP-62.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final
 from weakref import WeakMethod
 
 from pykclient.network.client_log import ClientLog
@@ -21,22 +21,12 @@ from pykclient.network.drive import now_ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pykclient.consumer.thread_guard import BackgroundLock
+
 __all__ = ["HeartbeatThread"]
 
 TURNS_PER_INTERVAL: Final = 4
 """A heartbeat is late by a fraction of the interval at most, whenever the application went away."""
-
-
-class TriedLock(Protocol):
-    """The core lock, which is taken only where nobody has it."""
-
-    def acquire(self, *, blocking: Literal[False]) -> bool:
-        """Take it if nobody has it; return whether."""
-        ...
-
-    def release(self) -> None:
-        """Give it back."""
-        ...
 
 
 class HeartbeatThread:
@@ -48,7 +38,7 @@ class HeartbeatThread:
     def __init__(
         self,
         step: Callable[[int], int],
-        core_lock: TriedLock,
+        core_lock: BackgroundLock,
         *,
         heartbeat_interval_ms: int,
         client_id: str = "",

@@ -266,7 +266,7 @@ class ConsumerParts(LiveClient):
     ) -> RecordRun:
         """Deserialize a run without the core lock, though this is in the midst of a poll.
 
-        Nothing of it counts as processed, and no partition goes, whatever is called meanwhile.
+        Nothing of it counts as processed, and no rebalance takes a partition meanwhile.
         """
         if self._commits is not None:
             self._commits.handed_out.add(assigned, run.columns.first_offset)

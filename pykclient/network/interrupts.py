@@ -1,8 +1,9 @@
 """Interrupts: a Ctrl-C that comes in the midst of a step is raised at its end.
 
 A step takes well under a millisecond and changes much that belongs together: a request that is
-noted as sent and never was would be waited for until its time is up. Waiting and user code are no
-steps, and are interrupted at once; so is a step by a second Ctrl-C.
+noted as sent and never was would be waited for until its time is up. Waiting is no step, nor is
+user code that is lent, and both are interrupted at once. An assignor is part of a step; a second
+Ctrl-C interrupts a step as well.
 
 Owner: the main thread, in which alone signals are handled.
 Source: trio's and asyncio's handling of KeyboardInterrupt.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.heartbeat_thread import HeartbeatThread
+from pykclient.consumer.thread_guard import BackgroundLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,13 +22,14 @@ class Steps:
     """Counts steps; one may be waited for, or fail."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.background = BackgroundLock(self.lock)
         self.is_failing = False
         self.next_in_ms = 1
         self._made = threading.Semaphore(0)
 
     def step(self, now_ms: int) -> int:
-        assert self.lock.locked(), "a step needs the core lock"
+        assert self.background.step_count % 2 == 1, "a step needs the core lock"
         self._made.release()
         if self.is_failing:
             raise ValueError("a mistake of ours")
@@ -53,7 +55,7 @@ def steps() -> Steps:
 
 @pytest.fixture
 def thread(steps: Steps) -> Iterator[HeartbeatThread]:
-    thread = HeartbeatThread(steps.step, steps.lock, heartbeat_interval_ms=INTERVAL_MS)
+    thread = HeartbeatThread(steps.step, steps.background, heartbeat_interval_ms=INTERVAL_MS)
     yield thread
     thread.close()
 
@@ -93,7 +95,7 @@ def test_what_a_step_raises_is_kept_and_ends_it(
 def test_it_ends_with_the_consumer_that_nobody_closed() -> None:
     steps = Steps()
     lock = steps.lock
-    thread = HeartbeatThread(steps.step, lock, heartbeat_interval_ms=INTERVAL_MS)
+    thread = HeartbeatThread(steps.step, steps.background, heartbeat_interval_ms=INTERVAL_MS)
     steps.wait_for(1)
     with lock:  # no step is under way, which would hold it
         del steps
