@@ -367,7 +367,10 @@ class ClassicMembership(ClassicMember):
         code = response.error_code
         if code == 0:
             self._on_generation(response, now_ms)
-        elif code == MemberIdRequiredError.code:
+        elif (
+            code == MemberIdRequiredError.code and response.member_id and not self.member.member_id
+        ):
+            # KIP-394: how a newcomer begins, and no failure; to anybody else it is a refusal.
             self.member = self.member._replace(member_id=response.member_id)
             self._rejoin_reason = f"need to re-join with the given member-id: {response.member_id}"
         else:
@@ -421,7 +424,7 @@ class ClassicMembership(ClassicMember):
         if code in GIVEN_UP:
             self._retries.soon(now_ms)
             self._lose_generation(api, code)
-        elif code == RebalanceInProgressError.code:
+        elif code in (RebalanceInProgressError.code, MemberIdRequiredError.code):
             self._retries.soon(now_ms)
             self._join_again(error)
         elif code in MOVED or error.retriable:

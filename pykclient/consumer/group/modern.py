@@ -54,6 +54,16 @@ if TYPE_CHECKING:
 __all__ = ["ModernMembership"]
 
 MEMBER_ID_BYTES: Final = 16
+
+HEARTBEAT_INTERVAL_MIN_MS: Final = 50
+"""No coordinator has this member beat faster. A broker may be set up to ask for 1 ms; 5 s is the
+least that it allows unless it is told otherwise (``group.consumer.min.heartbeat.interval.ms``)."""
+
+HEARTBEAT_INTERVAL_MAX_MS: Final = 30_000
+"""Nor more slowly. It is twice what a broker allows unless it is told otherwise
+(``group.consumer.max.heartbeat.interval.ms``), and ends before a session of 45 s, which is the
+broker's default; the session is not told to members."""
+
 MOVED: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
 UNKNOWN_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
 TOLD: Final = (TopicAuthorizationFailedError, UnreleasedInstanceIdError)
@@ -359,7 +369,8 @@ class ModernMembership:
             return
         self._retries.succeed()
         self.trouble = None
-        self._interval_ms = max(0, response.heartbeat_interval_ms)
+        told_ms = response.heartbeat_interval_ms
+        self._interval_ms = min(max(told_ms, HEARTBEAT_INTERVAL_MIN_MS), HEARTBEAT_INTERVAL_MAX_MS)
         self._due_ms = now_ms + self._interval_ms
         is_new = not self.member.is_member
         self.member = self.member._replace(

@@ -121,7 +121,14 @@ class ModernScene:
         assert isinstance(message, ConsumerGroupHeartbeatRequest)
         return message.member_epoch
 
-    def answer(self, epoch: int = 1, assigned: Had | None = None, *, code: int = 0) -> None:
+    def answer(
+        self,
+        epoch: int = 1,
+        assigned: Had | None = None,
+        *,
+        code: int = 0,
+        interval_ms: int = INTERVAL_MS,
+    ) -> None:
         """Answer it; `assigned` None tells nothing about partitions."""
         self.told()
         request = self.sent.pop()
@@ -132,7 +139,7 @@ class ModernScene:
         response = ConsumerGroupHeartbeatResponse(
             error_code=code,
             member_epoch=epoch,
-            heartbeat_interval_ms=INTERVAL_MS,
+            heartbeat_interval_ms=interval_ms,
             assignment=assignment,
         )
         request.on_response(response, self.now_ms)

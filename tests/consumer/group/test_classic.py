@@ -196,6 +196,39 @@ def test_who_is_refused_again_and_again_takes_its_time(
     scene.take(JoinGroupRequest)
 
 
+@pytest.mark.parametrize("given", ["m-1", ""])
+def test_who_is_given_a_name_again_and_again_takes_its_time(
+    given: str, scene: MemberScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first time is how to begin, and no failure; who has a name needs no other one."""
+    caplog.set_level(logging.INFO)
+    refusal = JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=given)
+    scene.ask()
+    if given:
+        scene.answer(refusal)
+        scene.poll()
+    before = scene.membership.trouble
+    assert before is None
+    for _ in range(AT_ONCE_COUNT):
+        scene.take(JoinGroupRequest)
+        scene.answer(refusal)
+        scene.poll()
+    assert isinstance(scene.membership.trouble, MemberIdRequiredError)
+    scene.take(JoinGroupRequest)
+    scene.answer(refusal)
+    scene.poll()
+    assert scene.sent == []
+    scene.poll(passed_ms=RETRY_MS)
+    scene.take(JoinGroupRequest)
+    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert told == [
+        "to be joined: a test wants it",
+        "joining as ''",
+        *(["joining as 'm-1'"] if given else []),
+        "to be joined: rebalance failed due to MemberIdRequiredError",
+    ]
+
+
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_round_that_another_one_overtook_is_begun_again_at_once(
     is_syncing: bool, scene: MemberScene

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pykclient.consumer.group.modern import (
+    HEARTBEAT_INTERVAL_MAX_MS,
+    HEARTBEAT_INTERVAL_MIN_MS,
+)
 from pykclient.consumer.group.modern_requests import Interest
 from pykclient.consumer.group.modern_state import ModernState
 from pykclient.consumer.group.retries import AT_ONCE_COUNT
@@ -104,6 +108,28 @@ def test_heartbeats_come_at_the_coordinators_interval_and_tell_only_news(
     stable.wait(INTERVAL_MS)
     assert len(stable.sent) == 1
     stable.answer()
+
+
+@pytest.mark.parametrize(
+    ("told_ms", "kept_ms"),
+    [
+        (-1, HEARTBEAT_INTERVAL_MIN_MS),
+        (0, HEARTBEAT_INTERVAL_MIN_MS),
+        (HEARTBEAT_INTERVAL_MAX_MS, HEARTBEAT_INTERVAL_MAX_MS),
+        (2**31 - 1, HEARTBEAT_INTERVAL_MAX_MS),
+    ],
+)
+def test_heartbeats_neither_flood_a_coordinator_nor_end(
+    told_ms: int, kept_ms: int, stable: ModernScene
+) -> None:
+    stable.poll(passed_ms=INTERVAL_MS)
+    stable.answer(interval_ms=told_ms)
+    stable.poll()
+    stable.now_ms += kept_ms - 1
+    stable.poll()
+    assert stable.sent == []
+    stable.poll(passed_ms=1)
+    stable.told()
 
 
 def test_a_change_of_the_subscription_is_told_at_once(stable: ModernScene) -> None:
