@@ -242,7 +242,7 @@ class ConsumerCoordinator(ConsumerGroup):
 
     def prepare(self, *, is_member: bool, now_ms: int) -> Operation[None]:
         """Give up what must not be held while joining."""
-        self._shared = self._unshared = None
+        self._shared = self._unshared = self._incomplete_version = None
         self._coverage.forget()
         if not is_member:
             return self.give_up(is_member=False, now_ms=now_ms)

@@ -94,6 +94,31 @@ def test_a_leader_shares_out_what_a_pattern_matches_however_metadata_came(
     } == {"m-1": ["t-0"], "m-2": ["t-1"]}
 
 
+def test_a_leader_asks_anew_in_each_round_for_the_topics_of_the_others(scene: GroupScene) -> None:
+    scene.subscription.subscribe_pattern(re.compile("t"))
+    scene.group.on_subscribed(scene.listener)
+    scene.know(T)
+    scene.poll()
+    scene.lead({"m-1": ["t"], "m-2": ["gone"]})
+    scene.poll()
+    assert scene.sent == [], "metadata may tell of the other topic"
+    scene.group.begin_leave("a test", sends=False, now_ms=scene.now_ms, commit_deadline_ms=0)
+    scene.poll()
+    scene.group.on_subscribed(scene.listener)
+    scene.know(T)
+    scene.poll()
+    scene.lead({"m-1": ["t"], "m-2": ["come"]})
+    scene.poll()
+    assert scene.sent == [], "metadata may tell of this one, too"
+    scene.know(T, topic("come", [1]))
+    scene.poll()
+    given = scene.told(SyncGroupRequest).assignments
+    assert [each.member_id for each in given if read_assignment(each.assignment).partitions] == [
+        "m-1",
+        "m-2",
+    ]
+
+
 def test_other_topics_begin_a_round(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t"])
     scene.join(A)
