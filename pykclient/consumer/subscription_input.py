@@ -14,7 +14,7 @@ from pykclient.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["checked_topics", "compiled_pattern"]
+__all__ = ["TOPIC_NAME", "checked_topics", "compiled_pattern"]
 
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

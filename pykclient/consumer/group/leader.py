@@ -17,7 +17,9 @@ from pykclient.consumer.assignors import (
     TopicRacks,
 )
 from pykclient.consumer.group.consumer_protocol import read_subscription
+from pykclient.consumer.subscription_input import TOPIC_NAME
 from pykclient.errors import UsageError
+from pykclient.setting import INT_MAX
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -100,9 +102,21 @@ def _whole_share(given: Share | Iterable[TopicPartition]) -> Share:
     if not isinstance(share.user_data, (bytes, NoneType)):
         raise TypeError(f"user data must be bytes, not {share.user_data!r:.100}")
     for each in share.partitions:
-        if not (isinstance(each, TopicPartition) and isinstance(each.partition, int)):
+        if not _is_partition(each):
             raise TypeError(f"{each!r:.100} is no TopicPartition")
     return share
+
+
+def _is_partition(given: object) -> bool:
+    """Whether what the user's code gave can be written: it may be anything."""
+    return (
+        isinstance(given, TopicPartition)
+        and isinstance(given.topic, str)
+        and TOPIC_NAME.fullmatch(given.topic) is not None
+        and isinstance(given.partition, int)
+        and not isinstance(given.partition, bool)
+        and 0 <= given.partition <= INT_MAX
+    )
 
 
 def _check_members(assignor: Assignor, shares: Mapping[str, Share], members: Iterable[str]) -> None:

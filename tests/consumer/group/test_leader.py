@@ -95,9 +95,16 @@ def test_an_assignor_shares_out() -> None:
         ({"m1": [A0, A0]}, r"gave a-0 twice"),
         ({"m3": [A0]}, r"gave partitions to 'm3', no member"),
         ({"m1": [("a", 0)]}, r"failed: TypeError.*\('a', 0\) is no TopicPartition"),
-        (
-            {"m1": [TopicPartition("a", cast("int", "0"))]},
-            r"failed: TypeError.*is no TopicPartition",
+        *(
+            ({"m1": [wrong]}, r"failed: TypeError.*is no TopicPartition")
+            for wrong in (
+                TopicPartition("a", cast("int", "0")),
+                TopicPartition("a", cast("int", True)),
+                TopicPartition("a", -1),
+                TopicPartition("a", 2**31),
+                TopicPartition(cast("str", 5), 0),
+                TopicPartition("\ud800", 0),
+            )
         ),
         (
             {"m1": Share([A0], cast("bytes", "text"))},
