@@ -23,7 +23,7 @@ from pykclient.network.manager import NEVER_MS
 from pykclient.network.selector import SelectorPort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -124,8 +124,10 @@ class Consumer(GroupCalls):
                     raise
             finally:
                 if not self._guard.is_closed:
-                    self._end_heartbeats()
-                    self._shut_down()
+                    try:
+                        self._end_heartbeats()
+                    finally:  # an interrupt may end the wait for the thread
+                        self._shut_down()
             if has_finished:
                 self._raise_listener_error()
 
@@ -176,13 +178,14 @@ class Consumer(GroupCalls):
         with self._guard:
             self._set_limits(NO_LIMITS)
             runs = self._poll_runs(timeout, max_records, is_raw=False)
+            begun = self._buffer.begun
             try:
                 records = ConsumerRecords(runs)
                 if not self._interceptors or not runs:
                     return records
                 return self._guard.lend(self._interceptors.on_consume, records)
             except BaseException:  # an interrupt; what an interceptor raises does not get here
-                self._give_back(runs)
+                self._buffer.give_back(begun)
                 raise
 
     def poll_arrow(
@@ -213,7 +216,7 @@ class Consumer(GroupCalls):
             try:
                 return arrow_batch(runs, include_headers=include_headers)
             except BaseException:
-                self._give_back(runs)
+                self._buffer.give_back(self._buffer.begun)
                 raise
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -292,7 +295,8 @@ class Consumer(GroupCalls):
             self._keep_partitions()
             self._turn_if_due()
         except BaseException:
-            self._give_back(runs)
+            if runs:
+                self._buffer.give_back(self._buffer.begun)
             raise
         finally:
             self._end_poll()
@@ -393,12 +397,3 @@ class Consumer(GroupCalls):
         self._port.wait(0)
         self._turned_ms = now_ms()
         self._engine.complete(self._turned_ms)
-
-    def _give_back(self, runs: Sequence[RecordRun]) -> None:
-        """Undo taking runs that do not reach the application."""
-        positions: dict[AssignedPartition, int] = {}
-        for run in runs:
-            assigned = self._subscription.find(run.partition)
-            if assigned is not None:
-                positions.setdefault(assigned, run.columns.first_offset)
-        self._buffer.give_back(positions)

@@ -26,6 +26,7 @@ from pykclient.errors import CorruptRecordError, KafkaError, RecordDeserializati
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Self
 
     from pykclient.consumer.fetched_partition import FetchedPartition
     from pykclient.consumer.subscription import AssignedPartition
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         RecordDeserializationError: the first record cannot be read.
     """
 
-__all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "FetchedResponse"]
+__all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "FetchedResponse", "Start"]
 
 TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much one take unfolds; the next one goes on. A single batch is bounded by its own limit, and
@@ -71,11 +72,17 @@ class _Link(NamedTuple):
     response: FetchedResponse
 
 
-class _Start(NamedTuple):
+class Start(NamedTuple):
     """Where a take began in a partition, and in which of its epochs."""
 
     epoch: int
     offset: int
+    leader_epoch: int | None
+
+    @classmethod
+    def of(cls, assigned: AssignedPartition) -> Self:
+        """Return where a partition stands."""
+        return cls(assigned.epoch, assigned.offset, assigned.leader_epoch)
 
 
 class FetchBuffer:
@@ -90,14 +97,18 @@ class FetchBuffer:
         self._chains: dict[AssignedPartition, deque[_Link]] = {}
         self._ready: OrderedDict[AssignedPartition, None] = OrderedDict()
         self._failed: dict[AssignedPartition, KafkaError] = {}
-        self._begun: dict[AssignedPartition, _Start] = {}
-        """Where the take under way began; without the partitions that the user has moved since."""
+        self._begun: dict[AssignedPartition, Start] = {}
         self._response_counts: defaultdict[int, int] = defaultdict(int)
         self._aside_max_bytes = aside_max_bytes
         self._aside: dict[FetchedResponse, None] = {}
         """Answers that nobody reads at present, first those that are put aside for longest."""
         self.aside_bytes = 0
         """How large they are together."""
+
+    @property
+    def begun(self) -> Mapping[AssignedPartition, Start]:
+        """Where the last take began, without the partitions that the user moves meanwhile."""
+        return self._begun
 
     # What the fetcher asks and brings.
 
@@ -208,7 +219,7 @@ class FetchBuffer:
                 assigned = next(iter(self._ready))
                 start = begun.get(assigned)
                 if start is None or start.epoch != assigned.epoch:
-                    begun[assigned] = _Start(assigned.epoch, assigned.offset)
+                    begun[assigned] = Start.of(assigned)
                 run = self._peek(assigned, count_max, read)
                 if run is not None:
                     room_bytes -= run.columns.size_bytes
@@ -223,7 +234,7 @@ class FetchBuffer:
                 self._stop(assigned, error, now_ms)
                 raise
         except BaseException:
-            self._give_back_begun()
+            self.give_back(begun)
             raise
         if not runs and self._failed:
             raise next(iter(self._failed.values())).with_traceback(None)
@@ -241,14 +252,14 @@ class FetchBuffer:
         """
         while self._ready:
             assigned = next(iter(self._ready))
-            self._begun = {assigned: _Start(assigned.epoch, assigned.offset)}
+            begun = self._begun = {assigned: Start.of(assigned)}
             try:
                 run = self._peek(assigned, count_max, read)
             except (CorruptRecordError, RecordDeserializationError) as error:
                 self._stop(assigned, error, now_ms)
                 raise
             except BaseException:
-                self._give_back_begun()
+                self.give_back(begun)
                 raise
             if run is not None:
                 return assigned, run
@@ -262,15 +273,18 @@ class FetchBuffer:
         assigned.leader_epoch = run.leader_epoch
         self._settle(assigned)
 
-    def give_back(self, positions: Mapping[AssignedPartition, int]) -> None:
-        """Undo a take that did not reach the application: read from these offsets again."""
-        for assigned, offset in positions.items():
-            self.drop(assigned)
-            assigned.offset = offset
+    def give_back(self, begun: Mapping[AssignedPartition, Start]) -> None:
+        """Undo a take that began there and did not reach the application: read it again.
 
-    def _give_back_begun(self) -> None:
-        begun = self._begun.items()
-        self.give_back({a: start.offset for a, start in begun if start.epoch == a.epoch})
+        A partition that the user has moved since stays where it is.
+        """
+        for assigned, start in begun.items():
+            if start.epoch == assigned.epoch:
+                self.drop(assigned)
+                assigned.offset = start.offset
+                # A position that is being validated keeps an epoch to be asked by.
+                if start.leader_epoch is not None or assigned.has_position:
+                    assigned.leader_epoch = start.leader_epoch
 
     def _peek(
         self, assigned: AssignedPartition, count_max: int, read: Read | None

@@ -6,9 +6,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pykclient.consumer import fetch_buffer
 from pykclient.consumer.deserialization import RecordDeserializer
@@ -18,8 +15,15 @@ from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
 from pykclient.errors import CorruptRecordError, RecordDeserializationError
 from pykclient.records.compression import Codec
 from pykclient.types import TopicPartition
-from tests.consumer.fetched_records import SETTINGS, batch, marker, value_at
+from tests.consumer.fetched_records import (
+    LEADER_EPOCH_AT,
+    SETTINGS,
+    batch,
+    marker,
+    value_at,
+)
 from tests.consumer.known_cluster import RETRY_BACKOFF, RETRY_MS, START_MS
+from tests.records.batches import header_changed
 
 if TYPE_CHECKING:
     from pykclient.consumer.fetch_buffer import Read
@@ -81,6 +85,10 @@ class Scene:
             return None
         deserializer = RecordDeserializer(None, self.deserialize)
         return lambda _, run: deserializer.apply(run)
+
+
+def in_epoch(leader_epoch: int, data: bytes) -> bytes:
+    return header_changed(data, LEADER_EPOCH_AT, leader_epoch, 4)
 
 
 def told(runs: list[RecordRun]) -> list[tuple[int, list[int]]]:
@@ -241,12 +249,35 @@ def test_what_is_dropped_is_gone_and_frees_its_answer() -> None:
 
 def test_what_is_given_back_is_read_again() -> None:
     scene = Scene(A)
-    scene.add((A, batch(range(4))))
+    scene.add((A, in_epoch(4, batch(range(4))) + in_epoch(5, batch(range(4, 6)))))
     scene.take(2)
-    scene.buffer.give_back({scene[A]: 0})
-    assert scene[A].offset == 0
-    scene.add((A, batch(range(4))))
-    assert told(scene.take()) == [(0, [0, 1, 2, 3])]
+    scene.take(4)
+    assert (scene[A].offset, scene[A].leader_epoch) == (6, 5)
+    scene.buffer.give_back(scene.buffer.begun)
+    assert (scene[A].offset, scene[A].leader_epoch) == (2, 4)
+    scene.add((A, batch(range(6))))
+    assert told(scene.take()) == [(0, [2, 3, 4, 5])]
+
+
+def test_what_the_user_has_moved_since_is_not_given_back() -> None:
+    scene = Scene(A, B, C)
+    parts = [(partition, batch(range(4))) for partition in (A, B, C)]
+    scene.add(*parts)
+    scene.take(10)
+    scene.subscription.seek(scene[A], 7)
+    scene.subscription.skip_to(scene[C], 3)
+    scene.buffer.forgive(scene[C])
+    scene.buffer.give_back(scene.buffer.begun)
+    assert [scene[partition].offset for partition in (A, B, C)] == [7, 0, 3]
+
+
+def test_a_position_that_is_being_validated_keeps_an_epoch_when_it_is_given_back() -> None:
+    scene = Scene(A)
+    scene.add((A, in_epoch(5, batch(range(2)))))
+    scene.take()
+    scene.subscription.await_validation(scene[A])
+    scene.buffer.give_back(scene.buffer.begun)
+    assert (scene[A].offset, scene[A].leader_epoch) == (0, 5)
 
 
 # Errors.
@@ -348,10 +379,11 @@ def test_an_interrupt_while_records_are_taken_loses_none() -> None:
 
     scene = Scene(A, B)
     scene.deserialize = interrupt_once
-    scene.add((A, batch(range(2))), (B, batch(range(4))))
+    scene.add((A, in_epoch(5, batch(range(2)))), (B, batch(range(4))))
     with pytest.raises(KeyboardInterrupt):
         scene.take()
     assert (scene[A].offset, scene[B].offset) == (0, 0)
+    assert scene[A].leader_epoch is None
     assert scene.buffer.response_count(NODE) == 0
     scene.add((A, batch(range(2))), (B, batch(range(4))))
     assert told(scene.take()) == [(0, [0, 1]), (1, [0, 1, 2, 3])]
@@ -401,79 +433,6 @@ def test_an_interrupt_while_a_run_is_made_loses_nothing() -> None:
         scene.buffer.next_run(3, START_MS, scene.read)
     assert scene[A].offset == 0
     assert scene.buffer.fetch_offset(scene[A]) == 0
-
-
-ANSWERED_BYTES = 100
-ASIDE_MAX_BYTES = 4 * ANSWERED_BYTES
-
-
-class Reading(RuleBasedStateMachine):
-    """Whatever happens, no record is skipped, doubled or out of order."""
-
-    partitions = st.sampled_from([A, B, C])
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scene = Scene(A, B, C, aside_max_bytes=ASIDE_MAX_BYTES)
-        self.taken: dict[TopicPartition, list[int]] = {A: [], B: [], C: []}
-
-    @rule(wanted=st.sets(partitions, min_size=1), node_id=st.integers(1, 2))
-    def fetch(self, wanted: set[TopicPartition], node_id: int) -> None:
-        buffer = self.scene.buffer
-        starts = {p: buffer.fetch_offset(self.scene[p]) for p in sorted(wanted)}
-        response = FetchedResponse(node_id, len(starts) * ANSWERED_BYTES)
-        for partition, start in starts.items():
-            # As in `Fetcher`: what came for one may have pushed out what was there of another.
-            if start is not None and start == buffer.fetch_offset(self.scene[partition]):
-                data = batch(range(start, start + 2)) + batch(range(start + 2, start + 5))
-                fetched = FetchedPartition(partition, start, data, SETTINGS)
-                buffer.add(self.scene[partition], fetched, response)
-
-    @rule(count_max=st.integers(1, 6))
-    def take(self, count_max: int) -> None:
-        runs = self.scene.take(count_max)
-        assert sum(run.record_count for run in runs) <= count_max
-        for run in runs:
-            self.taken[run.partition] += run.columns.offsets
-
-    @rule(partition=partitions)
-    def pause(self, partition: TopicPartition) -> None:
-        self.scene.pause(partition)
-
-    @rule(partition=partitions)
-    def resume(self, partition: TopicPartition) -> None:
-        self.scene.resume(partition)
-
-    @rule(partition=partitions)
-    def seek_to_where_it_is(self, partition: TopicPartition) -> None:
-        assigned = self.scene[partition]
-        self.scene.buffer.drop(assigned)
-        self.scene.subscription.seek(assigned, assigned.offset)
-
-    @rule(limits=st.dictionaries(partitions, st.integers(0, 30)))
-    def limit(self, limits: dict[TopicPartition, int]) -> None:
-        for assigned in self.scene.subscription.set_limits(limits):
-            self.scene.buffer.refresh(assigned)
-
-    @invariant()
-    def nothing_is_missing_or_doubled(self) -> None:
-        for partition, offsets in self.taken.items():
-            assert offsets == list(range(len(offsets)))
-            assert self.scene[partition].offset == len(offsets)
-
-    @invariant()
-    def what_is_put_aside_is_not_too_much(self) -> None:
-        assert self.scene.buffer.aside_bytes <= ASIDE_MAX_BYTES
-
-    def teardown(self) -> None:
-        for assigned in self.scene.subscription:
-            self.scene.buffer.drop(assigned)
-        assert self.scene.buffer.aside_bytes == 0
-        assert [self.scene.buffer.response_count(node) for node in (1, 2)] == [0, 0]
-
-
-Reading.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
-TestReading = Reading.TestCase
 
 
 def test_a_take_ends_before_it_unfolds_too_much_and_the_next_goes_on(

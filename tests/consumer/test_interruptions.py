@@ -126,6 +126,45 @@ def test_an_interrupt_right_after_records_were_taken_loses_none(
     assert poll_until(consumer, 3) == [0, 1, 2]
 
 
+class Interrupted:
+    """An interceptor that does something with the consumer, once, and is interrupted."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        act, self._act = self._act, None
+        if act is not None:
+            act()
+            raise KeyboardInterrupt
+        return records
+
+
+@pytest.mark.parametrize("position", [0, 1, 3])
+def test_an_interrupt_in_an_interceptor_leaves_a_position_that_it_has_set(
+    port: ServingPort, position: int
+) -> None:
+    port.logs[0].append(4)
+    interceptor = Interrupted(lambda: consumer.seek(A, position))
+    with consumer_over(port, interceptors=[interceptor], max_poll_records=2) as consumer:
+        consumer.assign([A])
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(LONG_S)
+        assert consumer.position(A) == position
+        assert poll_until(consumer, 4 - position) == list(range(position, 4))
+
+
+def test_an_interrupt_in_an_interceptor_that_polls_loses_nothing(port: ServingPort) -> None:
+    port.logs[0].append(4)
+    interceptor = Interrupted(lambda: consumer.poll(LONG_S))
+    with consumer_over(port, interceptors=[interceptor], max_poll_records=2) as consumer:
+        consumer.assign([A])
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(LONG_S)
+        assert consumer.position(A) == 0
+        assert poll_until(consumer, 4) == [0, 1, 2, 3]
+
+
 def test_an_interrupt_ends_a_wait_at_once(consumer: Consumer, port: ServingPort) -> None:
     def interrupt(_: int) -> None:
         port.on_wait = lambda _: None
@@ -192,6 +231,33 @@ def test_the_end_of_a_with_block_closes_everything(port: ServingPort) -> None:
     assert port.is_shut_down
     assert all(peer.is_closed for peer in port.peers)
     assert interceptor.is_closed
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_close_waits_for_the_heartbeat_thread_closes_everything(
+    port: ServingPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interceptor = Closing()
+    consumer = consumer_over(port, interceptors=[interceptor])
+    consumer.assign([A])
+    consumer.position(A)
+    consumer._watch_heartbeats()
+    assert consumer._heartbeat_thread is not None
+    thread = consumer._heartbeat_thread._thread
+    with monkeypatch.context() as patch:
+        patch.setattr(thread, "join", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.close()
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+    assert port.is_shut_down
+    assert all(peer.is_closed for peer in port.peers)
+    assert interceptor.is_closed
+    with pytest.raises(ClosedError):
+        consumer.poll(LONG_S)
 
 
 def test_a_refused_setting_leaves_nothing_open() -> None:
