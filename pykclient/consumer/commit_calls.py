@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.commits import describe_partitions
 from pykclient.consumer.core import check_offset, check_partition
+from pykclient.consumer.partition_list import describe_partitions
 from pykclient.consumer.questions import BrokerQuestions
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive, now_ms, run_user_calls

@@ -21,6 +21,7 @@ from pykclient.consumer.commit import Commit
 from pykclient.consumer.handed_out import HandedOut, position_of
 from pykclient.consumer.membership import MEMBERSHIP_ERRORS, commit_refused
 from pykclient.consumer.offset_commit_call import OffsetCommitCall
+from pykclient.consumer.partition_list import describe_partitions
 from pykclient.errors import (
     BrokerError,
     CoordinatorNotAvailableError,
@@ -58,8 +59,7 @@ if TYPE_CHECKING:
     Offsets = dict[TopicPartition, OffsetAndMetadata]
     CommitCallback = Callable[[Offsets, KafkaError | None], object]
 
-__all__ = ["CommitSettings", "Commits", "describe_partitions"]
-PARTITIONS_SHOWN_MAX: Final = 5
+__all__ = ["CommitSettings", "Commits"]
 
 WRONG_COORDINATOR_ERRORS: Final = (
     NotCoordinatorError,
@@ -457,14 +457,6 @@ class Commits:
 
     def _call_user(self, function: Callable[..., object], *args: object) -> None:
         self._user_calls.append(UserCall(function, args, _raise))
-
-
-def describe_partitions(partitions: Mapping[TopicPartition, object] | list[TopicPartition]) -> str:
-    """Return partitions for a message, the first few of them."""
-    names = sorted(partitions)
-    shown = ", ".join(str(partition) for partition in names[:PARTITIONS_SHOWN_MAX])
-    more_count = len(names) - PARTITIONS_SHOWN_MAX
-    return f"{shown} and {more_count} more" if more_count > 0 else shown
 
 
 def _raise(error: BaseException | None) -> None:

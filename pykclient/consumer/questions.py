@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.consumer.core import ConsumerCore, check_partition
 from pykclient.consumer.offset_lookups import EARLIEST, LATEST
+from pykclient.consumer.partition_list import describe_partitions
 from pykclient.consumer.silence import unknown_partition
 from pykclient.errors import KafkaTimeoutError, UsageError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
@@ -33,8 +34,6 @@ __all__ = ["BrokerQuestions"]
 UNKNOWN_TOPIC_WAIT_MS = 5_000
 """How long a call about a topic waits for brokers to know it; a typing error shows before that of a
 `default_api_timeout_ms` of a minute."""
-
-PARTITIONS_SHOWN_MAX = 5
 
 
 class BrokerQuestions(ConsumerCore):
@@ -240,10 +239,8 @@ class BrokerQuestions(ConsumerCore):
                 raise lookup.operation.error
         late = [lookup for lookup in lookups if not lookup.operation.is_done]
         if late:
-            shown = ", ".join(str(lookup.partition) for lookup in late[:PARTITIONS_SHOWN_MAX])
-            rest_count = len(late) - PARTITIONS_SHOWN_MAX
-            more = f" and {rest_count} more" if rest_count > 0 else ""
-            raise self._late(f"offsets of {shown}{more}", timeout_ms, late[0].last_error)
+            shown = describe_partitions(lookup.partition for lookup in late)
+            raise self._late(f"offsets of {shown}", timeout_ms, late[0].last_error)
 
     def _is_told(self, topic: str) -> bool:
         cluster = self._metadata.cluster

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.member import NO_GENERATION
+from pykclient.consumer.partition_list import describe_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["GroupHistory", "Rebalance"]
 
 REBALANCES_MAX: Final = 100
-PARTITIONS_SHOWN_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Rebalance:
     def __str__(self) -> str:
         """Return one line for a log or a terminal."""
         moves = [
-            f"{verb} {_listed(partitions)}"
+            f"{verb} {describe_partitions(partitions)}"
             for verb, partitions in (
                 ("revoked", self.revoked),
                 ("lost", self.lost),
@@ -154,9 +154,3 @@ def _told(entry: _Entry, epoch: datetime) -> Rebalance:
         lost=entry.lost,
         error=entry.error,
     )
-
-
-def _listed(partitions: tuple[TopicPartition, ...]) -> str:
-    shown = ", ".join(map(str, partitions[:PARTITIONS_SHOWN_MAX]))
-    rest_count = len(partitions) - PARTITIONS_SHOWN_MAX
-    return f"{shown} and {rest_count} more" if rest_count > 0 else shown
