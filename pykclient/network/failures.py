@@ -3,6 +3,7 @@
 Pure: each function makes one error and raises none.
 
 Owner: no state.
+Source: ours.
 """
 
 from __future__ import annotations

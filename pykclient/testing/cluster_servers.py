@@ -1,13 +1,14 @@
 """The servers of one cluster that was started, wherever they run, and their proxies.
 
-What makes them is the subclasses' matter: `_servers`, `proxies` and `_resources` are theirs to
-fill, the last with whatever ends the servers.
+What makes them is the subclasses' matter, which fill the attributes.
 
 Owner: the thread that made it.
+Source: ours.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pykclient.testing.broker_state import BrokerState
@@ -26,21 +27,25 @@ __all__ = ["ClusterServers"]
 ServerT = TypeVar("ServerT", bound=Server)
 
 
-class ClusterServers(Generic[ServerT]):
+class ClusterServers(ABC, Generic[ServerT]):
     """Brokers by node id, and the controller if it is none of them."""
 
     proxies: dict[int, FaultProxy]
+    """By node id, the proxy through which clients reach a broker; empty where they reach it itself.
+    """
     _servers: dict[int, ServerT]
+    """By node id, the controller that is no broker among them."""
     _resources: ExitStack
+    """What ends the servers and removes what they left."""
 
     @property
     def brokers(self) -> dict[int, ServerT]:
         """The brokers by node id, without a controller that is no broker."""
         return {id_: server for id_, server in self._servers.items() if id_ != CONTROLLER_ID}
 
+    @abstractmethod
     def address(self, node_id: int) -> Address:
         """Where broker `node_id` is reached from here, whether or not it is up."""
-        raise NotImplementedError
 
     def client_address(self, node_id: int) -> Address:
         """Where broker `node_id` tells clients to go: its proxy, if it has one."""

@@ -4,6 +4,7 @@ They are started in the constructor, which returns when every broker answers and
 others. Folder, processes and ports are gone after `close`, and also when this process dies before.
 
 Owner: the thread that made it.
+Source: ours; Kafka's ``kafka-server-start.sh`` starts the same class.
 """
 
 from __future__ import annotations
