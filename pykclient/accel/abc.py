@@ -277,8 +277,8 @@ class Accelerator(Protocol):
     ) -> Stretch | None:
         """Return what stands from `position` on, as far as it is plain; None if nothing is.
 
-        `special` are attributes that a plain batch does not have, beside those that none has. A
-        core that would gain nothing finds nothing: the batches are then read one by one.
+        `special` are attributes that a plain batch does not have, beside those that none has. Both
+        find the same; the pure one decodes a batch at a time all the same.
         """
         ...
 

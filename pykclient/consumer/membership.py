@@ -51,7 +51,10 @@ class Membership(Protocol):
         ...
 
     def reader(self) -> GroupMetadata:
-        """Return as whom to read offsets: the group alone, a member of it in groups of KIP-848."""
+        """Return as whom to read offsets: the group alone, which anybody may.
+
+        Java's members of groups of KIP-848 tell their epoch when they read, which fences them.
+        """
         ...
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:

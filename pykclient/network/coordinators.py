@@ -1,10 +1,10 @@
 """Coordinators: which broker looks after a group, a transactional id or a share group.
 
-Per key it is *unknown* (nobody asks), *wanted*, *looking up* (a broker was asked), *known*, or
-*failed* (trying again would not help; after a back-off it may be asked for anew), or *doubted*: it
-owes an answer for so long that others are asked whether it still is the one. A coordinator is
-looked for when somebody wants it, and forgotten when its connection is lost or somebody hears that
-it is another one. It sends nothing to the coordinator.
+Per key it is *unknown* (nobody asks), *wanted*, *looking up* (a broker was asked), *known*,
+*doubted* (it owes an answer for so long that others are asked whether it still is the one, and
+stays in use meanwhile), or *failed* (trying again would not help; after a back-off it may be asked
+for anew). A coordinator is looked for when somebody wants it, and forgotten when its connection is
+lost or somebody hears that it is another one. It sends nothing to the coordinator.
 
 Owner: the driver of the engine.
 Source: Java classes ``AbstractCoordinator``, ``CoordinatorRequestManager``; KIP-699 (several keys
