@@ -13,6 +13,7 @@ from followers).
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -35,6 +36,7 @@ from pykclient.errors import (
 from pykclient.network.client_log import ClientLog
 from pykclient.network.leader_hints import LeaderHints
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.repeated_log import RepeatedLog
 from pykclient.protocol.messages.fetch import FetchResponse
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import IsolationLevel
@@ -128,6 +130,7 @@ class Fetcher:
         self._metrics = metrics
         self._troubles = troubles
         self._log = ClientLog("pykclient.consumer", settings.client_id)
+        self._repeated = RepeatedLog(self._log)
         self._subscription = subscription
         self._buffer = buffer
         self._metadata = metadata
@@ -466,9 +469,9 @@ class Fetcher:
         if error.retriable:
             self._metadata.request_update()
         elif isinstance(error, UnknownServerError):
-            self._log.warning(
-                "%s; trying again", error
-            )  # a broker's passing trouble, as Java takes it
+            # A broker's passing trouble, as Java takes it.
+            key = (assigned.partition, type(error))
+            self._repeated.log(logging.WARNING, now_ms, key, "%s; trying again", error)
         else:
             self._subscription.fail(assigned, error)
 

@@ -102,6 +102,18 @@ def test_a_brokers_unexplained_failure_is_logged_and_tried_again(
     assert len(scene.poll(START_MS + RETRY_MS)) == 1
 
 
+def test_an_unexplained_failure_that_lasts_is_said_once_a_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.read(A, C)
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        for now_ms in (START_MS, START_MS + 10_000):
+            failures = [part(number, code=UnknownServerError.code) for number in (0, 2)]
+            reply(scene.fetch(now_ms), *failures, now_ms=now_ms)
+    assert len(caplog.records) == 2
+
+
 @pytest.mark.parametrize("kind", [TopicAuthorizationFailedError])
 def test_a_refusal_is_told_and_tried_again_later(kind: type[BrokerError]) -> None:
     scene = Scene()
