@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pykclient.consumer.subscription import AssignedPartition
 
@@ -45,11 +45,12 @@ class FetchTroubles:
         if self._troubles:
             for assigned in partitions:
                 self._troubles.pop(assigned, None)
+            # While all polls find records, nobody asks for the oldest.
+            self._forget([each for each in self._troubles if not each.is_assigned])
 
     def oldest(self) -> tuple[AssignedPartition, Trouble] | None:
         """Return the trouble that is there for longest, of partitions that are to be read."""
-        for assigned in [each for each in self._troubles if not _is_to_be_read(each)]:
-            del self._troubles[assigned]
+        self._forget([each for each in self._troubles if not _is_to_be_read(each)])
         if not self._troubles:
             return None
         return min(self._troubles.items(), key=lambda item: item[1].since_ms)
@@ -58,6 +59,15 @@ class FetchTroubles:
         """Count the time of all troubles anew: the application has heard of them."""
         for assigned, trouble in self._troubles.items():
             self._troubles[assigned] = trouble._replace(since_ms=now_ms)
+
+    def excuse(self, later: Callable[[int], int]) -> None:
+        """Move the times since when troubles count, each to what `later` makes of it."""
+        for assigned, trouble in self._troubles.items():
+            self._troubles[assigned] = trouble._replace(since_ms=later(trouble.since_ms))
+
+    def _forget(self, partitions: Iterable[AssignedPartition]) -> None:
+        for assigned in partitions:
+            del self._troubles[assigned]
 
 
 def _is_to_be_read(assigned: AssignedPartition) -> bool:

@@ -5,7 +5,9 @@ beyond the cut, or one where other records stand by now, would skip records with
 position is held against the log of each new leader before anything is read from there: by the epoch
 of the leader that wrote the record before it. Where the logs part, reading goes back to that
 place, which is logged; without `auto_offset_reset` the user is told instead. A topic that was
-deleted and made anew under its name has another log altogether: no position outlives that.
+deleted and made anew under its name has another log altogether: no position outlives that. Brokers
+that lag still tell of the old one for a while, or of a leader that was deposed: whom they name is
+not asked before they have had time to hear of the newer one.
 
 Owner: the driver of the engine.
 Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``
@@ -54,11 +56,17 @@ __all__ = ["PositionValidator"]
 CONSUMER_REPLICA_ID: Final = -1
 NOT_LOOKED_AT: Final = (-1, -1)
 
-OLD_LEADER_LOOKS_MAX: Final = 5
+OLD_LEADER_LOOKS_MAX: Final = 28
 """How often newer metadata is asked for when a position was written by a newer leader than ours.
 
-After that whoever leads is asked: the epoch may be one that somebody made up.
+With the default back-offs that takes 20 s at least, longer than a broker's session
+(`broker.session.timeout.ms` is 9 s, often set to 18 s): as long may a leader that hung not know
+that it is none any more. After that whoever leads is asked: the epoch may be one that somebody made
+up.
 """
+
+GONE_IDS_MAX: Final = 1_000
+"""Ids of topics that were replaced, remembered; the oldest is forgotten first."""
 
 _CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
 """Brokers before 2.3 answer this question to other brokers only."""
@@ -114,6 +122,8 @@ class PositionValidator:
         """The topic in which each position stands, as far as brokers tell (2.8 and newer)."""
         self._made_anew: dict[AssignedPartition, int] = {}
         """By its `fetch_epoch`, whose topic is another one now, while the user is to seek."""
+        self._gone_ids: dict[bytes, None] = {}
+        """Of topics that were replaced. They never come back, but brokers that lag tell of them."""
 
     def poll(self, now_ms: int) -> PollResult:
         """Stop reading where the leader is another one, and ask it."""
@@ -148,21 +158,34 @@ class PositionValidator:
         if cluster.version == self._looked_at[1]:  # cheap, as each pause and resume comes here
             for assigned in self._subscription:
                 if assigned not in before:
-                    before[assigned] = cluster.topic_id(assigned.partition.topic)
+                    before[assigned] = self._topic_id(assigned)
             return False
         self._topic_ids = {}
         has_lost = False
         for assigned in self._subscription:
-            now_id = cluster.topic_id(assigned.partition.topic)
+            now_id = self._topic_id(assigned)
             was_id = before.get(assigned, now_id)
             # While a topic does not exist, it may also be that a broker does not know it yet.
             self._topic_ids[assigned] = was_id if now_id == NO_TOPIC_ID else now_id
-            if assigned.has_offset and NO_TOPIC_ID not in (now_id, was_id) and now_id != was_id:
+            if NO_TOPIC_ID in (now_id, was_id) or now_id == was_id:
+                continue
+            self._note_gone(was_id)
+            if assigned.has_offset:
                 self._lose(assigned)
                 has_lost = True
         for gone in self._made_anew.keys() - self._topic_ids.keys():
             del self._made_anew[gone]
         return has_lost
+
+    def _topic_id(self, assigned: AssignedPartition) -> bytes:
+        """Return the id of the topic, `NO_TOPIC_ID` while brokers tell none, or a former one."""
+        topic_id = self._metadata.cluster.topic_id(assigned.partition.topic)
+        return NO_TOPIC_ID if topic_id in self._gone_ids else topic_id
+
+    def _note_gone(self, topic_id: bytes) -> None:
+        if topic_id not in self._gone_ids and len(self._gone_ids) >= GONE_IDS_MAX:
+            del self._gone_ids[next(iter(self._gone_ids))]
+        self._gone_ids[topic_id] = None
 
     def _lose(self, assigned: AssignedPartition) -> None:
         self._buffer.drop(assigned)
@@ -202,19 +225,27 @@ class PositionValidator:
     def _ask(
         self, assigned: AssignedPartition, by_node: dict[int, _Questions], now_ms: int
     ) -> None:
-        info = self._metadata.cluster.partition(assigned.partition)
+        cluster = self._metadata.cluster
+        info = cluster.partition(assigned.partition)
         if info is None or info.leader_id is None or info.leader_epoch is None:
             self._metadata.request_update()
+            has_leader = info is not None and info.leader_id is not None
+            why = "nobody tells its leader's epoch" if has_leader else "it has no leader"
+            error = cluster.topic_errors.get(assigned.partition.topic)
+            self._troubles.note(assigned, error or why, now_ms)
             return
         assert assigned.leader_epoch is not None
-        is_behind = info.leader_epoch < assigned.leader_epoch
+        topic_id = cluster.topic_id(assigned.partition.topic)
+        is_behind = topic_id in self._gone_ids or info.leader_epoch < assigned.leader_epoch
         if is_behind and assigned.failure_count < OLD_LEADER_LOOKS_MAX:
             # 1. A leader hangs, and another one is elected. 2. A member of the group reads there,
             # and commits with the new epoch. 3. The partition comes to us. 4. The old leader goes
             # on, not knowing yet that it is none: it has never heard of that epoch.
             self._back_off(assigned, now_ms)
             self._metadata.request_update()
+            self._troubles.note(assigned, "brokers name only a former leader", now_ms)
             return
+        self._gone_ids.pop(topic_id, None)  # told for so long it is the newer one after all
         self._in_flight[assigned] = assigned.fetch_epoch
         by_node[info.leader_id][assigned.partition] = _Question(
             assigned, assigned.fetch_epoch, info.leader_epoch

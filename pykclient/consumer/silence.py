@@ -3,7 +3,8 @@
 A poll that finds nothing is normal, and an application that polls in short steps must not get an
 error because the cluster is a moment away. But a wrong address or a misspelled topic never ends by
 itself, and brokers that are gone may stay away. So each of these has a time after which an empty
-poll raises what is known.
+poll raises what is known. Of the time between two empty polls a moment counts at most: the
+application was away, or there was something to read.
 
 Owner: the core lock.
 Source: ours. Java's consumer stays silent, which is what its users complain about most.
@@ -41,6 +42,14 @@ NO_CLUSTER_MS: Final = 3_000
 UNKNOWN_TOPIC_MS: Final = 1_000
 """How long a topic may be unknown to the brokers: one made just now takes a moment to spread."""
 
+ABSENCE_CHARGED_MS: Final = UNKNOWN_TOPIC_MS // 2
+"""What counts of the time between two empty polls, less than each of the times above: two polls
+that are far apart are not enough. Were nothing counted, an application that polls for a moment now
+and then would never be told."""
+
+_FIND_COORDINATOR: Final = "check that the brokers run, and that __consumer_offsets has leaders"
+_JOIN_GROUP: Final = "it goes on trying; Consumer.group_history() lists the last attempts"
+
 
 def unknown_partition(
     cluster: Cluster, partition: TopicPartition
@@ -56,8 +65,8 @@ def unknown_partition(
     if not isinstance(error, UnknownTopicOrPartitionError):
         return None
     return UnknownTopicOrPartitionError(
-        f"{partition} does not exist: the brokers know no topic {partition.topic!r}. Check its "
-        f"name and the cluster, or create it with Admin.create_topics"
+        f"topic {partition.topic!r} does not exist: the brokers do not know it. Check its name and "
+        f"the cluster, or create it with Admin.create_topics"
     )
 
 
@@ -93,12 +102,16 @@ class Silence:
         self._subscription = subscription
         self._first_poll_ms: int | None = None
         self._unknown_since_ms: dict[TopicPartition, int] = {}
+        self._ended_ms: int | None = None
+        """When the last empty poll ended."""
 
     def reason(self, started_ms: int, now_ms: int) -> KafkaError | None:
         """Return what to raise from a poll that ends empty, None for nothing.
 
         `started_ms` is when that poll began.
         """
+        self._excuse_absence(started_ms)
+        self._ended_ms = now_ms
         if self._first_poll_ms is None:
             self._first_poll_ms = started_ms
         if self._metadata.cluster.version == 0:
@@ -108,6 +121,28 @@ class Silence:
             or self._no_coordinator(started_ms, now_ms)
             or self._unread(started_ms, now_ms)
         )
+
+    def _excuse_absence(self, started_ms: int) -> None:
+        """Leave out the time in which no poll was empty, but for its first moment.
+
+        What began before may have ended and begun again meanwhile, and nobody looked.
+        """
+        excused_ms = started_ms  # before the first empty poll
+        if self._ended_ms is not None:
+            excused_ms -= self._ended_ms + ABSENCE_CHARGED_MS
+        if excused_ms <= 0:
+            return
+
+        def later(since_ms: int) -> int:
+            return max(since_ms, min(since_ms + excused_ms, started_ms))
+
+        if self._first_poll_ms is not None:
+            self._first_poll_ms = later(self._first_poll_ms)
+        if self._no_coordinator_since_ms is not None:
+            self._no_coordinator_since_ms = later(self._no_coordinator_since_ms)
+        for partition, since_ms in self._unknown_since_ms.items():
+            self._unknown_since_ms[partition] = later(since_ms)
+        self._troubles.excuse(later)
 
     def _no_cluster(self, since_ms: int, now_ms: int) -> KafkaError | None:
         waited_ms = now_ms - since_ms
@@ -145,27 +180,32 @@ class Silence:
         if waited_ms < self._session_timeout_ms:
             return None
         self._no_coordinator_since_ms = now_ms  # it is told once a session, not in each poll
-        what, why = trouble
+        what, why, cure = trouble
         return KafkaTimeoutError(
-            f"the coordinator of group {self._group_id!r} {what} for {waited_ms} ms: {why}; "
-            f"check that the brokers run, and that __consumer_offsets has leaders"
+            f"the coordinator of group {self._group_id!r} {what} for {waited_ms} ms: {why}; {cure}"
         )
 
     def _coordinator_trouble(
         self, coordinators: Coordinators, group_id: str
-    ) -> tuple[str, object] | None:
-        """Return what is wrong, and why. One found and lost again and again is out of reach."""
+    ) -> tuple[str, object, str] | None:
+        """Return what is wrong, why, and what may cure it.
+
+        One found and lost again and again is out of reach.
+        """
         node = coordinators.coordinator(CoordinatorType.GROUP, group_id)
         if node is not None:
             self._unreached = self._client.last_error(node.id)
         error = coordinators.last_error(CoordinatorType.GROUP, group_id)
         if self._unreached is not None and error is None:
-            return "was out of reach", self._unreached
+            return "was out of reach", self._unreached, _FIND_COORDINATOR
         if node is None:
             failures = error or self._client.describe_failures()
-            return "was not found", failures or "no broker has told who it is"
+            why = failures or "no broker has told who it is"
+            return "was not found", why, _FIND_COORDINATOR
         refusal = self._why_no_member()
-        return None if refusal is None else ("did not take this consumer in", refusal)
+        if refusal is None:
+            return None
+        return "did not take this consumer in", refusal, _JOIN_GROUP
 
     def _unread(self, started_ms: int, now_ms: int) -> KafkaError | None:
         """Somebody who knew everything at first cannot be reached, or does not help, by now."""

@@ -96,3 +96,13 @@ def test_what_is_not_to_be_read_at_present_is_in_no_trouble() -> None:
     scene.subscription.pause(a)
     scene.subscription.set_limits({C: 0})
     assert oldest(scene) is None
+
+
+def test_what_is_assigned_no_more_is_forgotten_when_others_are_read() -> None:
+    scene = Scene()
+    a = scene.read(A, C)
+    scene.troubles.note(a, "something", START_MS)
+    scene.subscription.assign([C])
+    assert len(scene.troubles) == 1
+    reply(scene.fetch(), part(2))
+    assert len(scene.troubles) == 0

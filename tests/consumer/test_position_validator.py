@@ -3,120 +3,35 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from random import Random
 
 import pytest
 
-from pykclient.consumer.fetch_buffer import FetchBuffer
-from pykclient.consumer.fetch_troubles import FetchTroubles
-from pykclient.consumer.position_validator import OLD_LEADER_LOOKS_MAX, PositionValidator
-from pykclient.consumer.subscription import (
-    AssignedPartition,
-    OffsetReset,
-    PositionState,
-    SubscriptionState,
-)
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.position_validator import OLD_LEADER_LOOKS_MAX
+from pykclient.consumer.subscription import OffsetReset, PositionState
 from pykclient.errors import (
     BrokerError,
     ClusterAuthorizationFailedError,
     DisconnectedError,
     FencedLeaderEpochError,
     KafkaError,
+    LeaderNotAvailableError,
     LogTruncationError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from pykclient.network.cluster import NO_TOPIC_ID
+from pykclient.network.backoff import Backoff
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
-    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from pykclient.types import TopicPartition
-from tests.consumer.known_cluster import (
-    RETRY_BACKOFF,
-    RETRY_MS,
-    START_MS,
-    is_outdated,
-    know,
-    make_metadata,
-    refresh,
-    topic,
-)
+from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, know, topic
+from tests.consumer.validator_scene import NEW, OLD, A, B, Scene, asked, reply
 from tests.network.answering import answer_checked
-
-if TYPE_CHECKING:
-    from pykclient.network.manager import Request
-
-A, B = (TopicPartition("t", number) for number in range(2))
-OLD, NEW = 4, 6
-"""Epochs of leaders."""
-
-
-class Scene:
-    """Partition 0 is led by broker 1, partition 1 by broker 2, both in epoch `OLD`."""
-
-    def __init__(self, reset: OffsetReset = OffsetReset.EARLIEST) -> None:
-        self.metadata = make_metadata()
-        refresh(self.metadata)
-        know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
-        self.subscription = SubscriptionState()
-        self.troubles = FetchTroubles()
-        self.validator = PositionValidator(
-            self.subscription,
-            FetchBuffer(RETRY_BACKOFF),
-            self.metadata,
-            auto_offset_reset=reset,
-            retry_backoff=RETRY_BACKOFF,
-            troubles=self.troubles,
-        )
-
-    def read(self, *partitions: TopicPartition, epoch: int | None = OLD) -> AssignedPartition:
-        """Stand at offset 50 of partitions, after a record of an epoch; return the first."""
-        self.subscription.assign(partitions)
-        for assigned in self.subscription:
-            self.subscription.seek(assigned, 50)
-        assert self.requests() == []
-        for assigned in self.subscription:
-            assigned.leader_epoch = epoch
-        return self.subscription.require(partitions[0])
-
-    def elect(self) -> None:
-        """Have the next broker lead each partition."""
-        know(self.metadata, topic("t", [2, 3], leader_epoch=NEW))
-
-    def requests(self, now_ms: int = START_MS) -> list[Request]:
-        return list(self.validator.poll(now_ms).requests)
-
-    def ask(self, now_ms: int = START_MS) -> Request:
-        (request,) = self.requests(now_ms)
-        return request
-
-    def asked_after_election(self) -> tuple[AssignedPartition, Request]:
-        assigned = self.read(A)
-        self.elect()
-        return assigned, self.ask()
-
-
-def asked(request: Request) -> list[tuple[int, int, int]]:
-    assert isinstance(request.message, OffsetForLeaderEpochRequest)
-    (asked_topic,) = request.message.topics
-    return [(p.partition, p.current_leader_epoch, p.leader_epoch) for p in asked_topic.partitions]
-
-
-def reply(request: Request, epoch: int, end_offset: int, *, index: int = 0, code: int = 0) -> None:
-    answer = EpochEndOffset(
-        error_code=code, partition=index, leader_epoch=epoch, end_offset=end_offset
-    )
-    answer_checked(
-        request,
-        OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", [answer])]),
-        START_MS,
-    )
 
 
 def test_nothing_is_asked_while_leaders_stay() -> None:
@@ -308,78 +223,53 @@ def test_when_nobody_knows_of_a_newer_leader_who_leads_is_asked() -> None:
     assert asked(scene.ask(now_ms)) == [(0, OLD, NEW)]
 
 
-# Topics that are made anew.
+class Shortest(Random):
+    """A source of jitter that makes each delay as short as may be."""
 
-OTHER_ID = bytes(reversed(range(16)))
-
-
-def make_anew(scene: Scene) -> None:
-    """Delete the topic, and make one of the same name, whose leaders begin anew as well."""
-    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
-    assert scene.requests() == []
-    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+    def uniform(self, a: float, b: float) -> float:
+        del b
+        return a
 
 
-def test_a_position_does_not_outlive_its_topic(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene()
-    assigned = scene.read(A)
-    make_anew(scene)
-    assert scene.requests() == []
-    assert assigned.state is PositionState.AWAITING_RESET
-    assert (assigned.reset_to, assigned.lost_offset) == (OffsetReset.EARLIEST, 50)
-    assert "t-0: its topic was deleted and made anew" in caplog.text
+def test_a_leader_that_was_deposed_has_a_session_to_find_it_out() -> None:
+    config = ConsumerConfig.from_settings(bootstrap_servers="broker:9092")
+    scene = Scene(
+        retry_backoff=Backoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, random=Shortest()
+        )
+    )
+    scene.read(A)
+    scene.subscription.seek(scene.subscription.require(A), 70, NEW)
+    now_ms = START_MS
+    while not (result := scene.validator.poll(now_ms)).requests:
+        assert result.next_poll_ms > now_ms
+        now_ms = result.next_poll_ms
+    assert 20_000 <= now_ms - START_MS <= 30_000
 
 
-def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
-    scene = Scene()
-    assigned = scene.read(A)
-    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
-    assert scene.requests() == []
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
-    assert scene.requests() == []
-    assert (assigned.is_fetching, assigned.offset) == (True, 50)
+# What is told.
 
 
-def test_without_ids_nobody_can_tell() -> None:
-    scene = Scene()
-    assigned = scene.read(A)
-    know(scene.metadata, topic("t", [1, 2], topic_id=NO_TOPIC_ID, leader_epoch=OLD))
-    assert scene.requests() == []
-    assert assigned.is_fetching
+def trouble(scene: Scene) -> str:
+    found = scene.troubles.oldest()
+    assert found is not None
+    assert found[1].since_ms == START_MS
+    return str(found[1].reason)
 
 
-def test_a_partition_that_comes_later_stands_in_the_new_topic() -> None:
+def test_a_position_that_nobody_can_be_asked_about_is_in_trouble() -> None:
     scene = Scene()
     scene.read(A)
-    make_anew(scene)
-    scene.requests()
-    assert scene.read(B).is_fetching
+    know(scene.metadata, topic("t", [None, None], leader_epoch=NEW))
+    assert scene.requests() == []
+    assert trouble(scene) == "it has no leader"
+    know(scene.metadata, errors={"t": LeaderNotAvailableError("no leader yet")})
+    assert scene.requests(START_MS + RETRY_MS) == []
+    assert trouble(scene) == "no leader yet"
 
 
-@pytest.mark.parametrize("is_being_asked_about", [False, True])
-def test_without_a_reset_a_topic_made_anew_is_told_until_a_seek(
-    is_being_asked_about: bool,
-) -> None:
-    scene = Scene(OffsetReset.NONE)
-    assigned = scene.read(A)
-    request = None
-    if is_being_asked_about:
-        scene.elect()
-        request = scene.ask()
-    make_anew(scene)
-    scene.requests()
-    if request is not None:
-        reply(request, OLD, 50)
-        assert not assigned.is_fetching
-        scene.requests()
-    for now_ms in (START_MS + 10 * RETRY_MS, START_MS + 30 * RETRY_MS):
-        error = scene.subscription.take_error()
-        assert isinstance(error, LogTruncationError)
-        assert "made anew" in str(error)
-        assert (error.offset, error.diverging_offset) == (50, None)
-        assert scene.subscription.take_error() is None
-        assert scene.requests(now_ms) == []
-    scene.subscription.seek(assigned, 3)
-    assert scene.requests(START_MS + 60 * RETRY_MS) == []
-    assert scene.subscription.take_error() is None
-    assert (assigned.is_fetching, assigned.offset) == (True, 3)
+def test_a_position_of_which_only_a_former_leader_is_known_is_in_trouble() -> None:
+    scene = Scene()
+    scene.subscription.seek(scene.read(A), 70, NEW)
+    assert scene.requests() == []
+    assert trouble(scene) == "brokers name only a former leader"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pykclient.consumer.fetch_troubles import FetchTroubles
 from pykclient.consumer.silence import (
+    ABSENCE_CHARGED_MS,
     NO_CLUSTER_MS,
     UNKNOWN_TOPIC_MS,
     Silence,
@@ -13,14 +16,20 @@ from pykclient.consumer.silence import (
 )
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import (
+    CoordinatorLoadInProgressError,
     DisconnectedError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.types import TopicPartition
-from tests.consumer.known_cluster import know, topic
+from tests.consumer.known_cluster import RETRY_BACKOFF, know, topic
 from tests.network.scripted_network import BOOTSTRAP, ScriptedNetwork
+
+if TYPE_CHECKING:
+    from pykclient.errors import KafkaError
 
 A, ABSENT = TopicPartition("t", 0), TopicPartition("absent", 0)
 START_MS = 5_000_000
@@ -28,14 +37,24 @@ UNREAD_MAX_MS = 60_000
 UNKNOWN = {"absent": UnknownTopicOrPartitionError("absent")}
 
 
+HOURS_MS = 7_200_000
+SESSION_MS = 45_000
+
+
 class Scene:
     """A consumer's polls over a network that does what the test says."""
 
-    def __init__(self, *partitions: TopicPartition, address_count: int = 1) -> None:
+    def __init__(
+        self, *partitions: TopicPartition, address_count: int = 1, group_id: str | None = None
+    ) -> None:
         self.network = ScriptedNetwork(bootstrap=BOOTSTRAP[:address_count])
         self.subscription = SubscriptionState()
         self.subscription.assign(partitions)
         self.troubles = FetchTroubles()
+        self.refusal: KafkaError | None = None
+        self.coordinators = Coordinators(
+            self.network.metadata, self.network.client, retry_backoff=RETRY_BACKOFF
+        )
         self._silence = Silence(
             self.network.metadata,
             self.network.client,
@@ -43,10 +62,21 @@ class Scene:
             troubles=self.troubles,
             why_no_position=lambda _: "nobody leads it",
             unread_max_ms=UNREAD_MAX_MS,
+            coordinators=self.coordinators,
+            group_id=group_id,
+            session_timeout_ms=SESSION_MS,
+            why_no_member=lambda: self.refusal,
         )
 
     def poll(self, started_ms: int, timeout_ms: int) -> BaseException | None:
         return self._silence.reason(started_ms, started_ms + timeout_ms)
+
+    def find_coordinator(self) -> None:
+        """Let a broker say that broker 1 coordinates."""
+        assert self.coordinators.coordinator(CoordinatorType.GROUP, "g") is None
+        (request,) = self.coordinators.poll(START_MS).requests
+        found = Coordinator(key="g", node_id=1, host="broker-1", port=9092)
+        request.on_response(FindCoordinatorResponse(coordinators=[found]), START_MS)
 
     def refuse_all(self) -> None:
         """Let every address refuse a connection once."""
@@ -151,7 +181,7 @@ def test_an_unknown_topic_is_an_error_after_a_while_over_all_polls() -> None:
     assert scene.poll(START_MS, step_ms) is None
     error = scene.poll(START_MS + step_ms, step_ms)
     assert isinstance(error, UnknownTopicOrPartitionError)
-    assert "'absent'" in str(error)
+    assert str(error).startswith("topic 'absent' does not exist")
     assert "Admin.create_topics" in str(error)
 
 
@@ -180,3 +210,84 @@ def test_a_partition_beyond_the_last_is_unknown() -> None:
     assert "2 partitions" in str(error)
     assert unknown_partition(metadata.cluster, A) is None
     assert unknown_partition(metadata.cluster, ABSENT) is None, "nobody has asked about it yet"
+
+
+# Time in which no poll was empty.
+
+
+def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
+    scene = Scene(A, group_id="g")
+    scene.subscription.unsubscribe()
+    scene.subscription.subscribe(["t"])
+    know(scene.network.metadata, topic("t", [1]))
+    assert scene.poll(START_MS, 100) is None
+    later_ms = START_MS + HOURS_MS
+    assert scene.poll(later_ms, 100) is None, "records were found in between"
+    error = scene.poll(later_ms + 100, SESSION_MS)
+    assert isinstance(error, KafkaTimeoutError)
+    waited_ms = 100 + ABSENCE_CHARGED_MS + 100 + SESSION_MS
+    assert f"was not found for {waited_ms} ms" in str(error)
+
+
+@pytest.mark.parametrize("has_polled", [True, False])
+def test_a_trouble_of_before_an_absence_is_only_told_if_it_lasts(has_polled: bool) -> None:
+    scene = Scene(A)
+    know(scene.network.metadata, topic("t", [1]))
+    assigned = scene.subscription.require(A)
+    scene.subscription.seek(assigned, 0)
+    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
+    if has_polled:
+        assert scene.poll(START_MS, 100) is None
+    later_ms = START_MS + 4 * UNREAD_MAX_MS
+    assert scene.poll(later_ms, 100) is None
+    assert isinstance(scene.poll(later_ms + 100, UNREAD_MAX_MS), KafkaTimeoutError)
+
+
+def test_a_trouble_that_began_in_this_poll_does_not_become_older() -> None:
+    scene = Scene(A)
+    know(scene.network.metadata, topic("t", [1]))
+    assigned = scene.subscription.require(A)
+    scene.subscription.seek(assigned, 0)
+    later_ms = START_MS + HOURS_MS
+    assert scene.poll(START_MS, 100) is None
+    scene.troubles.note(assigned, "broker 1 does not answer", later_ms + 10)
+    assert scene.poll(later_ms, UNREAD_MAX_MS + 9) is None
+    assert isinstance(scene.poll(later_ms, UNREAD_MAX_MS + 10), KafkaTimeoutError)
+
+
+def test_a_topic_unknown_at_two_moments_far_apart_may_have_been_known_between() -> None:
+    scene = Scene(ABSENT)
+    know(scene.network.metadata, errors=UNKNOWN)
+    assert scene.poll(START_MS, 0) is None
+    assert scene.poll(START_MS + HOURS_MS, 0) is None
+    assert isinstance(
+        scene.poll(START_MS + 2 * HOURS_MS, UNKNOWN_TOPIC_MS), UnknownTopicOrPartitionError
+    )
+
+
+def test_no_answer_at_two_moments_far_apart_is_no_error_yet() -> None:
+    scene = Scene(A)
+    assert scene.poll(START_MS, 0) is None
+    assert scene.poll(START_MS + HOURS_MS, 0) is None
+    assert scene.poll(START_MS + HOURS_MS, NO_CLUSTER_MS - ABSENCE_CHARGED_MS) is not None
+
+
+def test_polls_for_a_moment_now_and_then_are_told_in_the_end() -> None:
+    scene = Scene(ABSENT)
+    know(scene.network.metadata, errors=UNKNOWN)
+    errors = [scene.poll(START_MS + n * HOURS_MS, 0) for n in range(3)]
+    assert errors[:2] == [None, None]
+    assert isinstance(errors[2], UnknownTopicOrPartitionError)
+
+
+def test_who_is_not_taken_in_is_told_where_to_see_the_attempts() -> None:
+    scene = Scene(group_id="g")
+    scene.subscription.subscribe(["t"])
+    know(scene.network.metadata, topic("t", [1]))
+    scene.find_coordinator()
+    scene.refusal = CoordinatorLoadInProgressError("JoinGroup")
+    error = scene.poll(START_MS, SESSION_MS)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "did not take this consumer in" in str(error)
+    assert "group_history()" in str(error)
+    assert "__consumer_offsets" not in str(error)
