@@ -9,6 +9,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pykclient import Consumer, RebalanceListener, TopicPartition
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ __all__ = [
     "TIMEOUT_S",
     "TOPIC",
     "Diary",
+    "each_way_to_close",
     "has_all",
     "member",
     "member_count",
@@ -35,6 +38,19 @@ GROUP = "g"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(4)]
 TIMEOUT_S = 20.0
 POLL_S = 0.02
+
+each_way_to_close = pytest.mark.parametrize(
+    ("group_membership", "instance_id", "left_count"),
+    [
+        ("default", None, 0),
+        ("leave_group", None, 0),
+        ("remain_in_group", None, 1),
+        ("default", "i", 1),
+        ("leave_group", "i", 0),
+        ("remain_in_group", "i", 1),
+    ],
+)
+"""KIP-1092: how to close, as whom, and how many members the group then has."""
 
 
 class Diary:

@@ -32,6 +32,7 @@ from tests.integration.fake_group import (
     TIMEOUT_S,
     TOPIC,
     Diary,
+    each_way_to_close,
     has_all,
     member,
     member_count,
@@ -216,17 +217,7 @@ def test_unsubscribing_does_not_wait_for_the_coordinator(fake_kafka: FakeKafka) 
         consumer.close(timeout=0.1)  # which does wait for the answer, as long as it may
 
 
-@pytest.mark.parametrize(
-    ("group_membership", "instance_id", "left_count"),
-    [
-        ("default", None, 0),
-        ("leave_group", None, 0),
-        ("remain_in_group", None, 1),
-        ("default", "i", 1),
-        ("leave_group", "i", 0),
-        ("remain_in_group", "i", 1),
-    ],
-)
+@each_way_to_close
 def test_closing_leaves_the_group_or_remains(
     group_membership: str, instance_id: str | None, left_count: int, fake_kafka: FakeKafka
 ) -> None:

@@ -32,6 +32,7 @@ from tests.integration.fake_group import (
     TIMEOUT_S,
     TOPIC,
     Diary,
+    each_way_to_close,
     has_all,
     member_count,
     poll_until,
@@ -269,17 +270,7 @@ def test_a_static_member_finds_its_partitions_again(fake: FakeKafka) -> None:
             assert back.assignment() == had
 
 
-@pytest.mark.parametrize(
-    ("group_membership", "instance_id", "left_count"),
-    [
-        ("default", None, 0),
-        ("leave_group", None, 0),
-        ("remain_in_group", None, 1),
-        ("default", "i", 1),
-        ("leave_group", "i", 0),
-        ("remain_in_group", "i", 1),
-    ],
-)
+@each_way_to_close
 def test_closing_leaves_the_group_or_remains(
     group_membership: str, instance_id: str | None, left_count: int, fake: FakeKafka
 ) -> None:
