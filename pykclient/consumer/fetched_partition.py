@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.accel.batch_layout import ATTRIBUTE_TRANSACTIONAL
 from pykclient.errors import CorruptRecordError
 from pykclient.records.batch import (
-    ATTRIBUTE_TRANSACTIONAL,
     RecordBatch,
     first_batch_size_bytes,
     iterate_batches,

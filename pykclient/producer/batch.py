@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.records.batch import HEADER_SIZE_BYTES
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.records.builder import RecordBatchBuilder
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.producer.batch import ProducerBatch
 from pykclient.producer.delivery import BatchOutcome
 from pykclient.producer.partitioner import partition_for_key
-from pykclient.records.batch import HEADER_SIZE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

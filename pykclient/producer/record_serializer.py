@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pykclient.accel import ByteColumn
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.record import SerializedRecord
-from pykclient.records.batch import HEADER_SIZE_BYTES
 from pykclient.serialization import serialize_function
 from pykclient.setting import resolve_class_setting
 

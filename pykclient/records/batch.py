@@ -9,10 +9,23 @@ Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534; Java class ``Defa
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pykclient import accel
+from pykclient.accel.batch_layout import (
+    ATTRIBUTE_CODEC,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_DELETE_HORIZON,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    OFFSET_MAX,
+)
 from pykclient.errors.base import CorruptRecordError, DecodeError
 from pykclient.records.compression import Codec, decompress
 from pykclient.types import TimestampType
@@ -24,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DECOMPRESSED_SIZE_BYTES_MAX",
-    "HEADER_SIZE_BYTES",
     "RecordBatch",
     "Unit",
     "corrupt_batch",
@@ -34,27 +46,10 @@ __all__ = [
     "iterate_batches",
 ]
 
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE_BYTES: Final = HEADER.size
-LENGTH_END: Final = 12
-"""Where the length field ends; it counts what comes after it."""
-MAGIC_AT: Final = 16
-CRC_AT: Final = 17
-CRC_START: Final = 21
-"""Where the bytes that the checksum covers begin: after itself."""
-
-MAGIC: Final = 2
 LEGACY_MAGIC_MAX: Final = 1
 LEGACY_SIZE_BYTES_MIN: Final = 26
 """The smallest message of the old formats: what is shorter is of no format at all."""
 
-ATTRIBUTE_CODEC: Final = 0x07
-ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
-ATTRIBUTE_TRANSACTIONAL: Final = 0x10
-ATTRIBUTE_CONTROL: Final = 0x20
-ATTRIBUTE_DELETE_HORIZON: Final = 0x40
-
-OFFSET_MAX: Final = 2**63 - 1
 DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Records of one batch that decompress to more are refused, unless the caller allows more."""
 

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pykclient import accel
-from pykclient.records.batch import (
+from pykclient.accel.batch_layout import (
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,
     ATTRIBUTE_TRANSACTIONAL,

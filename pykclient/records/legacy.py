@@ -16,13 +16,15 @@ import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import accel
-from pykclient.errors.base import DecodeError
-from pykclient.records.batch import (
+from pykclient.accel.batch_layout import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
+    LENGTH_END,
+)
+from pykclient.errors.base import DecodeError
+from pykclient.records.batch import (
     CHUNK_RECORD_COUNT,
     DECOMPRESSED_SIZE_BYTES_MAX,
-    LENGTH_END,
     RecordBatch,
     corrupt_batch,
 )

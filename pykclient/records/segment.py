@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.errors.base import CorruptRecordError
 from pykclient.records.batch import (
-    HEADER_SIZE_BYTES,
     RecordBatch,
     first_batch_size_bytes,
     iterate_batches,

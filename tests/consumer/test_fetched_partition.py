@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykclient.accel.batch_layout import ATTRIBUTE_LOG_APPEND_TIME, HEADER_SIZE_BYTES
 from pykclient.consumer.fetched_partition import DecodeSettings, FetchedPartition
 from pykclient.errors import CorruptRecordError
-from pykclient.records.batch import ATTRIBUTE_LOG_APPEND_TIME, HEADER_SIZE_BYTES
 from pykclient.records.compression import Codec
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import TimestampType, TopicPartition

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from pykclient.accel import crc32c
-from pykclient.records.batch import CRC_AT, CRC_START, RecordBatch, iterate_batches
+from pykclient.accel.batch_layout import CRC_AT, CRC_START
+from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.errors.base import CorruptRecordError
 from pykclient.records.batch import (
-    HEADER_SIZE_BYTES,
     RecordBatch,
     first_batch_size_bytes,
     iterate_batches,

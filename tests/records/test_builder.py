@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient import accel
-from pykclient.records.batch import HEADER_SIZE_BYTES
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.records.builder import (
     RecordBatchBuilder,
     batch_size_upper_bound,

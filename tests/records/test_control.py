@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.errors.base import CorruptRecordError
-from pykclient.records.batch import HEADER_SIZE_BYTES, RecordBatch
 from pykclient.records.control import AbortedTransactions, ControlType, control_type
 from tests.records.batches import build, header_changed, read, resealed
+
+if TYPE_CHECKING:
+    from pykclient.records.batch import RecordBatch
 
 ABORT, COMMIT = b"\x00\x00\x00\x00", b"\x00\x00\x00\x01"
 VALUE = b"\x00\x00\x00\x00\x00\x09"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykclient.accel import murmur2
-from pykclient.records.batch import HEADER_SIZE_BYTES
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
 from pykclient.records.control import ControlType, control_type

@@ -8,9 +8,20 @@ Source: Kafka protocol guide, "Record Batch".
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.accel.batch_layout import (
+    ATTRIBUTE_CODEC,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_DELETE_HORIZON,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LENGTH_END,
+    MAGIC,
+    OFFSET_MAX,
+)
 from pykclient.accel.pure.decoder import RECORD_SIZE_BYTES_MIN, decode_records, record_bytes
 from pykclient.accel.pure.hashes import crc32c
 from pykclient.errors.base import DecodeError
@@ -20,16 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTRIBUTES_SPECIAL", "RECORD_COUNT_MAX", "Stretch", "decode_stretch", "find_stretch"]
 
-HEADER: Final = struct.Struct(">qiibIhiqq8x6xi")
-LENGTH_END: Final = 12
-CRC_START: Final = 21
-MAGIC: Final = 2
-LOG_APPEND_TIME: Final = 0x08
-ATTRIBUTES_SPECIAL: Final = 0x67
+ATTRIBUTES_SPECIAL: Final = ATTRIBUTE_CODEC | ATTRIBUTE_CONTROL | ATTRIBUTE_DELETE_HORIZON
 """Compression, markers, a horizon for deleting: what no plain batch has."""
 RECORD_COUNT_MAX: Final = 10_000
 """How many records are decoded at once. A batch that has more is not plain."""
-OFFSET_MAX: Final = 2**63 - 1
 
 
 class Stretch(NamedTuple):
@@ -75,7 +80,7 @@ def find_stretch(
         if (
             header.base_offset != last.last_offset + 1
             or header.leader_epoch != first.leader_epoch
-            or (header.attributes ^ first.attributes) & LOG_APPEND_TIME
+            or (header.attributes ^ first.attributes) & ATTRIBUTE_LOG_APPEND_TIME
         ):
             break
         last = header
@@ -85,7 +90,7 @@ def find_stretch(
         first.last_offset,
         last.last_offset,
         first.leader_epoch,
-        bool(first.attributes & LOG_APPEND_TIME),
+        bool(first.attributes & ATTRIBUTE_LOG_APPEND_TIME),
     )
 
 
@@ -105,7 +110,7 @@ def decode_stretch(
     batch = memoryview(data)[position : header.end]
     if check_crcs and crc32c(batch[CRC_START:]) != header.crc:
         return None, position
-    records = record_bytes(batch[HEADER.size :])
+    records = record_bytes(batch[HEADER_SIZE_BYTES:])
     try:
         columns, records_end = decode_records(
             records,
@@ -114,7 +119,7 @@ def decode_stretch(
             header.record_count,
             header.base_offset,
             header.base_timestamp_ms,
-            header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None,
+            header.max_timestamp_ms if header.attributes & ATTRIBUTE_LOG_APPEND_TIME else None,
         )
     except DecodeError:
         return None, position
@@ -127,7 +132,7 @@ def _plain_header(
     data: bytes | bytearray | memoryview, position: int, end: int, special: int
 ) -> _Header | None:
     """Return the header of a batch that is whole and plain, None if it is not."""
-    if not 0 <= position <= end - HEADER.size:
+    if not 0 <= position <= end - HEADER_SIZE_BYTES:
         return None
     (
         base_offset,
@@ -139,15 +144,18 @@ def _plain_header(
         last_delta,
         base_timestamp_ms,
         max_timestamp_ms,
+        _producer_id,
+        _producer_epoch,
+        _base_sequence,
         record_count,
     ) = HEADER.unpack_from(data, position)
     batch_end = position + LENGTH_END + length
     if (
         magic != MAGIC
         or attributes & special
-        or not position + HEADER.size <= batch_end <= end
+        or not position + HEADER_SIZE_BYTES <= batch_end <= end
         or not 0 < record_count <= RECORD_COUNT_MAX
-        or record_count * RECORD_SIZE_BYTES_MIN > batch_end - position - HEADER.size
+        or record_count * RECORD_SIZE_BYTES_MIN > batch_end - position - HEADER_SIZE_BYTES
         # As many as there are offsets: compaction has taken none away.
         or record_count - 1 != last_delta
         or not 0 <= base_offset <= OFFSET_MAX - last_delta

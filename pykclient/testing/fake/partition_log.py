@@ -13,6 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel import crc32c
+from pykclient.accel.batch_layout import (
+    ATTRIBUTE_LOG_APPEND_TIME,
+    CRC_AT,
+    CRC_START,
+    MAGIC_AT,
+)
 from pykclient.errors.base import CorruptRecordError
 from pykclient.errors.broker import (
     CorruptMessageError,
@@ -20,14 +26,7 @@ from pykclient.errors.broker import (
     MessageTooLargeError,
     OffsetOutOfRangeError,
 )
-from pykclient.records.batch import (
-    ATTRIBUTE_LOG_APPEND_TIME,
-    CRC_AT,
-    CRC_START,
-    MAGIC_AT,
-    RecordBatch,
-    first_batch_size_bytes,
-)
+from pykclient.records.batch import RecordBatch, first_batch_size_bytes
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.control import END_MARKER, KEY, ControlType, control_type
 from pykclient.testing.fake.producer_states import AbortedTransaction, ProducerStates

@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.records.batch import HEADER_SIZE_BYTES, LENGTH_END, RecordBatch
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES, LENGTH_END
+from pykclient.records.batch import RecordBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

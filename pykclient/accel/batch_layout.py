@@ -1,0 +1,45 @@
+"""Where the fields of a batch's header stand, for whatever reads or makes batches.
+
+Owner: none; constants.
+Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+__all__ = [
+    "ATTRIBUTE_CODEC",
+    "ATTRIBUTE_CONTROL",
+    "ATTRIBUTE_DELETE_HORIZON",
+    "ATTRIBUTE_LOG_APPEND_TIME",
+    "ATTRIBUTE_TRANSACTIONAL",
+    "CRC_AT",
+    "CRC_START",
+    "HEADER",
+    "HEADER_SIZE_BYTES",
+    "LENGTH_END",
+    "MAGIC",
+    "MAGIC_AT",
+    "OFFSET_MAX",
+]
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE_BYTES: Final = HEADER.size
+LENGTH_END: Final = 12
+"""Where the length field ends; it counts what comes after it."""
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+CRC_START: Final = 21
+"""Where the bytes that the checksum covers begin: after itself."""
+
+MAGIC: Final = 2
+
+ATTRIBUTE_CODEC: Final = 0x07
+ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
+ATTRIBUTE_TRANSACTIONAL: Final = 0x10
+ATTRIBUTE_CONTROL: Final = 0x20
+ATTRIBUTE_DELETE_HORIZON: Final = 0x40
+
+OFFSET_MAX: Final = 2**63 - 1
