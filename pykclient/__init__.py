@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from pykclient.admin.admin import Admin
     from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
-    from pykclient.consumer.assignors import Assignor, GroupMember, RebalanceProtocol
     from pykclient.consumer.consumer import Consumer
+    from pykclient.consumer.group.assignors import Assignor, GroupMember, RebalanceProtocol
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.member import GroupMetadata
-    from pykclient.consumer.rebalance import RebalanceListener
+    from pykclient.consumer.group.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.metrics.catalogue import MetricName
-    from pykclient.network.cluster import PartitionInfo
-    from pykclient.producer.bulk_delivery import RecordMetadataRange
+    from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.producer import Producer
     from pykclient.producer.record import ProducerRecord, RecordMetadata
     from pykclient.types import (
@@ -75,7 +75,7 @@ __all__ = [
 
 _HOME = {
     "Admin": "pykclient.admin.admin",
-    "Assignor": "pykclient.consumer.assignors",
+    "Assignor": "pykclient.consumer.group.assignors",
     "Consumer": "pykclient.consumer.consumer",
     "ConsumerRecord": "pykclient.accel",
     "ConsumerRecords": "pykclient.consumer.record",
@@ -83,7 +83,7 @@ _HOME = {
     "Delivery": "pykclient.accel",
     "GroupDescription": "pykclient.admin.groups",
     "GroupListing": "pykclient.admin.groups",
-    "GroupMember": "pykclient.consumer.assignors",
+    "GroupMember": "pykclient.consumer.group.assignors",
     "GroupMetadata": "pykclient.consumer.group.member",
     "MemberDescription": "pykclient.admin.groups",
     "MetricName": "pykclient.metrics.catalogue",
@@ -91,14 +91,14 @@ _HOME = {
     "Node": "pykclient.types",
     "OffsetAndMetadata": "pykclient.types",
     "OffsetAndTimestamp": "pykclient.types",
-    "PartitionInfo": "pykclient.network.cluster",
+    "PartitionInfo": "pykclient.network.cluster.cluster",
     "Producer": "pykclient.producer.producer",
     "ProducerRecord": "pykclient.producer.record",
     "Rebalance": "pykclient.consumer.group.history",
-    "RebalanceListener": "pykclient.consumer.rebalance",
-    "RebalanceProtocol": "pykclient.consumer.assignors",
+    "RebalanceListener": "pykclient.consumer.group.rebalance",
+    "RebalanceProtocol": "pykclient.consumer.group.assignors",
     "RecordMetadata": "pykclient.producer.record",
-    "RecordMetadataRange": "pykclient.producer.bulk_delivery",
+    "RecordMetadataRange": "pykclient.producer.bulk.delivery",
     "TimestampType": "pykclient.types",
     "TopicDescription": "pykclient.admin.topics",
     "TopicListing": "pykclient.admin.topics",

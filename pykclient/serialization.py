@@ -114,8 +114,9 @@ def _call_of(setting: str, configured: object, method_name: str) -> Callable[[st
         return cast("Callable[[str, Any], object]", method)
     if not callable(configured):
         raise ConfigError(
-            f"{setting} is {configured!r:.100}: it must have {method_name}(topic, value), or be a "
-            f"callable of the value, or of topic and value"
+            f"{setting} is {configured!r:.100}, a {type(configured).__name__} (a class is called "
+            f"without arguments): it must have {method_name}(topic, value), or be a callable of "
+            f"the value, or of topic and value"
         )
     if _accepts(configured, 1):
         return lambda _, value: configured(value)
@@ -290,4 +291,5 @@ class JsonDeserializer:
 
 
 def _shown(value: object) -> str:
-    return f"{value!r:.60} ({type(value).__name__})"
+    # Never what it is: it is a record's, and errors end up in logs.
+    return f"a {type(value).__name__}"

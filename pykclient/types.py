@@ -19,7 +19,11 @@ __all__ = [
     "OffsetAndTimestamp",
     "TimestampType",
     "TopicPartition",
+    "is_topic_name",
 ]
+
+TOPIC_LENGTH_MAX = 249
+"""Brokers refuse longer names, and whoever asks about one gets no answer about any other."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Record headers in the order they were written; a name may occur more than once (KIP-82)."""
@@ -33,6 +37,19 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def is_topic_name(name: object) -> bool:
+    """Return whether brokers can be asked about a topic of this name; they tell if it is legal."""
+    if not isinstance(name, str) or not 0 < len(name) <= TOPIC_LENGTH_MAX:
+        return False
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -65,6 +82,8 @@ class Node(NamedTuple):
         return self.host, self.port
 
     def __str__(self) -> str:
+        if self.id < 0:
+            return f"bootstrap server {self.host}:{self.port}"
         return f"{self.host}:{self.port} (id {self.id})"
 
 

@@ -21,7 +21,9 @@ classes because one error is often several of these at once.
     |- BatchDeliveryError             part of a send_batch failed
     |- ConnectionFailedError          no connection, or it was lost
     |  '- DisconnectedError, TlsError, AuthenticationError
-    |- CommitFailedError              the group did not take offsets, and will not
+    |- GroupRebalancedError           the group did not take offsets: it rebalances, or has done so
+    |  |- CommitFailedError           ... and will not take them
+    |  '- RebalanceInProgressError    ... and may, after a poll (a `BrokerError` as well)
     |- AdminCallError                 several of the things that one admin call asked for failed
     |- KafkaTimeoutError              says what it waited for and how long
     |  '- DeliveryTimeoutError
@@ -53,6 +55,7 @@ __all__ = [
     "EncodeError",
     "ForkedClientError",
     "FrameTooLargeError",
+    "GroupRebalancedError",
     "KafkaError",
     "KafkaTimeoutError",
     "NoOffsetForPartitionError",
@@ -70,11 +73,26 @@ __all__ = [
 
 
 class KafkaError(Exception):
-    """Base of every error that this library raises."""
+    """Base of every error that this library raises.
+
+    It can be pickled and copied, with its attributes and its cause.
+    """
 
     retriable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
     fatal: ClassVar[bool] = False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Say how it is made anew, in another process or as a copy."""
+        # Imported here: few programs need it, and it takes its share of the import budget.
+        from pykclient.errors.pickling import cause_to_pickle, remade
+
+        state = {
+            **vars(self),
+            "__cause__": cause_to_pickle(self.__cause__),
+            "__suppress_context__": self.__suppress_context__,
+        }
+        return remade, (type(self), self.args), state
 
 
 class ConfigError(KafkaError, ValueError):
@@ -230,7 +248,11 @@ class BatchDeliveryError(KafkaError):
         self.errors = errors
 
 
-class CommitFailedError(KafkaError):
+class GroupRebalancedError(KafkaError):
+    """A group did not take offsets: it distributes its partitions anew, or has done so."""
+
+
+class CommitFailedError(GroupRebalancedError):
     """A group did not take offsets, and trying again would not help: others read there by now."""
 
 

@@ -10,7 +10,7 @@ kafka-clients-4.3.1.jar. Do not edit: change the tool and run it.
 
 from __future__ import annotations
 
-from pykclient.errors.base import BrokerError, UnsupportedVersionError
+from pykclient.errors.base import BrokerError, GroupRebalancedError, UnsupportedVersionError
 
 __all__ = [
     "BrokerIdNotRegisteredError",
@@ -393,7 +393,7 @@ class InvalidSessionTimeoutError(BrokerError):
     name = "INVALID_SESSION_TIMEOUT"
 
 
-class RebalanceInProgressError(BrokerError):
+class RebalanceInProgressError(BrokerError, GroupRebalancedError):
     """The group is distributing its partitions anew; poll, then try again."""
 
     code = 27

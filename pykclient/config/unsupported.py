@@ -12,18 +12,28 @@ names of librdkafka's, kafka-python's and aiokafka's settings, and of Kafka 0.8'
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.errors.base import ConfigError
-from pykclient.setting import shown
+from pykclient.config.setting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["HELD_BY", "UNBUILT", "refuse", "underscored"]
+__all__ = [
+    "EVERY_CLIENT",
+    "HELD_BY",
+    "UNBUILT",
+    "partitioner_hint",
+    "refuse",
+    "respelled",
+    "serializer_hint",
+    "underscored",
+]
 
 EVERY_CLIENT: Final = ("producer", "consumer", "admin")
 CLOSE_ENOUGH: Final = 0.75
+WORD_CLOSE_ENOUGH: Final = 0.6
 
 
 class Unbuilt(NamedTuple):
@@ -236,6 +246,34 @@ HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Keys that are built in some clients but not in all."""
 
+_SHARED: Final = frozenset(
+    {
+        "bootstrap_servers",
+        "client_id",
+        "connections_max_idle_ms",
+        "metadata_max_age_ms",
+        "receive_buffer_bytes",
+        "reconnect_backoff_max_ms",
+        "reconnect_backoff_ms",
+        "request_timeout_ms",
+        "retry_backoff_max_ms",
+        "retry_backoff_ms",
+        "send_buffer_bytes",
+    }
+)
+"""Keys of every client that messages speak of."""
+
+_KEYS: Final = re.compile(r"[a-z][a-z_.]+")
+_DOTTED: Final = re.compile(r"\b[a-z]+(?:\.[a-z0-9]+)+\b")
+
+_SERIALIZERS: Final = {
+    "String": ("string", "str", "text", "utf8", "utf-8"),
+    "Integer": ("integer", "int"),
+    "Long": ("long",),
+    "Double": ("double", "float"),
+    "Json": ("json",),
+}
+
 _RENAMED: Final[dict[str, str]] = {
     # Kafka 0.8's Scala clients.
     "metadata_broker_list": "bootstrap.servers",
@@ -272,34 +310,59 @@ _RENAMED: Final[dict[str, str]] = {
     "socket_send_buffer_bytes": "send.buffer.bytes",
     "socket_receive_buffer_bytes": "receive.buffer.bytes",
     "compression_level": "compression.gzip.level, compression.lz4.level or compression.zstd.level",
-    "offset_store_method": "enable.auto.commit",
-    "enable_auto_offset_store": "enable.auto.commit",
     "queued_max_messages_kbytes": "fetch.max.bytes (bytes)",
-    "queued_min_messages": "max.poll.records",
     "fetch_error_backoff_ms": "retry.backoff.ms",
+    "partitioner_cb": "partitioner.class",
+    "socket_buffersize": "receive.buffer.bytes",
     # kafka-python and aiokafka.
     "max_batch_size": "batch.size",
     "reconnect_backoff_max": "reconnect.backoff.max.ms",
     "rebalance_timeout_ms": "max.poll.interval.ms",
 }
 
+_ON_DELIVERY: Final = "Pass on_delivery to send() of a Producer."
+_METRICS: Final = "A Consumer has metrics(); the other clients have none so far."
+
 _GONE: Final[dict[str, str]] = {
     "producer_type": "Remove it: sending never waits for the broker; delivery.result() does.",
     "group_protocol_type": "Remove it.",
     "api_version": "Remove it: versions are agreed with each broker.",
     "api_version_request": "Remove it: versions are agreed with each broker.",
+    "api_version_request_timeout_ms": "Remove it: versions are agreed with each broker.",
+    "api_version_fallback_ms": "Remove it: versions are agreed with each broker.",
     "api_version_auto_timeout_ms": "Remove it: versions are agreed with each broker.",
     "broker_version_fallback": "Remove it: versions are agreed with each broker.",
     "loop": "Remove it: this client has no event loop.",
     "socket_options": "Only send.buffer.bytes and receive.buffer.bytes can be set.",
     "socket_nagle_disable": "Remove it: small requests never wait (TCP_NODELAY is set).",
-    "dr_cb": "Pass on_delivery to send().",
-    "dr_msg_cb": "Pass on_delivery to send().",
-    "on_delivery": "Pass on_delivery to send().",
+    "dr_cb": _ON_DELIVERY,
+    "dr_msg_cb": _ON_DELIVERY,
+    "on_delivery": _ON_DELIVERY,
+    "delivery_report_only_error": _ON_DELIVERY,
+    "consume_cb": "A consumer is asked by poll(), or iterated over.",
+    "rebalance_cb": "Give subscribe() a RebalanceListener.",
+    "offset_commit_cb": "Give commit_async() a callback; interceptors have on_commit().",
+    "default_offset_commit_callback": "Give commit_async() a callback.",
+    "log_cb": "The logger 'pykclient' has handlers.",
+    "throttle_cb": "Brokers that throttle are logged.",
     "error_cb": "Errors are raised by the call that they concern.",
-    "stats_cb": "Ask the client's metrics().",
-    "statistics_interval_ms": "Ask the client's metrics().",
-    "enable_partition_eof": "Compare position() with end_offsets().",
+    "stats_cb": _METRICS,
+    "statistics_interval_ms": _METRICS,
+    "enable_partition_eof": "current_lag() of a Consumer is 0 at a partition's end.",
+    "enable_auto_offset_store": "What poll() has returned counts as processed when the next one "
+    "begins; to say so record by record, set enable.auto.commit=false and commit(offsets).",
+    "offset_store_method": "Remove it: the group's coordinator keeps the offsets.",
+    "offset_store_path": "Remove it: the group's coordinator keeps the offsets.",
+    "offset_store_sync_interval_ms": "Remove it: the group's coordinator keeps the offsets.",
+    "queued_min_messages": "Remove it: what is fetched ahead is limited by fetch.max.bytes.",
+    "fetch_queue_backoff_ms": "Remove it: what is fetched ahead is limited by fetch.max.bytes.",
+    "rebalance_backoff_ms": "Remove it: the group's coordinator leads rebalances.",
+    "rebalance_max_retries": "Remove it: the group's coordinator leads rebalances.",
+    "coordinator_query_interval_ms": "Remove it: a coordinator is looked for when one is needed.",
+    "zookeeper_connection_timeout_ms": "Remove it: no client needs ZooKeeper.",
+    "zookeeper_session_timeout_ms": "Remove it: no client needs ZooKeeper.",
+    "reconnect_backoff_jitter_ms": "Remove it: every pause has a jitter of a fifth.",
+    "schema_registry_url": "Give it to the serializer that needs it.",
     "debug": "Set the level of the logger 'pykclient'.",
     "log_level": "Set the level of the logger 'pykclient'.",
     "ssl_context": UNBUILT[0].reason,
@@ -332,45 +395,85 @@ def underscored(key: str) -> str:
     return key.replace(".", "_")
 
 
-def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> None:
-    """Raise `ConfigError` for a key that `client` does not have.
+def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> str | None:
+    """Return what is wrong with a key that `client` does not have, and what to do instead.
 
-    Returns when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
+    None when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
     `known` holds the client's own keys, for the suggestion.
     """
-    if _is_harmless(client, spelling, value):
-        return
     name = underscored(spelling)
+    keys = {underscored(key): key for key in known}
+    for unbuilt in UNBUILT:
+        if client in unbuilt.clients and name in unbuilt.harmless:
+            return _unbuilt(unbuilt, name, spelling, value)
     if name in _RENAMED:
-        raise ConfigError(
-            f"{spelling!r} is the name of an older release or of another library; "
-            f"Kafka's is now {_RENAMED[name]}."
-        )
+        return _renamed(client, spelling, _RENAMED[name], keys)
     if name in _GONE:
-        raise ConfigError(f"The {client} has no setting {spelling!r}. {_GONE[name]}")
+        return f"The {client} has no setting {spelling!r}. {_GONE[name]}"
     if owners := _clients_with(name):
-        raise ConfigError(
+        return (
             f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
             f"Remove it here."
         )
-    raise ConfigError(f"The {client} has no setting {spelling!r}.{_suggestion(spelling, known)}")
+    return f"The {client} has no setting {spelling!r}.{_suggestion(name, keys)}"
 
 
-def _is_harmless(client: str, spelling: str, value: object) -> bool:
-    """Whether an unbuilt key asks for nothing new; raises when it does, False for other keys."""
-    name = underscored(spelling)
-    for unbuilt in UNBUILT:
-        if client not in unbuilt.clients or name not in unbuilt.harmless:
-            continue
-        harmless = unbuilt.harmless[name]
-        if _plain(value) in [text.lower() for text in harmless]:
-            return True
-        allowed = " or ".join(repr(text) if text else "nothing" for text in harmless)
-        raise ConfigError(
-            f"{spelling}={shown(spelling, value)} is refused. {unbuilt.reason} "
-            f"Leave the setting out; allowed is {allowed}."
+def respelled(text: str) -> str:
+    """Return a message with Kafka's keys in it written as keywords are."""
+    return _DOTTED.sub(
+        lambda found: underscored(found[0]) if _is_key(underscored(found[0])) else found[0], text
+    )
+
+
+def serializer_hint(text: str, ending: str) -> str:
+    """Return what to write for a serializer (or deserializer: the `ending` of its class) that is
+    named as in Java, or by a word; empty for others."""
+    word = text.rpartition(".")[2].removesuffix(ending).lower()
+    if word in ("bytearray", "bytes", "bytebuffer", "noop", "none"):
+        return "Leave it out: without one, bytes go as they are."
+    for name, words in _SERIALIZERS.items():
+        if word in words:
+            return f"Write 'pykclient.serialization:{name}{ending}'."
+    return _java_hint(text)
+
+
+def partitioner_hint(text: str) -> str:
+    """Return what to write for a partitioner that is named as in Java or librdkafka."""
+    if text.rpartition(".")[2] in ("DefaultPartitioner", "murmur2_random", "consistent_random"):
+        return "Leave it out: keys are hashed as in Java (murmur2), records without one are spread."
+    return _java_hint(text)
+
+
+def _java_hint(text: str) -> str:
+    if text.startswith(("org.apache.", "io.confluent.")):
+        return "That is a class of Java's; give one of Python's."
+    return ""
+
+
+def _unbuilt(unbuilt: Unbuilt, name: str, spelling: str, value: object) -> str | None:
+    """Return the refusal, None where the value asks for nothing new."""
+    harmless = unbuilt.harmless[name]
+    if _plain(value) in [text.lower() for text in harmless]:
+        return None
+    allowed = " or ".join(repr(text) for text in harmless if text)
+    return (
+        f"{spelling}={shown(spelling, value)} is refused. {unbuilt.reason} "
+        f"Leave the setting out{f'; allowed is {allowed}' if allowed else ''}."
+    )
+
+
+def _renamed(client: str, spelling: str, now: str, keys: Mapping[str, str]) -> str:
+    found = [underscored(word) for word in _KEYS.findall(now)]
+    owners = next(filter(None, map(_clients_with, found)), ())
+    if client not in owners and owners and not any(name in keys for name in found):
+        return (
+            f"{spelling!r}, by Kafka's name {now}, is a setting of the "
+            f"{' and the '.join(owners)}, not of the {client}. Remove it here."
         )
-    return False
+    whose = (
+        "it is receive_max_bytes here" if now == "receive_max_bytes" else f"Kafka's is now {now}"
+    )
+    return f"{spelling!r} is the name of an older release or of another library; {whose}."
 
 
 def _plain(value: object) -> str:
@@ -391,10 +494,24 @@ def _clients_with(name: str) -> tuple[str, ...]:
     return ()
 
 
-def _suggestion(spelling: str, known: Iterable[str]) -> str:
+def _is_key(name: str) -> bool:
+    return name in _SHARED or bool(_clients_with(name))
+
+
+def _word_cutoff(word: str) -> float:
+    # One wrong letter of two is one typing error, as one of five is.
+    return WORD_CLOSE_ENOUGH if len(word) > 2 else 0.5
+
+
+def _suggestion(name: str, keys: Mapping[str, str]) -> str:
     # Imported here: only a mistake needs it, and it takes its share of the import budget.
     from difflib import get_close_matches
 
-    names = {underscored(key): key for key in known}
-    found = get_close_matches(underscored(spelling).lower(), names, n=1, cutoff=CLOSE_ENOUGH)
-    return f" Did you mean {names[found[0]]!r}?" if found else ""
+    found = get_close_matches(name.lower(), keys, n=1, cutoff=CLOSE_ENOUGH)
+    # Each word must be in it, with its typing errors: rebalance.backoff.ms is no reconnect.backoff.
+    if not found or not all(
+        get_close_matches(word, found[0].split("_"), cutoff=_word_cutoff(word))
+        for word in name.lower().split("_")
+    ):
+        return ""
+    return f" Did you mean {keys[found[0]]!r}?"

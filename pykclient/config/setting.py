@@ -23,6 +23,7 @@ __all__ = [
     "INT_MAX",
     "LONG_MAX",
     "REQUIRED",
+    "TEXT_BYTES_MAX",
     "Address",
     "Kind",
     "Setting",
@@ -34,6 +35,7 @@ __all__ = [
     "object_or_name",
     "optional",
     "resolve_class_setting",
+    "sendable_text",
     "shown",
     "string",
 ]
@@ -44,6 +46,9 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 HOST_LENGTH_MAX: Final = 253
 """What a host name may have in the domain name system, and more than any address in digits."""
+
+TEXT_BYTES_MAX: Final = 32_000
+"""What a string of a request may have, 32,767 bytes, but for what clients add to a name."""
 
 SHOWN_LENGTH_MAX: Final = 100
 
@@ -158,6 +163,10 @@ def shown(key: str, value: object) -> str:
     name = key.replace(".", "_").lower()
     if any(word in name for word in _SECRET_WORDS):
         return "<hidden>"
+    if type(value) is int and value.bit_length() > 64:
+        return "a number beyond 64 bits"  # whose digits Python may refuse to write
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"of type {type(value).__name__}"  # no setting is bytes, and a record is
     text = repr(value)
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
 
@@ -193,10 +202,28 @@ def string() -> Kind[str]:
 
     def parse(value: object) -> str:
         if isinstance(value, str):
-            return value.strip()
+            return sendable_text(value.strip())
         raise ValueError
 
     return Kind(parse, "a string")
+
+
+def sendable_text(value: str) -> str:
+    """Return text that a request can carry as it is.
+
+    Raises:
+        ValueError: it is too long, or has half of a surrogate pair.
+    """
+    try:
+        size_bytes = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError(
+            "It has half of a surrogate pair, as what is no UTF-8 in a file name or on a command "
+            "line has."
+        ) from None
+    if size_bytes > TEXT_BYTES_MAX:
+        raise ValueError(f"It has {size_bytes} bytes, and {TEXT_BYTES_MAX} is the most.")
+    return value
 
 
 def choice(
@@ -241,11 +268,21 @@ def address_list() -> Kind[tuple[Address, ...]]:
     )
 
 
-def object_or_name() -> Kind[object]:
-    """An object, a class, a callable, or the name "package.module:Name" of one; None for none."""
+def object_or_name(hint: Callable[[str], str] | None = None) -> Kind[object]:
+    """An object, a class, a callable, or the name "package.module:Name" of one; None for none.
+
+    `hint` says, for a text that is no such name, what to write instead; empty if it does not know.
+    """
 
     def parse(value: object) -> object:
-        return _checked_name(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        try:
+            return _checked_name(value)
+        except ValueError:
+            if hint is not None and (better := hint(value.strip())):
+                raise ValueError(better) from None
+            raise
 
     return Kind(parse, _OBJECT_ALLOWED)
 

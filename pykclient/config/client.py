@@ -11,11 +11,10 @@ Source: Java classes ``AbstractConfig``, ``CommonClientConfigs``; ``java.util.Pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from pykclient.errors.base import ConfigError
-from pykclient.refusals import refuse, underscored
-from pykclient.setting import (
+from pykclient.config.setting import (
     LONG_MAX,
     REQUIRED,
     Setting,
@@ -25,6 +24,8 @@ from pykclient.setting import (
     shown,
     string,
 )
+from pykclient.config.unsupported import EVERY_CLIENT, refuse, respelled, underscored
+from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
     import os
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = ["ClientConfig", "from_properties"]
+
+_CLIENT_NUMBERS: Final = {client: count(1) for client in EVERY_CLIENT}
+"""The next number of a client without a name of its own. Every process begins anew."""
 
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
@@ -48,7 +52,10 @@ class ClientConfig:
         "Addresses to learn the cluster from; any broker will do, and some may be down.",
     )
     client_id = Setting(
-        string(), "", "Name under which brokers log and limit this client's requests."
+        string(),
+        "",
+        "Name under which brokers log and limit this client's requests. When empty, it is "
+        "producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java.",
     )
     request_timeout_ms = Setting(
         integer(0), 30_000, "How long a broker may take to answer before the connection is dropped."
@@ -132,38 +139,72 @@ class ClientConfig:
         another; it names the key, the value (unless secret) and what is allowed.
         """
         given: dict[str, object] = {}
+        wrong: list[str] = []
         for source in ({} if settings is None else settings, keywords):
             if not isinstance(source, Mapping):
                 raise ConfigError(
-                    f"Settings are keywords or one mapping, not {shown('', source)}: write "
+                    f"Settings are keywords or one mapping, not a {type(source).__name__}: write "
                     f"bootstrap_servers='host:9092', or {{'bootstrap.servers': 'host:9092'}}."
                 )
-            given.update(cls._read(source))
+            given.update(cls._read(source, wrong))
+        is_dotted = any("." in str(spelling) for spelling in settings or ())
         config = cls()
         values = vars(config)
         for setting in cls.settings():
             if setting.name not in given and setting.default is REQUIRED:
-                raise ConfigError(f"{setting.key} is missing: give {setting.kind.allowed}.")
+                key = setting.key if is_dotted else setting.name
+                wrong.append(f"{key} is missing: give {setting.kind.allowed}.")
             values[setting.name] = given.get(setting.name, setting.default)
-        config._reconcile(given.keys())
+        if not wrong:
+            try:
+                config._reconcile(given.keys())
+            except ConfigError as error:
+                wrong.append(str(error) if is_dotted else respelled(str(error)))
+        if wrong:
+            count = f"{len(wrong)} settings are wrong:\n- " if len(wrong) > 1 else ""
+            raise ConfigError(count + "\n- ".join(wrong))
         return config
 
     @classmethod
-    def _read(cls, source: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    def _read(cls, source: Mapping[Any, object], wrong: list[str]) -> Iterator[tuple[str, object]]:
+        """Yield the settings that can be read; add to `wrong` what is to be said of the others."""
         spellings: dict[str, str] = {}
+        is_dotted = any("." in str(spelling) for spelling in source)
         for spelling, value in source.items():
             if not isinstance(spelling, str):
-                raise ConfigError(f"A setting's name is a string, not {spelling!r}.")
+                wrong.append(f"A setting's name is a string, not {shown('', spelling)}.")
+                continue
             setting = cls._by_name.get(underscored(spelling))
             if setting is None:
-                refuse(cls.client, spelling, value, [known.key for known in cls.settings()])
-                continue
-            if setting.name in spellings:
-                raise ConfigError(
+                complaint = refuse(cls.client, spelling, value, [s.key for s in cls.settings()])
+                if complaint is not None:
+                    is_plain = "." in spelling or (is_dotted and "_" not in spelling)
+                    wrong.append(complaint if is_plain else respelled(complaint))
+            elif setting.name in spellings:
+                wrong.append(
                     f"{spelling!r} and {spellings[setting.name]!r} are the same setting; give one."
                 )
-            spellings[setting.name] = spelling
-            yield setting.name, setting.read(value, spelling)
+            else:
+                spellings[setting.name] = spelling
+                try:
+                    yield setting.name, setting.read(value, spelling)
+                except ConfigError as error:
+                    wrong.append(str(error))
+                    yield setting.name, setting.default
+
+    def named(self) -> Self:
+        """This config with a client id: its own, or else one that no other client here has."""
+        if self.client_id:
+            return self
+        config = type(self)()
+        vars(config).update(vars(self), client_id=self._default_client_id())
+        return config
+
+    def _default_client_id(self) -> str:
+        return f"{self.client}-{self._next_number()}"
+
+    def _next_number(self) -> int:
+        return next(_CLIENT_NUMBERS[self.client])
 
     def _reconcile(self, given: Collection[str]) -> None:
         """Check settings against each other, and settle defaults that depend on others."""

@@ -1,0 +1,294 @@
+"""Arguments of public calls: what is wrong is refused by name, with the cure, before any harm.
+
+Messages show numbers and short texts as they are, and of everything else the type alone: bytes may
+be a record's, and messages end up in logs.
+
+Owner: none; it holds no state.
+Source: ours. Java's compiler refuses most of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pykclient.config.setting import INT_MAX, LONG_MAX, sendable_text, shown
+from pykclient.errors.base import UsageError
+from pykclient.types import TOPIC_LENGTH_MAX, OffsetAndMetadata, TopicPartition, is_topic_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "check_callable",
+    "check_count",
+    "check_number",
+    "check_offset",
+    "check_partition",
+    "check_text",
+    "check_topic",
+    "is_number",
+    "limits_by_partition",
+    "name_list",
+    "offsets_by_partition",
+    "partition_list",
+    "shown_argument",
+    "times_by_partition",
+    "value_list",
+]
+
+T = TypeVar("T")
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_PARTITION: Final = "TopicPartition(topic, number)"
+
+
+def shown_argument(value: object) -> str:
+    """Return a wrong argument as a message shows it: numbers and texts, else what type it is."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return shown("", value)
+    if isinstance(value, TopicPartition):
+        return f"TopicPartition({', '.join(map(shown_argument, value))})"
+    return f"of type {type(value).__name__}"
+
+
+def is_number(value: object, maximum: int) -> bool:
+    """Whether it is an integer from 0 on that the protocol can carry."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
+
+
+# Partitions.
+
+
+def check_partition(partition: object, call: str) -> None:
+    """Refuse what only looks like a partition.
+
+    Raises:
+        UsageError: it is no `TopicPartition` with a topic's name and a number from 0.
+    """
+    if not (
+        isinstance(partition, TopicPartition)
+        and is_topic_name(partition.topic)
+        and is_number(partition.partition, INT_MAX)
+    ):
+        raise UsageError(
+            f"{call}: {shown_argument(partition)} is no partition; give {_PARTITION}, numbers from "
+            f"0 to {INT_MAX}"
+        )
+
+
+def partition_list(
+    partitions: Iterable[TopicPartition] | TopicPartition, call: str
+) -> list[TopicPartition]:
+    """Return partitions as a list.
+
+    Raises:
+        UsageError: it is no list of partitions.
+    """
+    if isinstance(partitions, TopicPartition):
+        given = shown_argument(partitions)
+        raise UsageError(f"{call}({given}): give a list of partitions, as in {call}([{given}])")
+    found = value_list(partitions, f"{call}: partitions", _PARTITION)
+    for partition in found:
+        check_partition(partition, call)
+    return found
+
+
+def offsets_by_partition(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int], call: str
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets in the form in which they are committed.
+
+    Raises:
+        UsageError: it is no mapping, a key is no partition, or a value no offset.
+    """
+    if not isinstance(offsets, Mapping):
+        raise UsageError(
+            f"{call}: offsets is {shown_argument(offsets)}; give a mapping of each {_PARTITION} to "
+            f"the offset of the next record to read, such as the next_offsets of what poll returned"
+        )
+    found = {}
+    for partition, given in offsets.items():
+        check_partition(partition, call)
+        where = f"{call}: offset of {partition}"
+        offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+        check_offset(offset.offset, where)
+        if not isinstance(offset.metadata, str):
+            raise UsageError(
+                f"{where}: metadata is {shown_argument(offset.metadata)}; give a string"
+            )
+        check_text(offset.metadata, "metadata", where)
+        if offset.leader_epoch is not None and not is_number(offset.leader_epoch, INT_MAX):
+            raise UsageError(
+                f"{where}: leader_epoch is {shown_argument(offset.leader_epoch)}; give a number "
+                f"from 0, or None"
+            )
+        found[partition] = offset
+    return found
+
+
+def times_by_partition(
+    times: Mapping[TopicPartition, int | datetime], call: str
+) -> dict[TopicPartition, int]:
+    """Return times in milliseconds since 1970, those between two of them rounded up.
+
+    Raises:
+        UsageError: it is no mapping, a key is no partition, or a value no time.
+    """
+    if not isinstance(times, Mapping):
+        raise UsageError(
+            f"{call}: timestamps_ms is {shown_argument(times)}; give a mapping of each {_PARTITION}"
+            f" to milliseconds since 1970 or to a datetime"
+        )
+    found = {}
+    for partition, time in times.items():
+        check_partition(partition, call)
+        found[partition] = _time_ms(time, f"{call}: the time for {partition}")
+    return found
+
+
+def _time_ms(time: object, where: str) -> int:
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise UsageError(
+                f"{where} is a datetime without a time zone; give one with it, as "
+                f"datetime.now(UTC) is, or milliseconds since 1970"
+            )
+        time = -((_EPOCH - time) // _MILLISECOND)
+    if is_number(time, LONG_MAX):
+        assert isinstance(time, int)
+        return time
+    seconds = " (seconds? time.time() has those)" if isinstance(time, float) else ""
+    raise UsageError(
+        f"{where} is {shown_argument(time)}{seconds}; give an integer, milliseconds since 1970, or "
+        f"a datetime with its time zone. For the ends there are beginning_offsets and end_offsets"
+    )
+
+
+def limits_by_partition(limits: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    """Check the bounds of `poll_arrow`.
+
+    Raises:
+        UsageError: it is no mapping, a key is no partition, or a value no offset.
+    """
+    if not isinstance(limits, Mapping):
+        raise UsageError(
+            f"poll_arrow: until is {shown_argument(limits)}; give a mapping of each {_PARTITION} "
+            f"to the offset where it ends, as end_offsets returns it"
+        )
+    for partition, offset in limits.items():
+        check_partition(partition, "poll_arrow(until=...)")
+        check_offset(offset, f"poll_arrow: until of {partition}")
+    return limits
+
+
+def check_offset(offset: object, where: str) -> None:
+    """Refuse what is no offset.
+
+    Raises:
+        UsageError: it is no integer from 0 that a log can have.
+    """
+    if not is_number(offset, LONG_MAX):
+        raise UsageError(
+            f"{where} is {shown_argument(offset)}; give an integer from 0 to {LONG_MAX}"
+        )
+
+
+# Lists, names and others.
+
+
+def value_list(values: Iterable[T], where: str, each: str) -> list[T]:
+    """Return values as a list; `each` says what one of them is.
+
+    Raises:
+        UsageError: it is no iterable, or text.
+    """
+    # A partition is a tuple, too: whoever takes names would find its topic in it.
+    no_lists = (str, bytes, bytearray, memoryview, TopicPartition, OffsetAndMetadata)
+    if isinstance(values, no_lists) or not isinstance(values, Iterable):
+        raise UsageError(f"{where} is {shown_argument(values)}; give a list, each {each}")
+    return list(values)
+
+
+def name_list(names: Iterable[str], what: str, call: str) -> list[str]:
+    """Return each name once; `what` they are is for the error.
+
+    Raises:
+        UsageError: they are no list of names.
+    """
+    if isinstance(names, str):  # an iterable of strings as well, though not the one that was meant
+        given = shown_argument(names)
+        raise UsageError(f"{call}({given}): give a list of {what} names, as in {call}([{given}])")
+    found = value_list(names, f"{call}: {what}s", f"the name of a {what}")
+    for name in found:
+        if not isinstance(name, str):
+            raise UsageError(f"{call}: {shown_argument(name)} is no name of a {what}; give strings")
+        check_text(name, what, call)
+    return list(dict.fromkeys(found))
+
+
+def check_topic(topic: object, call: str) -> str:
+    """Return a topic's name. Whether it is a good one, brokers tell; but they must be able to.
+
+    Raises:
+        UsageError: it is no text, or none that can be asked about.
+    """
+    if isinstance(topic, str) and is_topic_name(topic):
+        return topic
+    raise UsageError(
+        f"{call}: a topic's name is a string of 1 to {TOPIC_LENGTH_MAX} characters, not "
+        f"{shown_argument(topic)}"
+    )
+
+
+def check_text(text: str, what: str, call: str) -> None:
+    """Refuse a string that no request can carry.
+
+    Raises:
+        UsageError: it has half of a surrogate pair, as what is no UTF-8 on a command line has, or
+            it is too long.
+    """
+    try:
+        sendable_text(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{call}: the {what} {shown_argument(text)} cannot be sent. {error}"
+        ) from error
+
+
+def check_number(number: object, where: str, smallest: int, largest: int) -> None:
+    """Refuse what is no number within its limits.
+
+    Raises:
+        UsageError: it is no integer from `smallest` to `largest`.
+    """
+    if not is_number(number, largest) or (isinstance(number, int) and number < smallest):
+        raise UsageError(
+            f"{where} is {shown_argument(number)}; give a number from {smallest} to {largest}"
+        )
+
+
+def check_count(count: object, where: str) -> None:
+    """Refuse what is no number of things.
+
+    Raises:
+        UsageError: it is no integer from 1.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise UsageError(f"{where}={shown_argument(count)}: give a number from 1")
+
+
+def check_callable(function: Callable[..., object] | None, where: str, takes: str) -> None:
+    """Refuse what cannot be called; None is fine. `takes` names its arguments.
+
+    Raises:
+        UsageError: it cannot be called.
+    """
+    if function is not None and not callable(function):
+        raise UsageError(
+            f"{where} is of type {type(function).__name__}, which cannot be called; give a "
+            f"function of {takes}, or None"
+        )
