@@ -5,8 +5,8 @@ whole, the delivery it returns, the open batch it appends to, and the way back f
 to record objects. What runs once per batch (choosing a sticky partition, memory, headers of
 batches, compression) is above, in Python, and reaches the core through these objects.
 
-Both implementations give the same results and the same errors for the same input. DESIGN.md, "The
-per-record boundary", has the measurement that put the boundary here.
+Both implementations give the same results and the same errors for the same input. The measurement
+that put the boundary here is in `docs/decisions/0001-per-record-boundary.md`.
 
 Owner: see each class.
 Source: Kafka protocol guide, "Record Batch"; KIP-480, KIP-794 (sticky partitions).
@@ -14,7 +14,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-480, KIP-794 (sticky partition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -34,8 +34,8 @@ __all__ = [
     "SendSlowly",
 ]
 
-HeadersInput = Iterable[tuple[str, bytes | None]]
-"""What a caller may pass as headers: pairs of a name and a value, None = null."""
+HeadersInput = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
+"""What a caller may pass as headers: pairs of a name and a value, None = null, or a mapping."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -65,6 +65,10 @@ class DeliveryBatch(Protocol[T_co]):
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
         """Call `function` once the record's fate is known, at once if it is."""
+        ...
+
+    def describe(self, index: int) -> str:
+        """Return what is known of the record, for `repr`; nothing that it holds."""
         ...
 
 
@@ -261,8 +265,9 @@ class Accelerator(Protocol):
         base_timestamp_ms: int,
         append_timestamp_ms: int | None = None,
     ) -> tuple[RecordColumns, int]:
-        """Decode `count` records from `position` on; return them and the position after them.
+        """Decode up to `count` records from `position` on; return them and where they end.
 
+        They are fewer, but at least one, if all would have more headers than are decoded at once.
         `first` is the index that the first of them has in its batch, and `count` is at least 1.
         `data` is as `record_bytes` gave it. With `append_timestamp_ms` that is the time of every
         record, whatever the records say.

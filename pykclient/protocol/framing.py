@@ -16,6 +16,7 @@ Source: the Kafka protocol guide, section "Network"; Java class ``NetworkReceive
 
 from __future__ import annotations
 
+import string
 from struct import Struct
 
 from pykclient.accel import FrameMemory
@@ -34,6 +35,7 @@ SCRATCH_BYTES = 64 * 1024
 """The size of the buffer through which small frames come."""
 
 _SIZE = Struct(">i")
+_TEXT = frozenset(string.printable.encode())
 _TLS_RECORDS = {0x15: "alert", 0x16: "handshake"}
 
 
@@ -134,7 +136,7 @@ class FrameBuffer:
 
 def _refusal(size: int, head: bytes, limit: int) -> str:
     """Why a frame is refused; often the peer is no Kafka broker."""
-    if head == b"HTTP":
+    if head == b"HTTP" or head[:1] == b"<":  # a page, as some send without a head
         return (
             "the peer answered in HTTP: this looks like an HTTP server, not a Kafka broker; check"
             " the port in bootstrap_servers"
@@ -142,7 +144,12 @@ def _refusal(size: int, head: bytes, limit: int) -> str:
     if head[0] in _TLS_RECORDS and head[1] == 3:
         return (
             f"the peer answered with a TLS {_TLS_RECORDS[head[0]]}: this looks like a TLS listener;"
-            " set security_protocol to SSL or SASL_SSL, or use the broker's plaintext port"
+            " that is not built yet, use the broker's plaintext port"
+        )
+    if all(sign in _TEXT for sign in head):
+        return (
+            f"the peer answered in text (it begins with {head.decode()!r}): this is no Kafka"
+            " broker; check the port in bootstrap_servers"
         )
     return (
         f"a frame of {size} bytes was announced (first bytes {head!r}), but receive_max_bytes is"

@@ -197,7 +197,7 @@ class RecordBatch:
                 decompressed_size_bytes_max=decompressed_size_bytes_max,
             )
         )
-        return chunks[0] if chunks else accel.ListColumns((), (), (), (), (), size_bytes=0)
+        return chunks[0] if len(chunks) == 1 else _joined(chunks)
 
     def chunks(
         self,
@@ -208,8 +208,8 @@ class RecordBatch:
     ) -> Iterator[RecordColumns]:
         """Yield the records from `start_offset` on, decoding at most `record_count_max` at a time.
 
-        The first chunk may be shorter; none is empty. Raises as `records` does, when a chunk is
-        asked for.
+        Chunks may be shorter, as those of records with very many headers are; none is empty. Raises
+        as `records` does, when a chunk is asked for.
         """
         if not self.record_count:
             return
@@ -233,7 +233,7 @@ class RecordBatch:
                     self.base_timestamp_ms,
                     append_timestamp_ms,
                 )
-                index += count
+                index += len(columns)
                 if columns.first_offset <= last_offset:
                     raise DecodeError("the offsets of its records do not ascend")
                 last_offset = columns.last_offset
@@ -265,6 +265,17 @@ class RecordBatch:
         if not 0 <= self.record_count <= self.last_offset_delta + 1 or self.last_offset_delta < 0:
             return f"it has {self.record_count} records up to offset delta {self.last_offset_delta}"
         return None
+
+
+def _joined(chunks: list[RecordColumns]) -> RecordColumns:
+    return accel.ListColumns(
+        [offset for chunk in chunks for offset in chunk.offsets],
+        [timestamp_ms for chunk in chunks for timestamp_ms in chunk.timestamps_ms],
+        [key for chunk in chunks for key in chunk.keys],
+        [value for chunk in chunks for value in chunk.values],
+        [headers for chunk in chunks for headers in chunk.headers],
+        size_bytes=sum(chunk.size_bytes for chunk in chunks),
+    )
 
 
 def first_batch_size_bytes(buffer: memoryview) -> int | None:

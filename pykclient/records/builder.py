@@ -26,11 +26,15 @@ from pykclient.accel.batch_layout import (
     LENGTH_END,
     MAGIC,
 )
+from pykclient.accel.pure.appender import header_pairs
 from pykclient.records.compression import Codec, compress
 
 if TYPE_CHECKING:
-    from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, RecordColumns
+    from collections.abc import Iterator
+
+    from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock
     from pykclient.accel.pure import RecordAppender
+    from pykclient.types import Headers
 
 __all__ = ["RecordBatchBuilder", "batch_size_upper_bound", "record_size_upper_bound"]
 
@@ -170,15 +174,19 @@ class RecordBatchBuilder(Generic[T]):
         batch += self._compressed
         return memoryview(batch)
 
-    def records(self) -> RecordColumns:
-        """Return the records again, with offsets from 0: what a split needs (KIP-126)."""
+    def records(self) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
+        """Yield the records again, with offsets from 0: what a split needs (KIP-126)."""
         appender = self.appender
         appender.seal()
         with appender.view() as view:
-            columns, _ = accel.decode_records(
-                bytes(view), 0, 0, appender.count, 0, appender.base_timestamp_ms
+            data = bytes(view)
+        position = index = 0
+        while index < appender.count:
+            columns, position = accel.decode_records(
+                data, position, index, appender.count - index, 0, appender.base_timestamp_ms
             )
-        return columns
+            index += len(columns)
+            yield from columns
 
 
 def record_size_upper_bound(
@@ -189,8 +197,9 @@ def record_size_upper_bound(
     for field in (key, value):
         size_bytes += VARINT_SIZE_BYTES_MAX + len(field or b"")
     size_bytes += VARINT_SIZE_BYTES_MAX
-    for name, content in headers or ():
-        size_bytes += 2 * VARINT_SIZE_BYTES_MAX + len(name.encode()) + len(content or b"")
+    if headers:
+        for name, content in header_pairs(headers):
+            size_bytes += 2 * VARINT_SIZE_BYTES_MAX + len(name.encode()) + len(content or b"")
     return size_bytes
 
 

@@ -9,6 +9,7 @@ Source: the Arrow columnar format, "Variable-size Binary Layout" and "Validity b
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 from libc.string cimport memcpy, memset
 
@@ -42,6 +43,7 @@ cdef struct Filling:
     int64_t timestamp_null_count
     unsigned char* timestamp_validity
     bint has_headers
+    bint has_wide_names
     int32_t* header_offsets
     Binary header_names
     Binary header_values
@@ -95,6 +97,8 @@ def arrow_buffers(columns, *, include_headers):
         count += part.count
         with nogil:
             add_up(part, &filling)
+    if filling.has_wide_names and not all(are_names_text(part) for part in parts):
+        return pure.arrow_buffers(parts, include_headers=True)
     for size in (
         filling.keys.size,
         filling.values.size,
@@ -154,6 +158,8 @@ def repeated(items):
     cdef int32_t* at
     cdef int64_t size_bytes = 0
     for item, number in items:
+        if number < 0:
+            raise ValueError("nothing is repeated a negative number of times")
         count += number
         size_bytes += len(item) * number
     if size_bytes > INT32_MAX:
@@ -204,6 +210,37 @@ cdef void add_up_headers(
         at = pass_header(at, end, &name, &name_size, &value, &value_size)
         count_item(&filling.header_names, name_size)
         count_item(&filling.header_values, value_size)
+        if not filling.has_wide_names and not is_ascii(name, name_size):
+            filling.has_wide_names = True
+
+
+cdef bint is_ascii(const unsigned char* text, int32_t size) noexcept nogil:
+    cdef int32_t index
+    for index in range(size):
+        if text[index] >= 0x80:
+            return False
+    return True
+
+
+cdef bint are_names_text(FrameColumns part) except -1:
+    """Whether the names of all headers are UTF-8, and so what a column of text may have."""
+    cdef const unsigned char* at
+    cdef const unsigned char* end
+    cdef const unsigned char* name = NULL
+    cdef const unsigned char* value = NULL
+    cdef int32_t name_size = 0, value_size = 0
+    cdef Py_ssize_t row
+    try:
+        for row in range(part.count):
+            at = part.frame.start + part.places[row].headers_at
+            end = at + part.places[row].headers_size
+            while at < end:
+                at = pass_header(at, end, &name, &name_size, &value, &value_size)
+                if not is_ascii(name, name_size):
+                    PyUnicode_DecodeUTF8(<const char*>name, name_size, NULL)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 cdef void fill(FrameColumns part, Filling* filling) noexcept nogil:

@@ -14,12 +14,14 @@ cdef enum Layout:
     OBJECTS
     OFFSETS_32
     OFFSETS_64
+    VIEWS
     REPEATED
 
 
 cdef struct Items:
     # Where the items of a column are. What `objects`, `data` and the others point to, the column
-    # keeps alive; `first` is the index there of the column's first item.
+    # keeps alive; `first` is the index there of the column's first item. With views `data` is them,
+    # and `buffers` is what they look at.
     Layout layout
     Py_ssize_t first
     PyObject* objects
@@ -27,6 +29,7 @@ cdef struct Items:
     const int64_t* offsets_64
     const unsigned char* validity
     const unsigned char* data
+    const unsigned char** buffers
 
 
 cdef struct Field:
@@ -39,6 +42,10 @@ cdef class ByteColumn:
     cdef readonly Py_ssize_t count
     cdef Items items
     cdef object owners
+
+
+# Not in line: what every other layout costs grows with the size of `field_at`.
+cdef Field view_at(const Items* items, Py_ssize_t index) noexcept nogil
 
 
 cdef inline Field field_at(const Items* items, Py_ssize_t index) noexcept nogil:
@@ -64,7 +71,9 @@ cdef inline Field field_at(const Items* items, Py_ssize_t index) noexcept nogil:
     elif items.layout == OFFSETS_32:
         field.data = items.data + items.offsets_32[index]
         field.size = items.offsets_32[index + 1] - items.offsets_32[index]
-    else:
+    elif items.layout == OFFSETS_64:
         field.data = items.data + items.offsets_64[index]
         field.size = <Py_ssize_t>(items.offsets_64[index + 1] - items.offsets_64[index])
+    else:
+        return view_at(items, index)
     return field

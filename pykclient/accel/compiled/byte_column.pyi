@@ -27,6 +27,15 @@ class ByteColumn:
         offset_size: int,
     ) -> ByteColumn: ...
     @staticmethod
+    def from_views(
+        count: int,
+        first: int,
+        *,
+        validity: ReadableBuffer | None,
+        views: ReadableBuffer | None,
+        buffers: Iterable[ReadableBuffer | None],
+    ) -> ByteColumn: ...
+    @staticmethod
     def from_headers(headers: Iterable[HeadersInput | None], name: str) -> ByteColumn: ...
     @staticmethod
     def from_header_columns(

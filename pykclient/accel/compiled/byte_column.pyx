@@ -10,6 +10,7 @@ Source: that of the pure twin.
 cimport cython
 from cpython.array cimport array, clone
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -20,12 +21,42 @@ from libc.string cimport memcpy
 from pykclient.accel.compiled.send cimport header_part_of
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
 
-from pykclient.accel.pure.byte_column import BAD_OFFSETS, as_item, header_error
+from pykclient.accel.pure import appender
+from pykclient.accel.pure.appender import too_many_headers
+from pykclient.accel.pure.byte_column import (
+    BAD_COUNTS, BAD_OFFSETS, NO_NAME, as_item, header_error,
+)
 from pykclient.errors.base import SerializationError
 
 __all__ = ["ByteColumn"]
 
+cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
 cdef array NUMBERS = array("q")
+
+cdef enum:
+    VIEW_SIZE_BYTES = 16
+    INLINE_SIZE_BYTES_MAX = 12
+
+
+cdef struct View:
+    # An item of Arrow's view layout. One of up to 12 bytes stands in place of the last three.
+    int32_t size
+    unsigned char prefix[4]
+    int32_t buffer
+    int32_t offset
+
+
+cdef Field view_at(const Items* items, Py_ssize_t index) noexcept nogil:
+    """The item at `index` of all that there are, which is not null."""
+    cdef Field field
+    cdef View view
+    memcpy(&view, items.data + index * VIEW_SIZE_BYTES, VIEW_SIZE_BYTES)
+    field.size = view.size
+    if view.size <= INLINE_SIZE_BYTES_MAX:
+        field.data = items.data + index * VIEW_SIZE_BYTES + 4
+    else:
+        field.data = items.buffers[view.buffer] + view.offset
+    return field
 
 
 @cython.final
@@ -75,14 +106,18 @@ cdef class ByteColumn:
             SerializationError: the offsets do not fit the buffers.
         """
         cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
+        cdef Py_ssize_t end_count
         cdef Buffer bits, ends, octets
         if not count:
             return column
         bits, ends, octets = Buffer(validity), Buffer(offsets), Buffer(data)
-        assert count > 0 and first >= 0 and offset_size in (4, 8)
-        if validity is not None and bits.size < (first + count + 7) // 8:
+        if count < 0 or first < 0 or offset_size not in (4, 8):
             raise SerializationError(BAD_OFFSETS)
-        if ends.size // offset_size < first + count + 1:
+        # In this order: no sum of the two is beyond what there is room for.
+        end_count = ends.size // offset_size
+        if first >= end_count or count >= end_count - first:
+            raise SerializationError(BAD_OFFSETS)
+        if validity is not None and bits.size < (first + count + 7) // 8:
             raise SerializationError(BAD_OFFSETS)
         column.count = count
         column.owners = (bits, ends, octets)
@@ -93,6 +128,45 @@ cdef class ByteColumn:
         column.items.offsets_64 = <const int64_t*>ends.data
         column.items.data = octets.data
         if not offsets_fit(&column.items, count, octets.size):
+            raise SerializationError(BAD_OFFSETS)
+        return column
+
+    @staticmethod
+    def from_views(Py_ssize_t count, Py_ssize_t first, *, validity, views, buffers):
+        """Take `count` items from index `first` on of an array of Arrow's view layout.
+
+        `buffers` are those that the views look at; the others are as for `from_arrow`.
+
+        Raises:
+            SerializationError: the views do not fit the buffers.
+        """
+        cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
+        cdef Buffer bits, places, octets
+        cdef Py_ssize_t index, place_count
+        cdef bytearray starts
+        cdef array sizes
+        if not count:
+            return column
+        bits, places = Buffer(validity), Buffer(views)
+        held = [Buffer(buffer) for buffer in buffers]
+        place_count = places.size // VIEW_SIZE_BYTES
+        if count < 0 or first < 0 or first > place_count or count > place_count - first:
+            raise SerializationError(BAD_OFFSETS)
+        if validity is not None and bits.size < (first + count + 7) // 8:
+            raise SerializationError(BAD_OFFSETS)
+        starts = bytearray(max(1, len(held)) * sizeof(void*))
+        sizes = clone(NUMBERS, max(1, len(held)), zero=True)
+        column.items.buffers = <const unsigned char**>PyByteArray_AS_STRING(starts)
+        for index, octets in enumerate(held):
+            column.items.buffers[index] = octets.data
+            sizes.data.as_longlongs[index] = octets.size
+        column.count = count
+        column.owners = (bits, places, held, starts)
+        column.items.layout = VIEWS
+        column.items.first = first
+        column.items.validity = bits.data
+        column.items.data = places.data
+        if not views_fit(&column.items, count, <int64_t*>sizes.data.as_longlongs, len(held)):
             raise SerializationError(BAD_OFFSETS)
         return column
 
@@ -113,22 +187,35 @@ cdef class ByteColumn:
 
     @staticmethod
     def from_header_columns(const int64_t[::1] counts, ByteColumn names, ByteColumn values):
-        """Encode headers that are given as columns: how many each record has, and all in a row."""
+        """Encode headers that are given as columns: how many each record has, and all in a row.
+
+        Raises:
+            SerializationError: these are not the counts of those headers, a record has too many, or
+                one has no name.
+        """
         cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
-        cdef Py_ssize_t row, record_count = counts.shape[0], header = 0, end = 0
+        cdef Py_ssize_t row, record_count = counts.shape[0], header = 0, end = 0, size = 0
         cdef array ends = clone(NUMBERS, record_count + 1, zero=False)
         cdef int64_t* offsets = <int64_t*>ends.data.as_longlongs
         cdef const int64_t* count_of = &counts[0] if record_count else NULL
         cdef unsigned char* out
         cdef bytes octets
-        assert names.count == values.count
-        assert counts_fit(count_of, record_count, names.count)
+        if names.count != values.count or not counts_fit(count_of, record_count, names.count):
+            raise SerializationError(BAD_COUNTS)
+        for row in range(record_count):
+            if count_of[row] > HEADER_COUNT_MAX:
+                raise SerializationError(too_many_headers(count_of[row]))
         with nogil:
             for row in range(record_count):
                 offsets[row] = end
-                end += headers_size(names, values, header, count_of[row])
+                size = headers_size(names, values, header, count_of[row])
+                if size < 0:
+                    break
+                end += size
                 header += count_of[row]
             offsets[record_count] = end
+        if size < 0:
+            raise SerializationError(NO_NAME)
         octets = PyBytes_FromStringAndSize(NULL, end)
         out = <unsigned char*>PyBytes_AS_STRING(octets)
         with nogil:
@@ -147,7 +234,7 @@ cdef class ByteColumn:
     def repeated(bytes item, Py_ssize_t count):
         """Take the same item `count` times."""
         cdef ByteColumn column = ByteColumn.__new__(ByteColumn)
-        column.count = count
+        column.count = max(0, count)  # as a list has it
         column.owners = item
         column.items.layout = REPEATED
         column.items.first = -1 if item is None else len(item)
@@ -188,6 +275,27 @@ cdef bint offsets_fit(const Items* items, Py_ssize_t count, Py_ssize_t size) noe
     return end <= size
 
 
+cdef bint views_fit(
+    const Items* items, Py_ssize_t count, const int64_t* sizes, Py_ssize_t buffer_count
+) noexcept nogil:
+    """Whether every view that is not null looks into one of the buffers."""
+    cdef Py_ssize_t index
+    cdef View view
+    for index in range(items.first, items.first + count):
+        if items.validity is not NULL and not items.validity[index >> 3] >> (index & 7) & 1:
+            continue
+        memcpy(&view, items.data + index * VIEW_SIZE_BYTES, VIEW_SIZE_BYTES)
+        if view.size < 0:
+            return False
+        if view.size <= INLINE_SIZE_BYTES_MAX:
+            continue
+        if not 0 <= view.buffer < buffer_count or view.offset < 0:
+            return False
+        if view.size > sizes[view.buffer] - view.offset:
+            return False
+    return True
+
+
 cdef bint counts_fit(
     const int64_t* counts, Py_ssize_t record_count, int64_t header_count
 ) noexcept nogil:
@@ -203,7 +311,10 @@ cdef bint counts_fit(
 cdef Py_ssize_t headers_size(
     ByteColumn names, ByteColumn values, Py_ssize_t first, Py_ssize_t count
 ) noexcept nogil:
-    """The bytes that `count` headers take, their count included; 0 where there are none."""
+    """The bytes that `count` headers take, their count included; 0 where there are none.
+
+    -1 if one has no name.
+    """
     cdef Py_ssize_t index, size
     cdef Field name, value
     if count <= 0:
@@ -212,7 +323,9 @@ cdef Py_ssize_t headers_size(
     for index in range(first, first + count):
         name = field_at(&names.items, index)
         value = field_at(&values.items, index)
-        size += varint_size(name.size) + varint_size(value.size) + max(name.size, 0)
+        if name.size < 0:
+            return -1
+        size += varint_size(name.size) + varint_size(value.size) + name.size
         size += max(value.size, 0)
     return size
 

@@ -13,12 +13,6 @@ cdef enum:
     NOGIL_SIZE_BYTES_MIN = 65_536
 
 
-cdef enum Outcome:
-    ODD
-    GOOD
-    NAMES_TO_CHECK
-
-
 cdef struct Place:
     # Where the fields of one record stand; sizes are -1 for null. The headers' count is left out.
     int64_t offset
@@ -47,10 +41,7 @@ cdef class FrameColumns:
 cdef FrameColumns columns_of(Frame frame, Place* places, Py_ssize_t count)
 
 
-cdef bint are_names_text(Frame frame, Py_ssize_t count)
-
-
-cdef Outcome find_places(
+cdef Py_ssize_t find_places(
     const unsigned char* start, const unsigned char* end, Place* places, Py_ssize_t* position,
     int64_t first, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
     int64_t* header_room,

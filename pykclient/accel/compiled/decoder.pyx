@@ -2,7 +2,8 @@
 
 One pass checks every number and length before it is used and notes the place of each field; what is
 handed out later is read without another check. Anything odd is left to the pure decoder, which
-gives the same records or the error that tells what is wrong.
+gives the same records or the error that tells what is wrong. Names of headers that are not UTF-8 are
+not odd: whoever makes text of them replaces what is wrong, as Java does.
 
 Owner: see each class.
 Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``DefaultRecord``.
@@ -17,6 +18,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 from pykclient.accel.compiled.overflow cimport add_overflows
 from pykclient.accel.compiled.varint cimport get_varint
 
+from pykclient.accel.pure import appender
 from pykclient.accel.pure import decoder as pure
 
 __all__ = ["FrameColumns", "decode_records", "record_bytes"]
@@ -24,7 +26,7 @@ __all__ = ["FrameColumns", "decode_records", "record_bytes"]
 cdef enum:
     RECORD_SIZE_BYTES_MIN = 7
 
-cdef int64_t HEADER_COUNT_MAX = pure.HEADER_COUNT_MAX
+cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
 
 
 @cython.final
@@ -110,13 +112,15 @@ cdef class FrameColumns:
     @property
     def first_offset(self):
         """The offset of the first record; there must be one."""
-        assert self.count > 0
+        if not self.count:
+            raise IndexError("there is no record")
         return self.places[0].offset
 
     @property
     def last_offset(self):
         """The offset of the last record; there must be one."""
-        assert self.count > 0
+        if not self.count:
+            raise IndexError("there is no record")
         return self.places[self.count - 1].offset
 
     def find(self, offset):
@@ -165,8 +169,9 @@ def decode_records(
     int64_t base_timestamp_ms,
     append_timestamp_ms=None,
 ):
-    """Decode `count` records from `position` on; return them and the position after them.
+    """Decode up to `count` records from `position` on; return them and the position after them.
 
+    They are fewer, but at least one, if all would have more than `HEADER_COUNT_MAX` headers.
     `first` is the index that the first of them has in its batch, and `count` is at least 1. With
     `append_timestamp_ms` that is the time of every record, whatever the records say. A long stretch
     is read without the GIL.
@@ -175,9 +180,8 @@ def decode_records(
         DecodeError: there are no such records.
     """
     cdef Frame frame = Frame.__new__(Frame)
-    cdef Outcome outcome = ODD
     cdef Py_ssize_t end = position
-    cdef Py_ssize_t row
+    cdef Py_ssize_t row, row_count = 0
     cdef int64_t append_ms, header_room
     PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
     frame.start = <const unsigned char*>frame.data.buf
@@ -193,26 +197,24 @@ def decode_records(
         header_room = HEADER_COUNT_MAX
         if frame.data.len - position >= NOGIL_SIZE_BYTES_MIN:
             with nogil:
-                outcome = find_places(
+                row_count = find_places(
                     frame.start, frame.start + frame.data.len, frame.places, &end, first, count,
                     base_offset, base_timestamp_ms, &header_room,
                 )
         else:
-            outcome = find_places(
+            row_count = find_places(
                 frame.start, frame.start + frame.data.len, frame.places, &end, first, count,
                 base_offset, base_timestamp_ms, &header_room,
             )
-        if outcome == NAMES_TO_CHECK and not are_names_text(frame, count):
-            outcome = ODD
-    if outcome == ODD:
+    if row_count == 0:
         return pure.decode_records(
             bytes(data), position, first, count, base_offset, base_timestamp_ms, append_timestamp_ms
         )
     if append_timestamp_ms is not None:
         append_ms = append_timestamp_ms
-        for row in range(count):
+        for row in range(row_count):
             frame.places[row].timestamp_ms = append_ms
-    return columns_of(frame, frame.places, count), end
+    return columns_of(frame, frame.places, row_count), end
 
 
 cdef FrameColumns columns_of(Frame frame, Place* places, Py_ssize_t count):
@@ -223,14 +225,16 @@ cdef FrameColumns columns_of(Frame frame, Place* places, Py_ssize_t count):
     return columns
 
 
-cdef Outcome find_places(
+cdef Py_ssize_t find_places(
     const unsigned char* start, const unsigned char* end, Place* places, Py_ssize_t* position,
     int64_t first, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
     int64_t* header_room,
 ) noexcept nogil:
-    """Note where the fields of `count` records stand; set `position` to where they end.
+    """Note where the fields of up to `count` records stand; set `position` to where they end.
 
-    `header_room` is how many headers they may have, and what is left of that when all was good.
+    Return how many they are: 0 if anything is odd, fewer than `count` if the next one has more
+    headers than there is room for. `header_room` is how many headers they may have, and then what
+    is left of that.
     """
     cdef const unsigned char* at = start + position[0]
     cdef const unsigned char* stop
@@ -238,29 +242,28 @@ cdef Outcome find_places(
     cdef Py_ssize_t row
     cdef int64_t number
     cdef int64_t last_delta = -1
-    cdef Outcome outcome = GOOD
     for row in range(count):
         place = places + row
         at = get_varint(at, end, &number)
         if at is NULL or number < RECORD_SIZE_BYTES_MIN - 1 or number > end - at:
-            return ODD
+            return 0
         stop = at + number
         # After the attributes, of which a record has none that mean anything.
         at = get_varint(at + 1, stop, &number)
         if at is NULL or add_overflows(base_timestamp_ms, number, &place.timestamp_ms):
-            return ODD
+            return 0
         at = get_varint(at, stop, &number)
         if at is NULL or number < first + row or number <= last_delta:
-            return ODD
+            return 0
         last_delta = number
         if add_overflows(base_offset, number, &place.offset):
-            return ODD
+            return 0
         at = pass_bytes(at, stop, start, &place.key_at, &place.key_size)
         if at is NULL:
-            return ODD
+            return 0
         at = pass_bytes(at, stop, start, &place.value_at, &place.value_size)
         if at is NULL or at >= stop:
-            return ODD
+            return 0
         if at[0] == 0:
             at += 1
             place.headers_at = <int32_t>(at - start)
@@ -268,49 +271,37 @@ cdef Outcome find_places(
         else:
             at = get_varint(at, stop, &number)
             # A header takes two bytes at least.
-            if at is NULL or number < 0 or number > (stop - at) // 2 or number > header_room[0]:
-                return ODD
+            if at is NULL or number < 0 or number > (stop - at) // 2:
+                return 0
+            if number > header_room[0]:
+                if row > 0:  # a record ends with its headers
+                    position[0] = places[row - 1].headers_at + places[row - 1].headers_size
+                return row
             header_room[0] -= number
             place.headers_at = <int32_t>(at - start)
-            at = pass_headers(at, stop, number, &outcome)
+            at = pass_headers(at, stop, number)
             if at is NULL:
-                return ODD
+                return 0
             place.headers_size = <int32_t>(at - start) - place.headers_at
         if at != stop:
-            return ODD
+            return 0
     position[0] = at - start
-    return outcome
+    return count
 
 
 cdef const unsigned char* pass_headers(
-    const unsigned char* at, const unsigned char* end, int64_t count, Outcome* outcome
+    const unsigned char* at, const unsigned char* end, int64_t count
 ) noexcept nogil:
     """Check `count` headers; return where they end, NULL if they are odd."""
     cdef const unsigned char* name = NULL
     cdef const unsigned char* value = NULL
     cdef int32_t name_size = 0, value_size = 0
-    cdef int32_t index
     while count > 0:
         count -= 1
         at = pass_header(at, end, &name, &name_size, &value, &value_size)
         if at is NULL or name_size < 0:
             return NULL
-        for index in range(name_size):
-            if name[index] >= 0x80:
-                outcome[0] = NAMES_TO_CHECK
-                break
     return at
-
-
-cdef bint are_names_text(Frame frame, Py_ssize_t count):
-    """Whether the names of all headers are UTF-8."""
-    cdef Py_ssize_t row
-    try:
-        for row in range(count):
-            headers_at(frame.start + frame.places[row].headers_at, frame.places[row].headers_size)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 cdef tuple headers_at(const unsigned char* at, Py_ssize_t size):
@@ -325,8 +316,10 @@ cdef tuple headers_at(const unsigned char* at, Py_ssize_t size):
     headers = []
     while at < end:
         at = pass_header(at, end, &name, &name_size, &value, &value_size)
-        assert at is not NULL
-        headers.append(
-            (PyUnicode_DecodeUTF8(<const char*>name, name_size, NULL), bytes_at(value, 0, value_size))
-        )
+        if at is NULL or name_size < 0:
+            raise SystemError("headers that were found to be right are not")
+        headers.append((
+            PyUnicode_DecodeUTF8(<const char*>name, name_size, "replace"),
+            bytes_at(value, 0, value_size),
+        ))
     return tuple(headers)

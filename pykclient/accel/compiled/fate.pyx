@@ -84,7 +84,8 @@ cdef class BatchFate:
     def tell(self, callbacks, on_error):
         """Call delivery callbacks with where their records stand; they come in order.
 
-        `on_error` is called with one that fails, while its exception is being handled.
+        `on_error` is called with one that raises, whatever it is (an exit too: this is the sender
+        thread, not the application's), while that is being handled.
         """
         cdef Py_ssize_t index, run = 0
         for index, on_delivery in callbacks:
@@ -94,7 +95,7 @@ cdef class BatchFate:
                 run += 1
             try:
                 on_delivery(self.at(index, run), None)
-            except Exception:
+            except BaseException:
                 on_error(on_delivery)
 
     cdef tuple at(self, Py_ssize_t index, Py_ssize_t run):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from pykclient.accel.abc import RecordColumns
-from pykclient.types import Headers, TimestampType
+from pykclient.types import Headers, TimestampType, TopicPartition
 
 __all__ = ["ConsumerRecord", "iterate_records"]
 
@@ -29,6 +29,8 @@ class ConsumerRecord:
     def topic(self) -> str: ...
     @property
     def partition(self) -> int: ...
+    @property
+    def topic_partition(self) -> TopicPartition: ...
     @property
     def offset(self) -> int: ...
     @property

@@ -12,6 +12,8 @@ from pykclient.accel.compiled.decoder cimport FrameColumns, Place, bytes_at, hea
 
 from itertools import repeat
 
+from pykclient.types import TopicPartition
+
 __all__ = ["ConsumerRecord", "iterate_records"]
 
 cdef extern from "Python.h":
@@ -119,6 +121,11 @@ cdef class ConsumerRecord:
     def partition(self):
         """The partition's number."""
         return self.origin.partition
+
+    @property
+    def topic_partition(self):
+        """The partition that it was read from."""
+        return TopicPartition(self.origin.topic, self.origin.partition)
 
     @property
     def timestamp_type(self):

@@ -1,6 +1,6 @@
 """The types of rows.pyx, which are those of the pure twin."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar, final
 
 from _typeshed import ReadableBuffer
@@ -37,6 +37,7 @@ class RowBlock:
         partition_counts: Sequence[int],
         *,
         hash_keys: bool,
+        take_turn: Callable[[int, int], tuple[int, int]],
         topics: ReadableBuffer | None = None,
         partitions: ReadableBuffer | None = None,
     ) -> list[RowGroup]: ...

@@ -20,7 +20,10 @@ from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.send cimport RecordAppender
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
 
-from pykclient.accel.pure.rows import ROW_OVERHEAD_BYTES_MAX, RowGroup
+from pykclient.accel.pure.rows import (
+    ROW_OVERHEAD_BYTES_MAX, ROW_OVERHEAD_EXCESS_BYTES, RowGroup, columns_differ,
+)
+from pykclient.errors.base import SerializationError
 
 __all__ = ["RowBlock", "RowRun", "largest_partitions"]
 
@@ -28,6 +31,7 @@ cdef enum:
     STRETCH_BYTES = 262_144  # encoded under one lock: some tens of microseconds
 
 cdef Py_ssize_t OVERHEAD_BYTES = ROW_OVERHEAD_BYTES_MAX
+cdef Py_ssize_t OVERHEAD_EXCESS_BYTES = ROW_OVERHEAD_EXCESS_BYTES
 cdef array NUMBERS = array("q")
 cdef array INDEXES = array("i")
 
@@ -64,14 +68,19 @@ cdef class RowBlock:
         self.first_row = first_row
         self.count = values.count
         self.values, self.keys, self.headers = values, keys, headers
-        assert keys is None or keys.count == self.count
-        assert headers is None or headers.count == self.count
+        if keys is not None and keys.count != self.count:
+            raise SerializationError(columns_differ("keys", keys.count, self.count))
+        if headers is not None and headers.count != self.count:
+            raise SerializationError(columns_differ("headers", headers.count, self.count))
         self.time_ms = -1
         if isinstance(timestamps_ms, int):
             self.time_ms = timestamps_ms
         else:
             self.times = timestamps_ms
-            assert self.times.shape[0] == self.count
+            if self.times.shape[0] != self.count:
+                raise SerializationError(
+                    columns_differ("timestamps", self.times.shape[0], self.count)
+                )
             if self.count:
                 self.times_ms = &self.times[0]
         with nogil:
@@ -106,16 +115,23 @@ cdef class RowBlock:
         """Return all rows as one run."""
         return run_of(self, None, 0, self.count, self.total_bytes)
 
-    def by_partition(self, partition_counts, *, bint hash_keys, topics=None, partitions=None):
-        """Return the runs that go to each partition.
+    def by_partition(
+        self, partition_counts, *, bint hash_keys, take_turn, topics=None, partitions=None
+    ):
+        """Return the runs that go to each partition, each in the block's order.
 
         `partition_counts` has the topics' numbers of partitions, `topics` each row's topic by its
         place there, None when there is one; `partitions` has each row's partition, -1 to leave it
-        to the key, None when all do. A row with a key goes where Java's producer puts it, one
-        without, or with `hash_keys` False, nowhere in particular.
+        to the key, None when all do. A row with a key goes where Java's producer puts it. One
+        without, or with `hash_keys` False, goes to the sticky partition: in a run of its own, with
+        partition None, if no row of its topic has to be anywhere; else it is put in order with
+        those that have.
+
+        ``take_turn(topic, size_bytes)`` counts what the sticky partition took since the last call,
+        and returns the partition whose turn it is then, and how many bytes it takes at least.
         """
         cdef Grouping grouping = Grouping(partition_counts, topics, partitions)
-        return grouping.groups(self, hash_keys)
+        return grouping.groups(self, hash_keys, take_turn)
 
     cdef inline Py_ssize_t size_bytes(self, Py_ssize_t row) noexcept nogil:
         """The most bytes that a row can take in a batch."""
@@ -171,7 +187,7 @@ cdef class RowRun:
         """Take the next `count` rows out; return their numbers, a range if they are in a row."""
         cdef Py_ssize_t start = self.position, first = self.block.first_row, index
         cdef array taken
-        count = min(count, self.stop - start)
+        count = max(0, min(count, self.stop - start))
         self.position = start + count
         if not count:
             return range(first, first)
@@ -345,6 +361,21 @@ cdef RowRun run_of(
     return run
 
 
+cdef enum:
+    # What rows a topic has.
+    SOMEWHERE = 1
+    ANYWHERE = 2
+    MIXED = 3
+
+
+cdef struct Turn:
+    # The group that rows go to which may go anywhere, until they have taken all the room.
+    int64_t kinds
+    int64_t group
+    int64_t room_bytes
+    int64_t taken_bytes
+
+
 @cython.final
 cdef class Grouping:
     """Which group each row belongs to.
@@ -381,7 +412,8 @@ cdef class Grouping:
             self.bases[topic + 1] = total
         self.group_count = total
 
-    cdef list groups(self, RowBlock block, bint hash_keys):
+    cdef list groups(self, RowBlock block, bint hash_keys, object take_turn):
+        self.check(block)  # before there is memory for no topic at all
         cdef array group_of = clone(INDEXES, block.count, zero=False)
         cdef array counts = clone(NUMBERS, self.group_count + 1, zero=True)
         cdef array sizes = clone(NUMBERS, self.group_count, zero=True)
@@ -392,12 +424,14 @@ cdef class Grouping:
         cdef int64_t* rows = <int64_t*>numbers.data.as_longlongs
         cdef Py_ssize_t row, group
         cdef array partition_counts = array("i", self.partition_counts)
-        self.check(block)
+        cdef array turns = clone(NUMBERS, 4 * len(self.partition_counts), zero=True)
+        cdef Turn* turn_of = <Turn*>turns.data.as_longlongs
         with nogil:
-            self.choose(block, groups, <const int32_t*>partition_counts.data.as_ints, hash_keys)
-            for row in range(block.count):
-                ends[groups[row] + 1] += 1
-                size_bytes[groups[row]] += block.size_bytes(row)
+            self.choose(
+                block, groups, <const int32_t*>partition_counts.data.as_ints, hash_keys, turn_of
+            )
+        self.count(block, groups, ends + 1, size_bytes, turn_of, take_turn)
+        with nogil:
             for group in range(self.group_count):
                 ends[group + 1] += ends[group]
             # What is the start of each group now is its end when all its rows are in.
@@ -417,24 +451,98 @@ cdef class Grouping:
         return found
 
     cdef int check(self, RowBlock block) except -1:
-        """Whatever is wrong here is our own mistake, but must not be looked up in memory."""
+        """Whatever is wrong here must not be looked up in memory."""
         cdef Py_ssize_t row, topic_count = len(self.partition_counts)
-        assert self.topics is NULL or self.topic_view.shape[0] == block.count
-        assert self.partitions is NULL or self.partition_view.shape[0] == block.count
-        assert topic_count and min(self.partition_counts) > 0
+        if self.topic_view is not None and self.topic_view.shape[0] != block.count:
+            raise SerializationError(
+                columns_differ("topics", self.topic_view.shape[0], block.count)
+            )
+        if self.partition_view is not None and self.partition_view.shape[0] != block.count:
+            raise SerializationError(
+                columns_differ("partitions", self.partition_view.shape[0], block.count)
+            )
+        if not topic_count or min(self.partition_counts) < 1:
+            raise IndexError("a topic has no partition")
         if self.topics is not NULL:
             for row in range(block.count):
                 if not 0 <= self.topics[row] < topic_count:
                     raise IndexError("a row has a topic that there is not")
         return 0
 
+    cdef int count(
+        self, RowBlock block, int32_t* groups, int64_t* counts, int64_t* sizes, Turn* turn_of,
+        object take_turn,
+    ) except -1:
+        """Count the rows of each group and their sizes.
+
+        Rows that may go anywhere get their turns first, in topics that have other rows as well.
+        """
+        cdef Py_ssize_t row = 0, topic
+        cdef bint is_any_mixed
+        mixed = [
+            topic for topic in range(len(self.partition_counts)) if turn_of[topic].kinds == MIXED
+        ]
+        is_any_mixed = len(mixed) > 0
+        for topic in mixed:
+            self.take(turn_of + topic, topic, take_turn)
+        while row < block.count:
+            with nogil:
+                if is_any_mixed:
+                    row = self.count_mixed(block, groups, counts, sizes, turn_of, row)
+                else:
+                    for row in range(block.count):
+                        counts[groups[row]] += 1
+                        sizes[groups[row]] += block.size_bytes(row)
+                    row = block.count
+            if row < block.count:
+                topic = 0 if self.topics is NULL else self.topics[row]
+                self.take(turn_of + topic, topic, take_turn)
+        for topic in mixed:
+            take_turn(topic, turn_of[topic].taken_bytes)
+        return 0
+
+    cdef int take(self, Turn* turn, Py_ssize_t topic, object take_turn) except -1:
+        partition, room_bytes = take_turn(topic, turn.taken_bytes)
+        # A partition that was added since they were counted has its turn the next time.
+        turn.group = self.bases[topic] + partition % self.partition_counts[topic]
+        turn.room_bytes = max(1, room_bytes)
+        turn.taken_bytes = 0
+        return 0
+
+    cdef Py_ssize_t count_mixed(
+        self, RowBlock block, int32_t* groups, int64_t* counts, int64_t* sizes, Turn* turn_of,
+        Py_ssize_t row,
+    ) noexcept nogil:
+        """Count rows from `row` on, up to the end or to one whose topic needs the next turn."""
+        cdef const int32_t* bases = <const int32_t*>self.bases.data.as_ints
+        cdef Py_ssize_t topic = 0, size
+        cdef int32_t group
+        cdef Turn* turn
+        for row in range(row, block.count):
+            if self.topics is not NULL:
+                topic = self.topics[row]
+            turn = turn_of + topic
+            group = groups[row]
+            size = block.size_bytes(row)
+            # Without room nothing is divided in this topic.
+            if group == bases[topic + 1] - 1 and turn.room_bytes:
+                if turn.taken_bytes >= turn.room_bytes:
+                    return row
+                group = groups[row] = <int32_t>turn.group
+                turn.taken_bytes += size - OVERHEAD_EXCESS_BYTES
+            counts[group] += 1
+            sizes[group] += size
+        return block.count
+
     cdef void choose(
-        self, RowBlock block, int32_t* groups, const int32_t* partition_counts, bint hash_keys
+        self, RowBlock block, int32_t* groups, const int32_t* partition_counts, bint hash_keys,
+        Turn* turn_of,
     ) noexcept nogil:
         cdef const int32_t* bases = <const int32_t*>self.bases.data.as_ints
         cdef const Items* keys = NULL
         cdef Py_ssize_t row, topic = 0
         cdef int32_t partition = -1
+        cdef int64_t kind
         cdef Field key
         if hash_keys and block.keys is not None:
             keys = &block.keys.items
@@ -448,7 +556,10 @@ cdef class Grouping:
                     partition = (
                         murmur2_of(key.data, key.size) & 0x7FFFFFFF
                     ) % <uint32_t>partition_counts[topic]
+            kind = SOMEWHERE if partition >= 0 else ANYWHERE
             groups[row] = bases[topic] + partition if partition >= 0 else bases[topic + 1] - 1
+            if not turn_of[topic].kinds & kind:  # a load costs less than a store that is waited for
+                turn_of[topic].kinds |= kind
 
 
 def largest_partitions(const int32_t[::1] partitions, topics, Py_ssize_t topic_count):
@@ -460,7 +571,10 @@ def largest_partitions(const int32_t[::1] partitions, topics, Py_ssize_t topic_c
     cdef array found = array("i", [-1]) * topic_count
     cdef int32_t* largest = <int32_t*>found.data.as_ints
     cdef Py_ssize_t row, topic = 0
-    assert topic_of is None or topic_of.shape[0] == partitions.shape[0]
+    if topic_of is not None and topic_of.shape[0] != partitions.shape[0]:
+        raise SerializationError(
+            columns_differ("topics", topic_of.shape[0], partitions.shape[0])
+        )
     for row in range(partitions.shape[0]):
         if topic_of is not None:
             topic = topic_of[row]

@@ -15,7 +15,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
 )
-from cpython.long cimport PyLong_CheckExact
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -30,7 +30,11 @@ from pykclient.accel.compiled.varint cimport put_varint, varint_size
 from time import time_ns
 from types import GenericAlias
 
-from pykclient.accel.pure.appender import as_bytes, encode_headers, timestamp_error
+from pykclient.accel.pure.appender import (
+    HEADER_COUNT_MAX, as_bytes, encode_headers, timestamp_error,
+)
+from pykclient.accel.pure.delivery import refuse_to_leave
+from pykclient.arguments import check_callable
 
 __all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "murmur2"]
 
@@ -38,6 +42,7 @@ cdef enum:
     CHUNK_BYTES = 16_384
     HEAD_ROOM_BYTES = 64  # so that a batch's header need not move the records
 
+cdef Py_ssize_t HEADERS_MAX = HEADER_COUNT_MAX
 cdef array NUMBERS = array("q")
 
 
@@ -57,6 +62,18 @@ cdef class Delivery:
     def __init__(self, batch, Py_ssize_t index):
         self.batch = batch
         self.index = index
+
+    def __repr__(self):
+        told = "without a batch" if self.batch is None else self.batch.describe(self.index)
+        return f"<Delivery: {told}>"
+
+    def __reduce__(self):
+        """Refuse to be pickled or copied.
+
+        Raises:
+            UsageError: always.
+        """
+        refuse_to_leave()
 
     cdef bint is_well(self):
         return isinstance(self.batch, BatchFate) and (<BatchFate>self.batch).is_well
@@ -100,6 +117,7 @@ cdef class Delivery:
     def add_done_callback(self, function):
         """Call `function` with this delivery once the record's fate is known, at once if it is."""
         assert self.batch is not None
+        check_callable(function, "add_done_callback: function", "the delivery")
         self.batch.add_done_callback(self.index, lambda: function(self))
 
 
@@ -171,8 +189,8 @@ cdef class RecordAppender:
 
         No frame shares them with an earlier one. Seal first.
         """
-        assert self.is_sealed
-        assert head_bytes >= 0
+        if not self.is_sealed or head_bytes < 0:
+            raise BufferError("only of a sealed appender, and behind a head of 0 bytes or more")
         if self.is_framed or head_bytes > HEAD_ROOM_BYTES or not self.size:
             framed = bytearray(head_bytes)
             framed += self.view()
@@ -182,8 +200,9 @@ cdef class RecordAppender:
         return memoryview(Frame.__new__(Frame, self, head_bytes))
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        # What is sealed never moves.
-        assert self.is_sealed
+        # What is sealed never moves; what is open may, and a view would look at memory given back.
+        if not self.is_sealed:
+            raise BufferError("only a sealed appender has a view")
         PyBuffer_FillInfo(buffer, self, self.buffer, self.size, 1, flags)
 
     cdef Delivery put(
@@ -375,18 +394,30 @@ cdef class SendCore:
         headers=None,
         on_delivery=None,
     ):
-        """Append the record to the open batch of its partition and return its delivery."""
+        """Append the record to the open batch of its partition and return its delivery.
+
+        Raises:
+            UsageError: a field has a value that no record can have.
+            SerializationError: the key, the value or a header is not bytes, or a serializer failed.
+            KafkaError: whatever else `send_slowly` raises: for a producer no metadata or no memory
+                in time, a record that is too large, or a producer that is closed.
+        """
         # Anything else than a name may be one that the slow way knows, or have no hash.
         cdef object found = self.topics.get(topic) if PyUnicode_CheckExact(topic) else None
         cdef RecordAppender appender
         cdef Delivery delivery
+        cdef int64_t time_ms = -1
+        cdef int overflow
+        if timestamp_ms is not None and PyLong_CheckExact(timestamp_ms):
+            time_ms = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
         if (
             type(found) is TopicAppenders
             and (value is None or PyBytes_CheckExact(value))
             and (key is None or PyBytes_CheckExact(key))
             # Lazy headers can be read once, and the slow way may have to read them too.
             and (headers is None or type(headers) is list or type(headers) is tuple)
-            and (timestamp_ms is None or PyLong_CheckExact(timestamp_ms))
+            and (timestamp_ms is None or time_ms >= 0)
+            and (on_delivery is None or callable(on_delivery))
         ):
             if partition is not None:
                 appender = (<TopicAppenders>found).of_partition(partition)
@@ -397,7 +428,7 @@ cdef class SendCore:
             if appender is not None:
                 header_part = header_part_of(headers) if headers else None
                 delivery = appender.put(
-                    self.now_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms),
+                    self.now_ms() if timestamp_ms is None else time_ms,
                     <bytes>key,
                     <bytes>value,
                     header_part,
@@ -454,7 +485,7 @@ cdef bytes header_part_of(object headers):
     cdef bytes part
     if type(headers) is list or type(headers) is tuple:
         pairs = tuple(headers)  # which nobody changes while we count and copy
-        size = plain_header_size(pairs)
+        size = plain_header_size(pairs) if len(pairs) <= HEADERS_MAX else -1
         if size >= 0:
             part = PyBytes_FromStringAndSize(NULL, size)
             put_headers(<unsigned char*>PyBytes_AS_STRING(part), pairs)

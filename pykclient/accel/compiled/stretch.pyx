@@ -13,20 +13,15 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memset
 
 from pykclient.accel.compiled.decoder cimport (
-    GOOD,
-    NAMES_TO_CHECK,
     NOGIL_SIZE_BYTES_MIN,
-    ODD,
     Frame,
-    Outcome,
     Place,
-    are_names_text,
     columns_of,
     find_places,
 )
 from pykclient.accel.compiled.overflow cimport add_overflows
 
-from pykclient.accel.pure import decoder as pure_decoder
+from pykclient.accel.pure import appender
 from pykclient.accel.pure import stretch as pure
 
 __all__ = ["decode_stretch", "find_stretch"]
@@ -53,7 +48,7 @@ cdef enum:
 
 cdef int ATTRIBUTES_SPECIAL = pure.ATTRIBUTES_SPECIAL
 cdef int32_t RECORD_COUNT_MAX = pure.RECORD_COUNT_MAX
-cdef int64_t HEADER_COUNT_MAX = pure_decoder.HEADER_COUNT_MAX
+cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
 
 
 cdef struct Header:
@@ -115,7 +110,7 @@ def decode_stretch(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
     cdef Header header
     cdef Py_ssize_t row_count = 0
     cdef int64_t header_room = HEADER_COUNT_MAX
-    cdef Outcome outcome = GOOD, of_batch = GOOD
+    cdef bint is_good
     cdef Py_ssize_t at = position
     PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
     frame.start = <const unsigned char*>frame.data.buf
@@ -138,16 +133,14 @@ def decode_stretch(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
             break
         if header.size_bytes >= NOGIL_SIZE_BYTES_MIN:
             with nogil:
-                of_batch = decode(frame.start, at, &header, frame.places + row_count, &header_room)
+                is_good = decode(frame.start, at, &header, frame.places + row_count, &header_room)
         else:
-            of_batch = decode(frame.start, at, &header, frame.places + row_count, &header_room)
-        if of_batch == ODD:
+            is_good = decode(frame.start, at, &header, frame.places + row_count, &header_room)
+        if not is_good:
             break
-        if of_batch == NAMES_TO_CHECK:
-            outcome = NAMES_TO_CHECK
         row_count += header.record_count
         at += header.size_bytes
-    if row_count == 0 or (outcome == NAMES_TO_CHECK and not are_names_text(frame, row_count)):
+    if row_count == 0:
         return None, position
     return columns_of(frame, frame.places, row_count), at
 
@@ -167,23 +160,23 @@ cdef Py_ssize_t count_rows(
     return count
 
 
-cdef Outcome decode(
+cdef bint decode(
     const unsigned char* start, Py_ssize_t position, Header* header, Place* places,
     int64_t* header_room,
 ) noexcept nogil:
-    """Note where the fields of one batch's records stand, if they are what its header says."""
+    """Note where the fields of one batch's records stand; False if its header says otherwise."""
     cdef Py_ssize_t row, at = position + HEADER_SIZE_BYTES
     cdef Py_ssize_t end = position + header.size_bytes
-    cdef Outcome outcome = find_places(
+    row = find_places(
         start, start + end, places, &at, 0, header.record_count,
         header.base_offset, header.base_timestamp_ms, header_room,
     )
-    if outcome == ODD or at != end or places[header.record_count - 1].offset != header.last_offset:
-        return ODD
+    if row != header.record_count or at != end or places[row - 1].offset != header.last_offset:
+        return False
     if header.attributes & LOG_APPEND_TIME:
         for row in range(header.record_count):
             places[row].timestamp_ms = header.max_timestamp_ms
-    return outcome
+    return True
 
 
 cdef bint read_header(

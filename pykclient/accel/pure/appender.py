@@ -9,10 +9,12 @@ Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``Def
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pykclient.accel.pure.delivery import Delivery
 from pykclient.accel.pure.varint import SMALL, SMALL_COUNT, encode_varint, varint
+from pykclient.arguments import shown_argument
 from pykclient.errors.base import EncodeError, SerializationError
 
 if TYPE_CHECKING:
@@ -20,9 +22,21 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery
 
-__all__ = ["RecordAppender", "as_bytes", "encode_headers", "timestamp_error"]
+__all__ = [
+    "HEADER_COUNT_MAX",
+    "RecordAppender",
+    "as_bytes",
+    "encode_headers",
+    "header_pairs",
+    "timestamp_error",
+    "too_many_headers",
+]
 
 INT64_MAX: Final = 2**63 - 1
+HEADER_COUNT_MAX: Final = 1_000_000
+"""Headers of one record, and of all records that a consumer decodes at once. A header takes two
+bytes of a batch and seventy once it is decoded, so without a limit the 64 MiB that a batch may
+unfold to would become more than two gigabytes."""
 
 T = TypeVar("T")
 
@@ -33,22 +47,25 @@ class RecordAppender(Generic[T]):
     `callbacks` and, in parallel, `first_indexes` and `timestamps_ms` are read once it is sealed:
     each run of records with one timestamp has there its first record's index and the timestamp.
 
-    Owner: `lock`, which only `append`, `grow` and `seal` take, and nothing while they hold it.
+    Owner: `lock`, which only `append`, `append_rows`, `grow` and `seal` take. Nothing is called
+    under it: so no interrupt (Ctrl-C), signal handler or destructor comes in, and whoever waits for
+    it need not wait for one. A record is encoded before, for the place that is next, and again if
+    another one got there first.
     """
 
     __slots__ = (
         "_batch",
         "_buffer",
         "_is_sealed",
-        "_last_timestamp_ms",
+        "_last_timestamp",
         "_lock",
-        "_timestamp_part",
         "base_timestamp_ms",
         "callbacks",
         "capacity_bytes",
         "count",
         "first_indexes",
         "max_timestamp_ms",
+        "size_bytes",
         "timestamps_ms",
     )
 
@@ -63,14 +80,11 @@ class RecordAppender(Generic[T]):
         self._batch = batch
         self._buffer = bytearray()
         self._is_sealed = False
-        self._last_timestamp_ms: int | None = None
-        self._timestamp_part = b""
+        self._last_timestamp: tuple[int | None, bytes] = (None, b"")
+        """The last record's timestamp, and how it is encoded."""
         self._lock = lock
-
-    @property
-    def size_bytes(self) -> int:
+        self.size_bytes = 0
         """How many bytes of records it holds; no batch header, no compression."""
-        return len(self._buffer)
 
     def append(
         self,
@@ -107,14 +121,16 @@ class RecordAppender(Generic[T]):
             value_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
             body_size += len(value_length) + size
         header_part = encode_headers(headers) if headers else b"\x00"
-        # `with`, though two calls are cheaper: an interrupt (Ctrl-C) right after acquire() would
-        # leave the lock taken for ever.
-        with self._lock:
+        while True:
             index = self.count
-            if timestamp_ms == self._last_timestamp_ms:
-                timestamp_part = self._timestamp_part
-            else:
-                timestamp_part = self._encode_timestamp(timestamp_ms)
+            last_ms, timestamp_part = self._last_timestamp
+            is_new_time = timestamp_ms != last_ms
+            if is_new_time:
+                timestamp_part = self._encode_timestamp(index, timestamp_ms)
+                base_ms = self.base_timestamp_ms if index else timestamp_ms
+                latest_ms = max(self.max_timestamp_ms, timestamp_ms)
+                first_index, run_ms = array("q", (index,)), array("q", (timestamp_ms,))
+                timestamp = (timestamp_ms, timestamp_part)
             offset_part = SMALL[index] if index < SMALL_COUNT else encode_varint(index)
             size = body_size + len(timestamp_part) + len(offset_part) + len(header_part)
             record = b"".join(
@@ -129,98 +145,140 @@ class RecordAppender(Generic[T]):
                     header_part,
                 )
             )
+            end = self.size_bytes + len(record)
+            callbacks = () if on_delivery is None else ((index, on_delivery),)
             buffer = self._buffer
-            if len(buffer) + len(record) > self.capacity_bytes and (index or self._is_sealed):
-                return None
-            if timestamp_ms != self._last_timestamp_ms:
-                self._note_timestamp(index, timestamp_ms, timestamp_part)
-            # Both or none: an interrupt comes in only where something is called.
-            buffer += record
-            self.count = index + 1
-            if on_delivery is not None:
-                self.callbacks.append((index, on_delivery))
+            # `with`: an interrupt right after acquire() would leave the lock taken for ever.
+            with self._lock:
+                if self.count == index:
+                    if end > self.capacity_bytes and (index or self._is_sealed):
+                        return None
+                    if is_new_time:
+                        self.base_timestamp_ms = base_ms
+                        self.max_timestamp_ms = latest_ms
+                        self.first_indexes += first_index
+                        self.timestamps_ms += run_ms
+                        self._last_timestamp = timestamp
+                    self.callbacks += callbacks
+                    buffer += record
+                    self.size_bytes = end
+                    self.count = index + 1
+                    break
         return Delivery(self._batch, index)
 
     def append_rows(
         self,
         timestamps_ms: Sequence[int],
-        keys: Iterable[bytes | None],
-        values: Iterable[bytes | None],
-        headers: Iterable[bytes | None],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[bytes | None],
     ) -> tuple[int, int]:
         """Encode records until one does not fit; return the first one's index, and how many.
 
         Everything has been checked, and the headers are encoded. Nobody has deliveries of these
         records, so that their timestamps are not kept: the first one stands for all.
         """
-        with self._lock:
-            first = index = self.count
-            free_bytes = self.capacity_bytes - len(self._buffer)
-            base_ms = self.base_timestamp_ms
-            last_ms = self._last_timestamp_ms
-            timestamp_part = self._timestamp_part
-            parts: list[bytes] = []
-            for timestamp_ms, key, value, header_part in zip(
-                timestamps_ms, keys, values, headers, strict=True
-            ):
-                if timestamp_ms != last_ms:
-                    if not index:
-                        base_ms = timestamp_ms
-                    timestamp_part = b"\x00" + varint(timestamp_ms - base_ms)
-                    last_ms = timestamp_ms
-                if key is None:
-                    key_length, key = b"\x01", b""
-                else:
-                    size = len(key)
-                    key_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
-                if value is None:
-                    value_length, value = b"\x01", b""
-                else:
-                    size = len(value)
-                    value_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
-                header_part = header_part or b"\x00"
-                offset_part = SMALL[index] if index < SMALL_COUNT else encode_varint(index)
-                size = (
-                    len(timestamp_part)
-                    + len(offset_part)
-                    + len(key_length)
-                    + len(key)
-                    + len(value_length)
-                    + len(value)
-                    + len(header_part)
-                )
-                length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
-                free_bytes -= len(length) + size
-                if free_bytes < 0 and (index or self._is_sealed):
+        while True:
+            first = self.count
+            free_bytes = self.capacity_bytes - self.size_bytes
+            if self._is_sealed:
+                return first, 0
+            parts, count = self._encode_rows(
+                first, free_bytes, timestamps_ms, keys, values, headers
+            )
+            if not count:
+                return first, 0
+            encoded = b"".join(parts)
+            first_ms, latest_ms = timestamps_ms[0], max(timestamps_ms[:count])
+            latest_ms = max(self.max_timestamp_ms, latest_ms)
+            timestamp = self._last_timestamp
+            is_new_time = first_ms != timestamp[0]
+            if is_new_time:
+                timestamp = (first_ms, self._encode_timestamp(first, first_ms))
+            first_index, run_ms = array("q", (first,)), array("q", (first_ms,))
+            end = self.size_bytes + len(encoded)
+            buffer = self._buffer
+            with self._lock:
+                if self.count == first and not self._is_sealed:
+                    if is_new_time:
+                        if not first:
+                            self.base_timestamp_ms = first_ms
+                        self.first_indexes += first_index
+                        self.timestamps_ms += run_ms
+                        self._last_timestamp = timestamp
+                    self.max_timestamp_ms = latest_ms
+                    buffer += encoded
+                    self.size_bytes = end
+                    self.count = first + count
                     break
-                parts += (
-                    length,
-                    timestamp_part,
-                    offset_part,
-                    key_length,
-                    key,
-                    value_length,
-                    value,
-                    header_part,
-                )
-                index += 1
-            if index > first:
-                encoded = b"".join(parts)
-                first_ms = timestamps_ms[0]
-                if first_ms != self._last_timestamp_ms:
-                    self._note_timestamp(first, first_ms, self._encode_timestamp(first_ms))
-                latest_ms = max(timestamps_ms[: index - first])
-                self.max_timestamp_ms = max(self.max_timestamp_ms, latest_ms)
-                # Both or none: an interrupt comes in only where something is called.
-                self._buffer += encoded
-                self.count = index
-        return first, index - first
+        return first, count
+
+    def _encode_rows(
+        self,
+        first: int,
+        free_bytes: int,
+        timestamps_ms: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[bytes | None],
+    ) -> tuple[list[bytes], int]:
+        """Return the parts of rows that stand from index `first` on, and how many of them fit."""
+        index = first
+        base_ms = self.base_timestamp_ms
+        last_ms: int | None = None
+        timestamp_part = b""
+        parts: list[bytes] = []
+        for timestamp_ms, key, value, header_part in zip(
+            timestamps_ms, keys, values, headers, strict=True
+        ):
+            if timestamp_ms != last_ms:
+                if not index:
+                    base_ms = timestamp_ms
+                timestamp_part = b"\x00" + varint(timestamp_ms - base_ms)
+                last_ms = timestamp_ms
+            if key is None:
+                key_length, key = b"\x01", b""
+            else:
+                size = len(key)
+                key_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+            if value is None:
+                value_length, value = b"\x01", b""
+            else:
+                size = len(value)
+                value_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+            header_part = header_part or b"\x00"
+            offset_part = SMALL[index] if index < SMALL_COUNT else encode_varint(index)
+            size = (
+                len(timestamp_part)
+                + len(offset_part)
+                + len(key_length)
+                + len(key)
+                + len(value_length)
+                + len(value)
+                + len(header_part)
+            )
+            length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+            free_bytes -= len(length) + size
+            if free_bytes < 0 and index:
+                break
+            parts += (
+                length,
+                timestamp_part,
+                offset_part,
+                key_length,
+                key,
+                value_length,
+                value,
+                header_part,
+            )
+            index += 1
+        return parts, index - first
 
     def grow(self, capacity_bytes: int) -> None:
         """Raise the capacity; without effect once sealed."""
         with self._lock:
-            if not self._is_sealed:
-                self.capacity_bytes = max(self.capacity_bytes, capacity_bytes)
+            if not self._is_sealed and capacity_bytes > self.capacity_bytes:
+                self.capacity_bytes = capacity_bytes
 
     def seal(self) -> None:
         """Take no more records. An append either came before, whole, or answers None."""
@@ -230,7 +288,8 @@ class RecordAppender(Generic[T]):
 
     def view(self) -> memoryview:
         """The encoded records. Seal first, and release the view before the appender goes."""
-        assert self._is_sealed
+        if not self._is_sealed:
+            raise BufferError("only a sealed appender has a view")
         return memoryview(self._buffer)
 
     def frame(self, head_bytes: int) -> memoryview:
@@ -238,34 +297,25 @@ class RecordAppender(Generic[T]):
 
         No frame shares them with an earlier one. Seal first.
         """
-        assert self._is_sealed
-        assert head_bytes >= 0
+        if not self._is_sealed or head_bytes < 0:
+            raise BufferError("only of a sealed appender, and behind a head of 0 bytes or more")
         framed = bytearray(head_bytes)
         framed += self._buffer
         return memoryview(framed)
 
-    def _encode_timestamp(self, timestamp_ms: int) -> bytes:
+    def _encode_timestamp(self, index: int, timestamp_ms: int) -> bytes:
         if not 0 <= timestamp_ms <= INT64_MAX:
             raise timestamp_error(timestamp_ms)
         # The record's attributes, always 0 in version 2, stand right before the delta.
-        delta_ms = timestamp_ms - self.base_timestamp_ms if self.count else 0
+        delta_ms = timestamp_ms - self.base_timestamp_ms if index else 0
         return b"\x00" + varint(delta_ms)
-
-    def _note_timestamp(self, index: int, timestamp_ms: int, timestamp_part: bytes) -> None:
-        if not index:
-            self.base_timestamp_ms = timestamp_ms
-        self.max_timestamp_ms = max(self.max_timestamp_ms, timestamp_ms)
-        self.first_indexes.append(index)
-        self.timestamps_ms.append(timestamp_ms)
-        self._last_timestamp_ms = timestamp_ms
-        self._timestamp_part = timestamp_part
 
 
 def timestamp_error(timestamp_ms: int) -> EncodeError:
     """Return the error that says what a timestamp may be."""
     return EncodeError(
-        f"timestamp_ms is {timestamp_ms}: give milliseconds since 1970 from 0 to {INT64_MAX}, "
-        f"or None for now"
+        f"timestamp_ms is {shown_argument(timestamp_ms)}: give milliseconds since 1970 from 0 to "
+        f"{INT64_MAX}, or None for now"
     )
 
 
@@ -287,28 +337,54 @@ def encode_headers(headers: HeadersInput) -> bytes:
     """Return headers as they stand in a record, their count first.
 
     Raises:
-        SerializationError: they are not pairs of a name and bytes or None.
+        SerializationError: they are not pairs of a name and bytes or None, or too many.
     """
     parts = [b""]
     count = 0
     try:
+        if not (type(headers) is list or type(headers) is tuple):
+            headers = header_pairs(headers)
         for name, value in headers:
             encoded = name.encode()
             size = len(encoded)
-            parts.append(SMALL[size] if size < SMALL_COUNT else encode_varint(size))
-            parts.append(encoded)
+            name_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
             if value is None:
-                parts.append(b"\x01")
+                parts += (name_length, encoded, b"\x01")
             else:
-                data = value if value.__class__ is bytes else bytes(memoryview(value))
+                data = value if value.__class__ is bytes else _header_value(value)
                 size = len(data)
-                parts.append(SMALL[size] if size < SMALL_COUNT else encode_varint(size))
-                parts.append(data)
+                value_length = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+                parts += (name_length, encoded, value_length, data)
             count += 1
     except (AttributeError, TypeError, ValueError) as error:
         raise SerializationError(
-            f"header {count} of {headers!r:.100} is wrong ({error}); "
-            f"pass pairs of a str and bytes or None"
+            f"headers: number {count} is wrong ({error}); pass pairs of a str and bytes or None, "
+            f"or a dict of them"
         ) from error
-    parts[0] = varint(count)
+    if count > HEADER_COUNT_MAX:
+        raise SerializationError(too_many_headers(count))
+    parts[0] = SMALL[count] if count < SMALL_COUNT else encode_varint(count)
     return b"".join(parts)
+
+
+def _header_value(value: object) -> bytes:
+    # What keys and values may be. Other buffers have larger items, and an order of bytes.
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"its value is of type {type(value).__name__}")
+
+
+def too_many_headers(count: int) -> str:
+    """Return what to say of a record that no consumer of ours would read."""
+    return f"a record has at most {HEADER_COUNT_MAX} headers, this one has {count}"
+
+
+def header_pairs(headers: HeadersInput) -> Iterable[tuple[str, bytes | None]]:
+    """Return headers as pairs, those of a mapping too."""
+    # These first, since an abstract class takes its time to find that they are no mappings.
+    if type(headers) is list or type(headers) is tuple:
+        return headers
+    if isinstance(headers, Mapping):
+        pairs: Iterable[tuple[str, bytes | None]] = headers.items()
+        return pairs
+    return headers

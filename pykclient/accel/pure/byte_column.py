@@ -12,7 +12,7 @@ import struct
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
-from pykclient.accel.pure.appender import encode_headers
+from pykclient.accel.pure.appender import HEADER_COUNT_MAX, encode_headers, too_many_headers
 from pykclient.accel.pure.varint import varint
 from pykclient.errors.base import SerializationError
 
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import HeadersInput
 
-__all__ = ["BAD_OFFSETS", "ByteColumn", "as_item", "header_error"]
+__all__ = ["BAD_COUNTS", "BAD_OFFSETS", "NO_NAME", "ByteColumn", "as_item", "header_error"]
 
 BYTES_OR_NULL: Final = {bytes, type(None)}
 OFFSET_FORMATS: Final[dict[int, Literal["i", "q"]]] = {4: "i", 8: "q"}
+VIEW: Final = struct.Struct("=i4xii")
+"""An item of Arrow's view layout: its size, the first bytes of it, in which buffer it is and where.
+One of up to `INLINE_SIZE_BYTES_MAX` stands in place of the last three."""
+INLINE_SIZE_BYTES_MAX: Final = 12
 BAD_OFFSETS: Final = "the offsets of an Arrow array do not fit its buffers"
+BAD_COUNTS: Final = "the numbers of headers of all records are not those of the headers that came"
+NO_NAME: Final = "a header has no name; only its value may be null"
 
 
 class ByteColumn:
@@ -74,6 +80,8 @@ class ByteColumn:
         """
         if not count:
             return cls(())
+        if count < 0 or first < 0 or offset_size not in OFFSET_FORMATS:
+            raise SerializationError(BAD_OFFSETS)
         ends = _numbers(offsets, first * offset_size, count + 1, OFFSET_FORMATS[offset_size])
         base, last = ends[0], ends[-1]
         octets = memoryview(data or b"").cast("B")
@@ -97,6 +105,50 @@ class ByteColumn:
         )
 
     @classmethod
+    def from_views(
+        cls,
+        count: int,
+        first: int,
+        *,
+        validity: ReadableBuffer | None,
+        views: ReadableBuffer | None,
+        buffers: Iterable[ReadableBuffer | None],
+    ) -> ByteColumn:
+        """Take `count` items from index `first` on of an array of Arrow's view layout.
+
+        `buffers` are those that the views look at; the others are as for `from_arrow`.
+
+        Raises:
+            SerializationError: the views do not fit the buffers.
+        """
+        if not count:
+            return cls(())
+        bits = None if validity is None else memoryview(validity).cast("B")
+        placed = memoryview(views or b"").cast("B")
+        if (
+            count < 0
+            or first < 0
+            or len(placed) < (first + count) * VIEW.size
+            or (bits is not None and len(bits) << 3 < first + count)
+        ):
+            raise SerializationError(BAD_OFFSETS)
+        octets = bytes(placed[first * VIEW.size : (first + count) * VIEW.size])
+        held = [memoryview(buffer or b"").cast("B") for buffer in buffers]
+        sizes = list(map(len, held))
+        items: list[bytes | None] = []
+        for index, (size, buffer, offset) in enumerate(VIEW.iter_unpack(octets)):
+            if bits is not None and not bits[first + index >> 3] >> (first + index & 7) & 1:
+                items.append(None)
+            elif 0 <= size <= INLINE_SIZE_BYTES_MAX:
+                start = index * VIEW.size + 4
+                items.append(octets[start : start + size])
+            elif size > 0 and 0 <= buffer < len(held) and 0 <= offset <= sizes[buffer] - size:
+                items.append(held[buffer][offset : offset + size].tobytes())
+            else:
+                raise SerializationError(BAD_OFFSETS)
+        return cls(items)
+
+    @classmethod
     def from_headers(cls, headers: Iterable[HeadersInput | None], name: str) -> ByteColumn:
         """Encode the headers of each record; None where a record has none.
 
@@ -109,8 +161,17 @@ class ByteColumn:
     def from_header_columns(
         cls, counts: Sequence[int], names: ByteColumn, values: ByteColumn
     ) -> ByteColumn:
-        """Encode headers that are given as columns: how many each record has, and all in a row."""
-        assert sum(counts) == len(names) == len(values)
+        """Encode headers that are given as columns: how many each record has, and all in a row.
+
+        Raises:
+            SerializationError: these are not the counts of those headers, a record has too many, or
+                one has no name.
+        """
+        if not sum(counts) == len(names) == len(values) or min(counts, default=0) < 0:
+            raise SerializationError(BAD_COUNTS)
+        for count in counts:
+            if count > HEADER_COUNT_MAX:
+                raise SerializationError(too_many_headers(count))
         pairs = list(map(_encoded_pair, names.items, values.items))
         return cls(
             [
@@ -164,7 +225,8 @@ def header_error(error: SerializationError, index: int, name: str) -> Serializat
 
 
 def _encoded_pair(name: bytes | None, value: bytes | None) -> bytes:
-    assert name is not None, "the names have been checked"
+    if name is None:
+        raise SerializationError(NO_NAME)
     if value is None:
         return b"".join((varint(len(name)), name, b"\x01"))
     return b"".join((varint(len(name)), name, varint(len(value)), value))

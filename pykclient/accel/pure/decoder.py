@@ -1,5 +1,8 @@
 """From the bytes of a batch's records to columns.
 
+Names of headers that are not UTF-8 have replacement characters, as Java's consumer has them:
+brokers do not look at names, and other clients write any bytes.
+
 Owner: no state.
 Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``DefaultRecord``.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from pykclient.accel.pure.appender import HEADER_COUNT_MAX
 from pykclient.accel.pure.columns import ListColumns
 from pykclient.accel.pure.varint import read_long, read_varint
 from pykclient.errors.base import DecodeError
@@ -24,9 +28,13 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 RECORD_SIZE_BYTES_MIN: Final = 7
 """The smallest record: length, attributes, two deltas, two null lengths, no headers."""
-HEADER_COUNT_MAX: Final = 1_000_000
-"""Headers of all records that are decoded at once. One takes two bytes of a batch and seventy here,
-so without a limit the 64 MiB that a batch may unfold to would become more than two gigabytes."""
+
+
+class _HeadersFullError(DecodeError):
+    """A record has more headers than may be decoded together with those before it."""
+
+    fitting_count = 0
+    """How many records come before it."""
 
 
 def record_bytes(data: bytes | bytearray | memoryview) -> bytes:
@@ -34,7 +42,7 @@ def record_bytes(data: bytes | bytearray | memoryview) -> bytes:
     return bytes(data)
 
 
-def decode_records(  # noqa: C901 - straight-line on purpose: a call per field doubles the time
+def decode_records(
     data: bytes,
     position: int,
     first: int,
@@ -43,15 +51,36 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
     base_timestamp_ms: int,
     append_timestamp_ms: int | None = None,
 ) -> tuple[ListColumns, int]:
-    """Decode `count` records from `position` on; return them and the position after them.
+    """Decode up to `count` records from `position` on; return them and the position after them.
 
+    They are fewer, but at least one, if all would have more than `HEADER_COUNT_MAX` headers.
     `first` is the index that the first of them has in its batch, and `count` is at least 1. With
     `append_timestamp_ms` that is the time of every record, whatever the records say.
 
-    Costs no call a record but three `list.append`; varints of one and two bytes are read in line.
-
     Raises:
         DecodeError: there are no such records.
+    """
+    rest = (base_offset, base_timestamp_ms, append_timestamp_ms)
+    try:
+        return _decode(data, position, first, count, *rest)
+    except _HeadersFullError as error:
+        if not error.fitting_count:
+            raise
+        return _decode(data, position, first, error.fitting_count, *rest)
+
+
+def _decode(  # noqa: C901 - straight-line on purpose: a call per field doubles the time
+    data: bytes,
+    position: int,
+    first: int,
+    count: int,
+    base_offset: int,
+    base_timestamp_ms: int,
+    append_timestamp_ms: int | None,
+) -> tuple[ListColumns, int]:
+    """Decode `count` records.
+
+    Costs no call a record but three `list.append`; varints of one and two bytes are read in line.
     """
     if count * RECORD_SIZE_BYTES_MIN > len(data) - position:
         raise DecodeError(f"{count} records cannot stand in {len(data) - position} bytes")
@@ -137,6 +166,9 @@ def decode_records(  # noqa: C901 - straight-line on purpose: a call per field d
                 )
     except IndexError:
         raise DecodeError(f"the records pass the end at {len(data)} bytes") from None
+    except _HeadersFullError as error:
+        error.fitting_count = len(values) - 1
+        raise
     if lengths & 1:
         raise DecodeError("the length of a key or a value is below -1, which is null")
     if not INT64_MIN <= min(timestamps_ms) <= max(timestamps_ms) <= INT64_MAX:
@@ -157,35 +189,32 @@ def _read_headers(data: bytes, position: int, room_count: int) -> tuple[Headers,
             f"a record claims {count} headers, with {len(data) - position} bytes left"
         )
     if count > room_count:
-        raise DecodeError(
+        raise _HeadersFullError(
             f"a record claims {count} headers, which is over the limit of {HEADER_COUNT_MAX} "
             f"headers of records that are decoded at once"
         )
     headers: list[tuple[str, bytes | None]] = []
     name: bytes | None
     value: bytes | None
-    try:
-        for _ in range(count):
-            number = data[position]
-            # One byte, and not negative: what nearly every length is.
-            if number & 0x81 == 0:
-                end = position + 1 + (number >> 1)
-                name = data[position + 1 : end]
-                position = end
-            else:
-                name, position = _read_field(data, position)
-                if name is None:
-                    raise DecodeError("the name of a header is null")
-            number = data[position]
-            if number & 0x81 == 0:
-                end = position + 1 + (number >> 1)
-                value = data[position + 1 : end]
-                position = end
-            else:
-                value, position = _read_field(data, position)
-            headers.append((name.decode(), value))
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"the name of a header is not UTF-8: {error}") from error
+    for _ in range(count):
+        number = data[position]
+        # One byte, and not negative: what nearly every length is.
+        if number & 0x81 == 0:
+            end = position + 1 + (number >> 1)
+            name = data[position + 1 : end]
+            position = end
+        else:
+            name, position = _read_field(data, position)
+            if name is None:
+                raise DecodeError("the name of a header is null")
+        number = data[position]
+        if number & 0x81 == 0:
+            end = position + 1 + (number >> 1)
+            value = data[position + 1 : end]
+            position = end
+        else:
+            value, position = _read_field(data, position)
+        headers.append((name.decode("utf-8", "replace"), value))
     if position > len(data):
         raise DecodeError(f"the headers of a record pass the end at {len(data)} bytes")
     return tuple(headers), position

@@ -6,16 +6,18 @@ Source: the methods of `concurrent.futures.Future`; Java class ``FutureRecordMet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from pykclient.accel.pure.fate import BatchFate
+from pykclient.arguments import check_callable
+from pykclient.errors.base import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.accel.abc import DeliveryBatch
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "refuse_to_leave"]
 
 T = TypeVar("T")
 
@@ -32,6 +34,18 @@ class Delivery(Generic[T]):
     def __init__(self, batch: DeliveryBatch[T] | None, index: int) -> None:
         self.batch = batch
         self.index = index
+
+    def __repr__(self) -> str:
+        told = "without a batch" if self.batch is None else self.batch.describe(self.index)
+        return f"<Delivery: {told}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            UsageError: always.
+        """
+        refuse_to_leave()
 
     def done(self) -> bool:
         """Whether the record's fate is known."""
@@ -76,4 +90,17 @@ class Delivery(Generic[T]):
     def add_done_callback(self, function: Callable[[Delivery[T]], object]) -> None:
         """Call `function` with this delivery once the record's fate is known, at once if it is."""
         assert self.batch is not None
+        check_callable(function, "add_done_callback: function", "the delivery")
         self.batch.add_done_callback(self.index, lambda: function(self))
+
+
+def refuse_to_leave() -> NoReturn:
+    """Refuse to pickle or copy a delivery.
+
+    Raises:
+        UsageError: always.
+    """
+    raise UsageError(
+        "a Delivery cannot be pickled or copied: it waits for a producer of this process; send "
+        "what its result() returns"
+    )

@@ -71,10 +71,11 @@ class BatchFate(Generic[T]):
     ) -> None:
         """Call delivery callbacks with where their records stand; they come in order.
 
-        `on_error` is called with one that fails, while its exception is being handled.
+        `on_error` is called with one that raises, whatever it is (an exit too: this is the sender
+        thread, not the application's), while that is being handled.
         """
         for index, on_delivery in callbacks:
             try:
                 on_delivery(self.where(index), None)
-            except Exception:  # noqa: BLE001  # user code, and `on_error` logs what it raised
+            except BaseException:  # noqa: BLE001  # user code, and `on_error` logs what it raised
                 on_error(on_delivery)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykclient.types import TopicPartition
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -37,6 +39,11 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int | None
     serialized_key_size: int
     serialized_value_size: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that it was read from."""
+        return TopicPartition(self.topic, self.partition)
 
 
 def iterate_records(

@@ -15,18 +15,26 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pykclient.accel.pure.hashes import murmur2
+from pykclient.errors.base import SerializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pykclient.accel.pure.appender import RecordAppender
     from pykclient.accel.pure.byte_column import ByteColumn
+
+    TakeTurn = Callable[[int, int], tuple[int, int]]
 
 __all__ = ["RowBlock", "RowGroup", "RowRun", "largest_partitions"]
 
 ROW_OVERHEAD_BYTES_MAX: Final = 36
 """What a record takes at most beside its key, value and headers: length 5, attributes 1, timestamp
 delta 10, offset delta 5, and three more lengths of 5."""
+
+ROW_OVERHEAD_BYTES_MIN: Final = 7
+"""What it takes at least, and nearly always but for a few bytes."""
+
+ROW_OVERHEAD_EXCESS_BYTES: Final = ROW_OVERHEAD_BYTES_MAX - ROW_OVERHEAD_BYTES_MIN
 
 CHUNK_ROWS: Final = 512
 """How many rows are encoded under one lock: about as long as a thread switch takes."""
@@ -69,9 +77,15 @@ class RowBlock:
         columns = [
             items for items in (self._values, self._keys, self._headers) if items is not None
         ]
+        for name, column in (
+            ("keys", self._keys),
+            ("headers", self._headers),
+            ("timestamps", None if isinstance(timestamps_ms, int) else timestamps_ms),
+        ):
+            if column is not None and len(column) != len(values):
+                raise SerializationError(columns_differ(name, len(column), len(values)))
         self._sizes = array("q", [ROW_OVERHEAD_BYTES_MAX]) * len(values)
         for items in columns:
-            assert len(items) == len(values)
             self._sizes = array("q", map(int.__add__, self._sizes, map(_size, items)))
 
     def __len__(self) -> int:
@@ -103,40 +117,88 @@ class RowBlock:
         partition_counts: Sequence[int],
         *,
         hash_keys: bool,
+        take_turn: TakeTurn,
         topics: Sequence[int] | None = None,
         partitions: Sequence[int] | None = None,
     ) -> list[RowGroup]:
-        """Return the runs that go to each partition.
+        """Return the runs that go to each partition, each in the block's order.
 
         `partition_counts` has the topics' numbers of partitions, `topics` each row's topic by its
         place there, None when there is one; `partitions` has each row's partition, -1 to leave it
-        to the key, None when all do. A row with a key goes where Java's producer puts it, one
-        without, or with `hash_keys` False, nowhere in particular.
+        to the key, None when all do. A row with a key goes where Java's producer puts it. One
+        without, or with `hash_keys` False, goes to the sticky partition: in a run of its own, with
+        partition None, if no row of its topic has to be anywhere; else it is put in order with
+        those that have.
+
+        ``take_turn(topic, size_bytes)`` counts what the sticky partition took since the last call,
+        and returns the partition whose turn it is then, and how many bytes it takes at least.
         """
-        keys = self._keys if hash_keys and self._keys is not None else repeat(None)
-        groups: dict[tuple[int, int | None], array[int]] = {}
-        for row, (_, topic, partition, key) in enumerate(
-            zip(
-                self._values,
-                repeat(0) if topics is None else topics,
-                repeat(-1) if partitions is None else partitions,
-                keys,
-                strict=False,
-            )
-        ):
-            chosen: int | None = partition
-            if partition < 0:
-                chosen = (
-                    None if key is None else (murmur2(key) & 0x7FFFFFFF) % partition_counts[topic]
-                )
-            rows = groups.get((topic, chosen))
+        self._check(partition_counts, topics, partitions)
+        topic_of = [0] * len(self) if topics is None else topics
+        chosen = list(repeat(-1, len(self)) if partitions is None else partitions)
+        if hash_keys and self._keys is not None:
+            for row, key in enumerate(self._keys):
+                if chosen[row] < 0 and key is not None:
+                    count = partition_counts[topic_of[row]]
+                    chosen[row] = (murmur2(key) & 0x7FFFFFFF) % count
+        self._spread(topic_of, chosen, partition_counts, take_turn)
+        groups: dict[tuple[int, int], array[int]] = {}
+        for row, place in enumerate(zip(topic_of, chosen, strict=True)):
+            rows = groups.get(place)
             if rows is None:
-                rows = groups[topic, chosen] = array("q")
+                rows = groups[place] = array("q")
             rows.append(row)
         return [
-            RowGroup(topic, partition, RowRun(self, rows, sum(map(self._sizes.__getitem__, rows))))
+            RowGroup(
+                topic,
+                None if partition < 0 else partition,
+                RowRun(self, rows, sum(map(self._sizes.__getitem__, rows))),
+            )
             for (topic, partition), rows in groups.items()
         ]
+
+    def _check(
+        self,
+        partition_counts: Sequence[int],
+        topics: Sequence[int] | None,
+        partitions: Sequence[int] | None,
+    ) -> None:
+        for name, column in (("topics", topics), ("partitions", partitions)):
+            if column is not None and len(column) != len(self):
+                raise SerializationError(columns_differ(name, len(column), len(self)))
+        if not partition_counts or min(partition_counts) < 1:
+            raise IndexError("a topic has no partition")
+        if topics and not 0 <= min(topics) <= max(topics) < len(partition_counts):
+            raise IndexError("a row has a topic that there is not")
+
+    def _spread(
+        self,
+        topic_of: Sequence[int],
+        chosen: list[int],
+        partition_counts: Sequence[int],
+        take_turn: TakeTurn,
+    ) -> None:
+        """Give rows that may go anywhere their turns, in topics that have other rows as well."""
+        anywhere = [row for row, partition in enumerate(chosen) if partition < 0]
+        if not anywhere or len(anywhere) == len(chosen):
+            return
+        mixed = {topic_of[row] for row in anywhere}
+        if len(partition_counts) > 1:
+            mixed &= {topic for topic, chose in zip(topic_of, chosen, strict=True) if chose >= 0}
+        turns = {topic: _Turn(*take_turn(topic, 0)) for topic in sorted(mixed)}
+        sizes = self._sizes
+        for row in anywhere:
+            topic = topic_of[row]
+            if topic not in turns:
+                continue
+            turn = turns[topic]
+            if turn.taken_bytes >= turn.room_bytes:
+                turn = turns[topic] = _Turn(*take_turn(topic, turn.taken_bytes))
+            # A partition that was added since they were counted has its turn the next time.
+            chosen[row] = turn.partition % partition_counts[topic]
+            turn.taken_bytes += sizes[row] - ROW_OVERHEAD_EXCESS_BYTES
+        for topic, turn in turns.items():
+            take_turn(topic, turn.taken_bytes)
 
     def size_bytes_max(self, row: int) -> int:
         """Return the most bytes that a row can take."""
@@ -147,9 +209,9 @@ class RowBlock:
         times = self._timestamps_ms
         return appender.append_rows(
             [times] * len(rows) if isinstance(times, int) else _picked(times, rows),
-            repeat(None, len(rows)) if self._keys is None else _picked(self._keys, rows),
+            [None] * len(rows) if self._keys is None else _picked(self._keys, rows),
             _picked(self._values, rows),
-            repeat(None, len(rows)) if self._headers is None else _picked(self._headers, rows),
+            [None] * len(rows) if self._headers is None else _picked(self._headers, rows),
         )
 
 
@@ -211,18 +273,38 @@ class RowRun:
         return self._rows[position : position + CHUNK_ROWS]
 
 
+class _Turn:
+    """The partition that rows go to which may go anywhere, until they have taken all the room."""
+
+    __slots__ = ("partition", "room_bytes", "taken_bytes")
+
+    def __init__(self, partition: int, room_bytes: int) -> None:
+        self.partition = partition
+        self.room_bytes = max(1, room_bytes)
+        self.taken_bytes = 0
+
+
 def largest_partitions(
-    partitions: Iterable[int], topics: Sequence[int] | None, topic_count: int
+    partitions: Sequence[int], topics: Sequence[int] | None, topic_count: int
 ) -> list[int]:
     """Return the largest partition that is named for each topic, -1 where none is.
 
     `topics` has each row's topic, None when there is one.
     """
     largest = [-1] * topic_count
+    if topics is not None and len(topics) != len(partitions):
+        raise SerializationError(columns_differ("topics", len(topics), len(partitions)))
     for partition, topic in zip(partitions, repeat(0) if topics is None else topics, strict=False):
+        if not 0 <= topic < topic_count:
+            raise IndexError("a row has a topic that there is not")
         if partition > largest[topic]:
             largest[topic] = partition
     return largest
+
+
+def columns_differ(name: str, count: int, row_count: int) -> str:
+    """Return what to say of a column that is not as long as the others."""
+    return f"there are {count} {name} for {row_count} records"
 
 
 def _size(item: bytes | None) -> int:

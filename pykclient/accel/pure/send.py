@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from pykclient.accel.pure.appender import INT64_MAX
 from pykclient.accel.pure.hashes import murmur2
 
 if TYPE_CHECKING:
@@ -69,7 +70,14 @@ class SendCore(Generic[T]):
         headers: HeadersInput | None = None,
         on_delivery: OnDelivery[T] | None = None,
     ) -> Delivery[T]:
-        """Append the record to the open batch of its partition and return its delivery."""
+        """Append the record to the open batch of its partition and return its delivery.
+
+        Raises:
+            UsageError: a field has a value that no record can have.
+            SerializationError: the key, the value or a header is not bytes, or a serializer failed.
+            KafkaError: whatever else `send_slowly` raises: for a producer no metadata or no memory
+                in time, a record that is too large, or a producer that is closed.
+        """
         # Anything else than a name may be one that the slow way knows, or have no hash.
         found = self.topics.get(topic) if type(topic) is str else None
         if (
@@ -78,7 +86,11 @@ class SendCore(Generic[T]):
             and (key is None or type(key) is bytes)
             # Lazy headers can be read once, and the slow way may have to read them too.
             and (headers is None or type(headers) is list or type(headers) is tuple)
-            and (timestamp_ms is None or type(timestamp_ms) is int)
+            and (
+                timestamp_ms is None
+                or (type(timestamp_ms) is int and 0 <= timestamp_ms <= INT64_MAX)
+            )
+            and (on_delivery is None or callable(on_delivery))
         ):
             if partition is not None:
                 is_there = type(partition) is int and 0 <= partition < len(found.open)
