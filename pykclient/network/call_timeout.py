@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykclient.arguments import shown_argument
 from pykclient.errors import UsageError
 
 __all__ = ["FOREVER_MS", "timeout_ms"]
@@ -24,6 +25,11 @@ def timeout_ms(timeout: float | None, default_ms: int) -> int:
     """
     if timeout is None:
         return default_ms
-    if not timeout >= 0:  # so that NaN, which compares with nothing, is refused as well
-        raise UsageError(f"timeout={timeout!r}: give seconds, from 0, or None for the default")
-    return round(min(timeout * 1000, FOREVER_MS))
+    try:
+        if timeout >= 0:  # which NaN is not
+            return round(min(timeout * 1000, FOREVER_MS))
+    except (TypeError, ValueError, ArithmeticError):  # text, a timedelta, an array ...
+        pass  # refused below, with the others
+    raise UsageError(
+        f"timeout={shown_argument(timeout)}: give seconds, from 0, or None for the default"
+    )

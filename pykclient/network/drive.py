@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.network.engine import Engine
-    from pykclient.network.port import Port
+    from pykclient.network.io.port import Port
 
 __all__ = ["drive", "now_ms", "run_user_calls", "wall_ms"]
 
@@ -58,10 +58,14 @@ def run_user_calls(engine: Engine) -> None:
     for _ in range(len(engine.user_calls)):
         if not engine.user_calls:
             return
-        call = engine.user_calls.popleft()
+        call = engine.taken_call = engine.user_calls[0]
+        engine.user_calls.popleft()
         try:
-            engine.lend(call.function, *call.args)
+            engine.lend(call.make)
         except BaseException as error:
+            if not call.is_begun:
+                engine.user_calls.appendleft(call)
+                raise
             call.on_done(error)
             if not isinstance(error, Exception):
                 raise  # an interrupt or exit is the application's own

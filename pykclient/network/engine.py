@@ -19,7 +19,7 @@ from pykclient.errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pykclient.network.client import NetworkClient
+    from pykclient.network.broker.client import NetworkClient
     from pykclient.network.manager import Manager, UserCall
 
 __all__ = ["Caller", "Engine"]
@@ -51,13 +51,12 @@ class Engine:
         *,
         background: Sequence[Manager] = (),
         lend: Caller = operator.call,
-        call_whole: Caller = operator.call,
     ) -> None:
         self.client = client
-        self._call_whole = call_whole
-        """Calls what an interrupt must not leave half done."""
         self.lend = lend
         """Calls user code, without the locks that the driver holds."""
+        self.taken_call: UserCall | None = None
+        """What was taken out of `user_calls` last."""
         self._background = tuple(background)
         self.user_calls: deque[UserCall] = deque() if user_calls is None else user_calls
         self._managers = tuple(managers)
@@ -70,7 +69,7 @@ class Engine:
 
     def step(self, now_ms: int) -> int:
         """Let every manager speak, send what they want, and return the earliest deadline."""
-        return self._call_whole(self._step, self._managers, now_ms)
+        return self._step(self._managers, now_ms)
 
     def step_in_background(self, now_ms: int) -> int:
         """As `step`, for the managers that have to go on while the application is elsewhere."""
@@ -97,7 +96,17 @@ class Engine:
 
     def complete(self, now_ms: int) -> None:
         """Hand answers, failures and time-outs to the managers that asked."""
-        self._call_whole(self.client.complete, now_ms)
+        self.client.complete(now_ms)
+
+    def restart(self) -> None:
+        """Go on as if all connections had been lost. What is in flight is not reported.
+
+        Managers are restarted by whoever knows them.
+        """
+        self.client.restart()
+        taken = self.taken_call
+        if taken is not None and not taken.is_begun and taken not in self.user_calls:
+            self.user_calls.appendleft(taken)
 
     def _take_mail(self, now_ms: int) -> None:
         # Only what is there now: a sender that never stops posting must not hold up the step.

@@ -1,50 +1,116 @@
-"""Interrupts: a Ctrl-C that comes in the midst of a step is raised at its end.
+"""Interrupts: whether an exception that comes out of a call has left things half done.
 
-A step takes well under a millisecond and changes much that belongs together: a request that is
-noted as sent and never was would be waited for until its time is up. Waiting is no step, nor is
-user code that is lent, and both are interrupted at once. An assignor is part of a step; a second
-Ctrl-C interrupts a step as well.
+A signal handler may raise between any two instructions of the main thread: Ctrl-C, an exit at
+SIGTERM, the time-out of a task queue or of a test. No `finally` is a guarantee against that, since
+it is interrupted as well. So a client notes that its state is *torn* before a call changes
+anything, and that it is whole again afterwards, and *recovers* before the next call where it is
+not: it goes on as if all its connections had been lost at that moment.
 
-Owner: the main thread, in which alone signals are handled.
-Source: trio's and asyncio's handling of KeyboardInterrupt.
+What is raised where nothing is being changed costs no recovery: in a function that is marked by
+`harmless` (waiting for sockets, code of the user), and our own errors. A handler may raise one of
+our errors as well; it does so in a frame that is not ours.
+
+Owner: none; it holds no state but that register.
+Source: ours, after the crash recovery of databases; Java has no asynchronous exceptions.
 """
 
 from __future__ import annotations
 
-# Without the enumerations that `signal` makes of what these take and return: 3 us instead of 40.
-from _signal import SIGINT, getsignal, signal  # type: ignore[import-not-found]
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+import signal
+from traceback import walk_tb
+from types import CodeType
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from pykclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
-__all__ = ["call_whole"]
+__all__ = [
+    "call_harmless",
+    "call_masked",
+    "harmless",
+    "leaves_whole",
+    "raise_foreign",
+    "raise_of_signal_handler",
+]
+
+OUR_PACKAGES: Final = frozenset({__name__.partition(".")[0], "selectors", "socket", "ssl"})
+"""Whose errors are caught where they are known; what a handler raises comes from elsewhere."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_harmless_codes: set[CodeType] = set()
 
-def call_whole(function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
-    """Call `function`; the handler of SIGINT, if it has to run meanwhile, runs after that."""
-    handler = getsignal(SIGINT)
-    if not callable(handler):
-        return function(*args, **keywords)  # nothing of Python's would run
-    noted: list[FrameType | None] = []
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if noted:
-            handler(number, frame)
-        noted.append(frame)
+def harmless(function: Callable[P, T]) -> Callable[P, T]:
+    """Register a function in which, and below which, no state of a client is being changed."""
+    _harmless_codes.add(function.__code__)
+    return function
 
+
+@harmless
+def call_harmless(function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
+    """Call what is the user's: whatever it raises, the client is as it was."""
+    return function(*args, **keywords)
+
+
+def call_masked(function: Callable[[], None]) -> None:
+    """Call what no signal should come into the midst of; it is handled after that, here.
+
+    `Thread.start` takes locks of Python's own: a handler that raises in its midst leaves a thread
+    that waits for one of them for ever, or that nobody knows of. A thread that is started by this
+    takes no signals with handlers of Python's, either. Those that the system gives to threads of
+    the application's own are handled at once all the same.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
     try:
-        signal(SIGINT, note)
-    except ValueError:
-        return function(*args, **keywords)  # not the main thread
-    try:
-        return function(*args, **keywords)
+        signal.pthread_sigmask(signal.SIG_BLOCK, handled)
+        function()
     finally:
-        if getsignal(SIGINT) is note:
-            signal(SIGINT, handler)
-        if noted:
-            handler(SIGINT, noted[0])
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leaves_whole(error: BaseException) -> bool:
+    """Return whether what is being handled was raised where nothing was half done.
+
+    Where a second exception replaces the first on its way, the second one counts.
+    """
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    if any(frame.f_code in _harmless_codes for frame in frames):
+        return True
+    return isinstance(error, KafkaError) and _is_ours(frames)
+
+
+def raise_foreign(error: BaseException) -> None:
+    """Raise what a signal handler raised, though it is of a type that is handled here.
+
+    Python's `TimeoutError`, a handler's favourite, is an `OSError`.
+    """
+    if not _is_ours([frame for frame, _ in walk_tb(error.__traceback__)]):
+        raise error
+
+
+def raise_of_signal_handler(error: BaseException) -> None:
+    """Raise what a signal handler raised, where whatever else is raised is contained."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {code for handler in handlers if (code := _code_of(handler)) is not None}
+    if any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__)):
+        raise error
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """Return the code of a function, a method, or an object that can be called."""
+    for function in (handler, getattr(type(handler), "__call__", None)):  # noqa: B004
+        code = getattr(function, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None
+
+
+def _is_ours(frames: Sequence[FrameType]) -> bool:
+    module: str = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return module.partition(".")[0] in OUR_PACKAGES

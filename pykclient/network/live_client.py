@@ -1,4 +1,4 @@
-"""LiveClient: what every client refuses, because it is bound to its process.
+"""LiveClient: how a client shows itself, and what it refuses, being bound to its process.
 
 Owner: none; it holds no state.
 Source: ours.
@@ -6,11 +6,14 @@ Source: ours.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pykclient.errors import UsageError
 
-__all__ = ["LiveClient"]
+if TYPE_CHECKING:
+    from pykclient.config.client import ClientConfig
+
+__all__ = ["LiveClient", "describe_client"]
 
 
 class LiveClient:
@@ -30,3 +33,10 @@ class LiveClient:
             f"process. Send its settings (a dict, or functools.partial({kind}, ...)) and make one "
             f"where it is used"
         )
+
+
+def describe_client(client: LiveClient, config: ClientConfig, state: str, about: str = "") -> str:
+    """Return a client as `repr` shows it: its id, where its cluster is, and its state."""
+    addresses = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
+    name = config.client_id or "without client_id"
+    return f"<{type(client).__name__} {name} at {addresses}{about}: {state}>"

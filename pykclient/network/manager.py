@@ -26,6 +26,7 @@ __all__ = [
     "Manager",
     "Operation",
     "PollResult",
+    "RecoveringManager",
     "Request",
     "UserCall",
 ]
@@ -87,6 +88,17 @@ class Manager(Protocol):
         ...
 
 
+class RecoveringManager(Manager, Protocol):
+    """A manager of a client whose thread may be interrupted at any moment."""
+
+    def restart(self, now_ms: int) -> None:
+        """Forget what is in flight: no answer comes, and any change may have been half made.
+
+        Called by a recovery, which may be interrupted as well and begins anew then. Calls nobody.
+        """
+        ...
+
+
 class Operation(Generic[ValueT]):
     """Something under way that ends once, with a value or an error.
 
@@ -143,13 +155,20 @@ class Operation(Generic[ValueT]):
             self._callback(self)
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class UserCall:
     """A call of user code that the core wants made. The driver makes it with no lock held.
 
-    `on_done` hears None, or the exception that the user's function raised.
+    `on_done` hears None, or the exception that the user's function raised. `is_begun` is set when
+    the function is called: until then an interrupt must not lose the call.
     """
 
     function: Callable[..., object]
     args: tuple[object, ...]
     on_done: Callable[[BaseException | None], None]
+    is_begun: bool = field(default=False, init=False)
+
+    def make(self) -> None:
+        """Call the function."""
+        self.is_begun = True
+        self.function(*self.args)

@@ -39,14 +39,28 @@ class RepeatedLog:
         self._log = log
         self._said: dict[tuple[object, ...], _Said] = {}
 
-    def log(
-        self, level: int, now_ms: int, key: tuple[object, ...], message: str, *args: object
-    ) -> bool:
-        """Log a message with %-arguments; return whether at `level`, rather than at DEBUG."""
+    def is_due(self, now_ms: int, key: tuple[object, ...]) -> bool:
+        """Whether `log` would log at its level now."""
         said = self._said.get(key)
-        if said is not None and now_ms - said.time_ms < REPEAT_MS:
+        return said is None or now_ms - said.time_ms >= REPEAT_MS
+
+    def log(
+        self,
+        level: int,
+        now_ms: int,
+        key: tuple[object, ...],
+        message: str,
+        *args: object,
+        exc_info: bool = False,
+    ) -> bool:
+        """Log a message with %-arguments; return whether at `level`, rather than at DEBUG.
+
+        With `exc_info`, the exception that is being handled is logged with it.
+        """
+        said = self._said.get(key)
+        if said is not None and not self.is_due(now_ms, key):
             said.since_count += 1
-            self._log.debug(message, *args)
+            self._log.debug(message, *args, exc_info=exc_info)
             return False
         self._said.pop(key, None)
         if len(self._said) >= KEYS_MAX:
@@ -57,5 +71,5 @@ class RepeatedLog:
                 f"{message} (%d times since it was last told)",
                 (*args, said.since_count),
             )
-        self._log.log(level, message, *args)
+        self._log.log(level, message, *args, exc_info=exc_info)
         return True

@@ -13,7 +13,7 @@ from pykclient.network.backoff import Backoff
 if TYPE_CHECKING:
     from typing import Self
 
-    from pykclient.config import ClientConfig
+    from pykclient.config.client import ClientConfig
 
 __all__ = ["NetworkSettings"]
 

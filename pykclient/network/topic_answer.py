@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError
-from pykclient.network.cluster import PartitionInfo, TopicInfo
+from pykclient.network.cluster.cluster import PartitionInfo, TopicInfo
 
 if TYPE_CHECKING:
     from pykclient.protocol.messages.metadata import (

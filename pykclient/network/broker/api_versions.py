@@ -59,7 +59,7 @@ class ApiVersions:
         if max_version is not None:
             highest = min(highest, max_version)
         return (
-            f"broker {self._node} cannot serve {message.api_key.name}: it {theirs}, this client "
+            f"{self._node} cannot serve {message.api_key.name}: it {theirs}, this client "
             f"needs one of {_span(message.min_version, highest)}; use Kafka 2.1 or newer, or a "
             f"release of pykclient that fits the broker"
         )

@@ -71,6 +71,11 @@ class UnsentRequests:
             self.add(request)
         return overdue
 
+    def extend_deadlines(self, extra_ms: int) -> None:
+        """Give every request more time."""
+        for request in self._all():
+            request.deadline_ms += extra_ms
+
     def next_deadline_ms(self, default_ms: int) -> int:
         """Return when the first request runs out of time; `default_ms` if there is none."""
         return min((request.deadline_ms for request in self._all()), default=default_ms)

@@ -16,8 +16,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import DecodeError, FrameTooLargeError, KafkaError
-from pykclient.network import failures
-from pykclient.network.handshake import Handshake
+from pykclient.network.broker import errors as failures
+from pykclient.network.broker.handshake import Handshake
+from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.framing import FrameBuffer
 from pykclient.protocol.message import (
@@ -29,9 +30,10 @@ from pykclient.protocol.message import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.network.api_versions import ApiVersions
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.broker.api_versions import ApiVersions
+    from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
-    from pykclient.network.port import Port
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
     from pykclient.types import Node
@@ -40,6 +42,10 @@ __all__ = ["Connection", "ConnectionState"]
 
 SILENT_MS = 2_000
 """After so long without the answer that is due, a broker may hang: others are asked before it."""
+
+BRISK_DOUBTS = 5
+"""How often a silent broker is doubted before the time until the next doubt grows: for longer than
+a controller waits for its heartbeat, 9 seconds by default."""
 
 THROTTLE_MS_MAX = 60_000
 """The longest that a broker may have us keep quiet by one answer. Its quotas look back 11 seconds
@@ -89,7 +95,8 @@ class Connection:
         self.active_ms = now_ms
         self.handshake_deadline_ms = NEVER_MS
         self._waits_since_ms = now_ms
-        self._doubted_ms = now_ms
+        self._doubt_ms = 0
+        self._doubt_count = 0
         self._port = port
         self._client_id = client_id
         self._reader = FrameBuffer(receive_max_bytes)
@@ -165,25 +172,36 @@ class Connection:
 
     def doubt_ms(self) -> int:
         """Return when to doubt it next, unless something comes before; else `NEVER_MS`."""
-        return max(self.silent_ms(), self._doubted_ms + SILENT_MS)
+        return max(self.silent_ms(), self._doubt_ms)
 
-    def on_doubted(self, now_ms: int) -> None:
-        """Note that it was doubted, which is enough for a while."""
-        self._doubted_ms = now_ms
+    def on_doubted(self, now_ms: int, backoff: Backoff) -> None:
+        """Note that it was doubted, which is enough for a while.
+
+        The first times come one after the other, since a broker that hangs is replaced soon, if at
+        all. Then the while grows: a slow broker is most likely in an overloaded cluster.
+        """
+        if now_ms - self._doubt_ms > 2 * backoff.max_ms:
+            self._doubt_count = 0
+        self._doubt_ms = now_ms + backoff.delay_ms(max(0, self._doubt_count - BRISK_DOUBTS))
+        self._doubt_count += 1
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give the answers in flight more time."""
+        """Give the handshake, and the answers in flight, more time."""
         self._waits_since_ms += extra_ms
+        if self.handshake_deadline_ms != NEVER_MS:
+            self.handshake_deadline_ms += extra_ms
         for entry in self._all_in_flight():
             entry.request.deadline_ms += extra_ms
 
     def describe_wait(self) -> str:
-        """Return what the broker has not done yet; empty when nothing is waited for."""
+        """Return what the broker has not done yet; empty when nothing is waited for. Any thread."""
         if self.state is ConnectionState.CONNECTING:
             return f"{self.node} has not accepted the connection yet"
         if self.versions is None:
             return failures.handshake_wait(self.node)
-        names = dict.fromkeys(e.request.message.api_key.name for e in self._all_in_flight())
+        # Copies, each made in one step: the driver goes on meanwhile.
+        in_flight = (*self._unanswered.copy(), *self._in_flight.copy())
+        names = dict.fromkeys(entry.request.message.api_key.name for entry in in_flight)
         return f"{self.node} has not answered {', '.join(names)} yet" if names else ""
 
     def open(self, attempt: int) -> None:
@@ -257,6 +275,7 @@ class Connection:
                 is_known_broker = self.versions is not None
                 self._fail(failures.unreadable(self.node, error, is_known_broker=is_known_broker))
             except KafkaError as error:
+                raise_foreign(error)
                 self._fail(error)
         return answered
 

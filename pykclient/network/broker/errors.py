@@ -17,7 +17,7 @@ from pykclient.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from pykclient.network.coordinator_node import broker_label
+from pykclient.network.cluster.node import broker_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,11 +32,14 @@ __all__ = [
     "handshake_wait",
     "listed",
     "not_accepted",
+    "not_begun",
     "silent_and_gone",
+    "silent_and_moved",
     "unanswered",
     "unknown_node",
     "unreadable",
     "untaken",
+    "without_place",
 ]
 
 TOLD_MAX = 8
@@ -54,6 +57,13 @@ def not_accepted(node: Node, waited_ms: int) -> ConnectionFailedError:
         f"{node} did not accept a connection within {waited_ms} ms; check the address and the way "
         f"there, or raise socket_connection_setup_timeout_ms"
     )
+
+
+def not_begun(node: Node, cause: Exception) -> ConnectionFailedError:
+    """The attempt to connect could not even begin."""
+    error = ConnectionFailedError(f"no connection to {node} could be opened: {cause!r}")
+    error.__cause__ = cause
+    return error
 
 
 def handshake_wait(node: Node) -> str:
@@ -92,9 +102,10 @@ def unreadable(node: Node, cause: DecodeError, *, is_known_broker: bool) -> Deco
 def given_up(node: Node, cause: KafkaError) -> KafkaError:
     """Return what requests are told of a connection that was lost.
 
-    Bytes that cannot be read are no fault of theirs: on a new connection they may succeed.
+    Bytes that cannot be read are no fault of theirs: on a new connection they may succeed. Nor does
+    what is fatal end them: one address says so, and the broker may get another one.
     """
-    if cause.retriable or cause.fatal:
+    if cause.retriable:
         return cause
     error = DisconnectedError(f"the connection to {node} was given up: {cause}")
     error.__cause__ = cause
@@ -124,11 +135,24 @@ def silent_and_gone(node: Node) -> DisconnectedError:
     return DisconnectedError(f"{node} is silent, and the cluster has gone on without it")
 
 
+def silent_and_moved(node: Node) -> DisconnectedError:
+    """The broker owes a response at its old address, and has another one by now."""
+    return DisconnectedError(f"{node} is silent, and the broker has another address now")
+
+
 def unknown_node(node_id: int) -> ConnectionFailedError:
     """The request is for a broker that we have no address of."""
     return ConnectionFailedError(
         f"broker {node_id} is not in the metadata; it left the cluster, or is not known yet"
     )
+
+
+def without_place(node: Node, error: KafkaError) -> str:
+    """Return what an error says, without the node that it begins with."""
+    text = str(error)
+    for place in (f"cannot connect to {node.host}:{node.port}: ", f"{node}: ", f"{node} "):
+        text = text.removeprefix(place)
+    return text
 
 
 def listed(troubles: Iterable[str]) -> str:

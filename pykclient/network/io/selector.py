@@ -13,20 +13,36 @@ import errno
 import os
 import selectors
 import socket
+import warnings
+import weakref
 from collections import deque
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.errors import ConnectionFailedError, DisconnectedError, KafkaError
-from pykclient.network.resolver import Address, Resolver
-from pykclient.network.system_calls import PART_COUNT_MAX, ready_now, receive_into, send_parts
+from pykclient.errors import (
+    ConnectionFailedError,
+    DisconnectedError,
+    ForkedClientError,
+    KafkaError,
+)
+from pykclient.network.interrupts import harmless, raise_foreign
+from pykclient.network.io.resolver import Address, Resolver
+from pykclient.network.io.system_calls import (
+    MSG_NOSIGNAL,
+    PART_COUNT_MAX,
+    ready_now,
+    receive_into,
+    send_parts,
+    without_sigpipe,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self
 
-    from pykclient.config import ClientConfig
-    from pykclient.network.port import Stream
+    from pykclient.config.client import ClientConfig
+    from pykclient.network.io.port import Stream
 
 __all__ = ["SelectorPort", "SocketSettings"]
 
@@ -55,6 +71,7 @@ class _Channel:
         "attempt",
         "is_open",
         "name",
+        "on_resolved",
         "queue",
         "queued_bytes",
         "sock",
@@ -67,6 +84,7 @@ class _Channel:
         self.attempt = attempt
         self.sock: socket.socket | None = None
         self.addresses: deque[Address] = deque()
+        self.on_resolved: Callable[[tuple[Address, ...] | ConnectionFailedError], None]
         self.is_open = False
         self.queue: deque[memoryview] = deque()
         self.queued_bytes = 0
@@ -79,12 +97,19 @@ class SelectorPort:
         self._settings = settings or SocketSettings()
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Stream, _Channel] = {}
+        self._sockets: set[socket.socket] = set()
+        """Those that are open, apart from the rest: see `warn_if_dropped`."""
         self._failed: deque[tuple[_Channel, KafkaError]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
+        self._sockets.update((self._wake_receiver, self._wake_sender))
+        without_sigpipe(self._wake_sender)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
         self._is_shut_down = False
+        self._is_in_child = False
+        self._on_dropped: weakref.finalize[..., object] | None = None
+        _ports.add(self)
         self._resolver = Resolver(self.wakeup)
 
     @classmethod
@@ -98,7 +123,8 @@ class SelectorPort:
         """Begin to resolve and connect."""
         channel = _Channel(stream, f"{host}:{port}", attempt)
         self._channels[stream] = channel
-        self._resolver.resolve(host, port, lambda answer: self._on_resolved(channel, answer))
+        channel.on_resolved = partial(self._on_resolved, channel)
+        self._resolver.resolve(host, port, channel.on_resolved)
 
     def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
         """Send what the operating system takes now, queue the rest."""
@@ -121,16 +147,26 @@ class SelectorPort:
 
     def close(self, stream: Stream) -> None:
         """Close a stream, dropping what is queued."""
-        channel = self._channels.pop(stream, None)
+        channel = self._channels.get(stream)
         if channel is not None:
+            self._resolver.forget(channel.on_resolved)
             self._drop_socket(channel)
+            self._channels.pop(stream, None)
 
     def wait(self, timeout_ms: int) -> None:
         """Do I/O until something happened, a wake-up came or the time is over.
 
         A part of an answer is nothing that happened: of a large one a hundred parts come, and a
         turn of the engine for each would cost more than to decode it.
+
+        Raises:
+            ForkedClientError: this is a child process.
         """
+        if self._is_in_child:
+            raise ForkedClientError(
+                "the process was forked in the middle of this call, by a callback in it, say, and "
+                "its connections are the parent's; make a new client after a fork"
+            )
         timeout_s = 0.0 if self._failed else min(timeout_ms, WAIT_MAX_MS) / 1000
         deadline_s = monotonic() + timeout_s
         while self._receive_parts(timeout_s):
@@ -145,7 +181,7 @@ class SelectorPort:
     def wakeup(self) -> None:
         """Make the present or next `wait` return at once. Safe from any thread."""
         try:
-            self._wake_sender.send(b"\0")
+            self._wake_sender.send(b"\0", MSG_NOSIGNAL)
         except BlockingIOError:
             pass  # the pair is full of wake-ups that nobody has taken yet: one more adds nothing
         except OSError:
@@ -153,16 +189,53 @@ class SelectorPort:
             if not self._is_shut_down:
                 raise
 
+    def restart(self) -> None:
+        """Close every stream, without a word to any, and be as new: for an interrupted owner.
+
+        The selector is made anew: an interrupt may have come between its own table and the
+        system's. The wake-up pair stays, since other threads use it.
+        """
+        self._close_sockets()
+        self._failed.clear()
+        self._resolver.restart()
+        self._selector.close()
+        selector = selectors.DefaultSelector()
+        selector.register(self._wake_receiver, selectors.EVENT_READ)
+        self._selector = selector
+
     def shutdown(self) -> None:
         """Close every stream, the selector and the wake-up pair. Twice is allowed."""
-        if self._is_shut_down:
-            return
         self._is_shut_down = True
-        for stream in list(self._channels):
-            self.close(stream)
+        self._close_sockets()
         self._selector.close()
         self._wake_receiver.close()
         self._wake_sender.close()
+        if self._on_dropped is not None:
+            self._on_dropped.detach()
+
+    def on_fork(self) -> None:
+        """Close the child process's copies of all descriptors.
+
+        The parent's connections do not notice, nor does its selector, where nothing is
+        unregistered. With copies left, a connection that the parent closes would stay open.
+        """
+        self._is_in_child = True
+        self.shutdown()
+
+    def warn_if_dropped(self, owner: object, message: str) -> None:
+        """Should `owner` be collected before `shutdown`, close the sockets and warn with `message`.
+
+        Only the sockets are held for that, which keep nobody alive; and they are out of the reach
+        of the collector, which would warn of each.
+        """
+        self._on_dropped = weakref.finalize(owner, _abandon, self._sockets, message)
+        self._on_dropped.atexit = False
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets - {self._wake_receiver, self._wake_sender}:
+            sock.close()
+            self._sockets.discard(sock)
+        self._channels.clear()
 
     # Connecting.
 
@@ -185,6 +258,7 @@ class SelectorPort:
             try:
                 self._begin_connect(channel, family, address)
             except OSError as failure:
+                raise_foreign(failure)
                 self._drop_socket(channel)
                 error = failure
                 continue
@@ -198,7 +272,9 @@ class SelectorPort:
         self, channel: _Channel, family: socket.AddressFamily, address: tuple[object, ...]
     ) -> None:
         sock = channel.sock = socket.socket(family, socket.SOCK_STREAM)
+        self._sockets.add(sock)
         sock.setblocking(False)
+        without_sigpipe(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._settings.send_buffer_bytes != USE_OS_DEFAULT:
@@ -235,7 +311,7 @@ class SelectorPort:
         # What is ready already is taken without giving up the GIL; waiting gives it up.
         ready = ready_now(self._selector)
         if ready is None or (not ready and timeout_s > 0):
-            ready = self._selector.select(timeout_s)
+            ready = _select(self._selector, timeout_s)
         are_parts = bool(ready)
         for key, events in ready:
             channel = key.data
@@ -267,6 +343,7 @@ class SelectorPort:
         except BlockingIOError:
             pass  # the rest goes when the socket is writable again
         except OSError as error:
+            raise_foreign(error)
             self._failed.append((channel, _lost(channel.name, error)))
             return
         self._watch(channel)
@@ -296,6 +373,7 @@ class SelectorPort:
         except BlockingIOError:
             return
         except OSError as error:
+            raise_foreign(error)
             self._end(channel, _lost(channel.name, error))
 
     # Ending.
@@ -303,17 +381,19 @@ class SelectorPort:
     def _end(self, channel: _Channel, error: KafkaError) -> None:
         if self._channels.get(channel.stream) is not channel:
             return
-        del self._channels[channel.stream]
         self._drop_socket(channel)
+        del self._channels[channel.stream]
         channel.stream.on_closed(error)
 
     def _drop_socket(self, channel: _Channel) -> None:
-        sock, channel.sock = channel.sock, None
+        sock = channel.sock
         if sock is None:
             return
         if sock in self._selector.get_map():
             self._selector.unregister(sock)
         sock.close()
+        self._sockets.discard(sock)
+        channel.sock = None
 
     def _drain_wakeups(self) -> None:
         try:
@@ -321,6 +401,30 @@ class SelectorPort:
                 pass
         except BlockingIOError:
             return
+
+
+def _abandon(sockets: set[socket.socket], message: str) -> None:
+    for sock in sockets:
+        sock.close()
+    warnings.warn(message, ResourceWarning, stacklevel=2)
+
+
+_ports: weakref.WeakSet[SelectorPort] = weakref.WeakSet()
+
+
+def _on_fork() -> None:
+    for port in list(_ports):
+        port.on_fork()
+
+
+os.register_at_fork(after_in_child=_on_fork)
+
+
+@harmless
+def _select(
+    selector: selectors.BaseSelector, timeout_s: float
+) -> list[tuple[selectors.SelectorKey, int]]:
+    return selector.select(timeout_s)
 
 
 def _consume(queue: deque[memoryview], count: int) -> None:

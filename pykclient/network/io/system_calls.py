@@ -5,24 +5,37 @@ not let another thread run in between: it would keep the GIL for a switch interv
 milliseconds, before the engine could go on. A send of more gives the GIL up while it copies.
 
 Owner: none.
-Source: DESIGN.md, "The GIL between two threads".
+Source: `docs/decisions/0002-gil-between-two-threads.md`.
 """
 
 from __future__ import annotations
 
 import selectors
-from typing import TYPE_CHECKING, Final
+import socket
+import sys
+from typing import Final
 
 from pykclient import accel
 
 IS_COMPILED = accel.implementation == "compiled"
 if IS_COMPILED:
-    from pykclient.network import brief_calls
+    from pykclient.network.io import brief_calls
 
-if TYPE_CHECKING:
-    import socket
+__all__ = [
+    "MSG_NOSIGNAL",
+    "PART_COUNT_MAX",
+    "ready_now",
+    "receive_into",
+    "send_parts",
+    "without_sigpipe",
+]
 
-__all__ = ["PART_COUNT_MAX", "ready_now", "receive_into", "send_parts"]
+MSG_NOSIGNAL: Final[int] = getattr(socket, "MSG_NOSIGNAL", 0)
+"""With each send: a peer that has gone is an error, not a SIGPIPE, which ends a program that has
+set that signal back to its default, as command line tools do. 0 where there is no such flag."""
+
+_SO_NOSIGPIPE_OF_MACOS: Final = 0x1022
+"""For all sends of a socket; `socket` does not name it."""
 
 PART_COUNT_MAX: Final = 64
 """Buffers given to one sendmsg call; Linux takes 1,024, the least that POSIX promises is 16."""
@@ -38,8 +51,14 @@ def send_parts(sock: socket.socket, parts: list[memoryview]) -> int:
         OSError: as `socket.sendmsg` does.
     """
     if not IS_COMPILED or sum(part.nbytes for part in parts) > BRIEF_BYTES:
-        return sock.sendmsg(parts)
+        return sock.sendmsg(parts, (), MSG_NOSIGNAL)
     return brief_calls.send_parts(sock.fileno(), parts)
+
+
+def without_sigpipe(sock: socket.socket) -> None:
+    """Have no send of a socket raise SIGPIPE, where the socket and not the send says so."""
+    if sys.platform == "darwin":
+        sock.setsockopt(socket.SOL_SOCKET, _SO_NOSIGPIPE_OF_MACOS, 1)
 
 
 def receive_into(sock: socket.socket, buffer: memoryview) -> int:

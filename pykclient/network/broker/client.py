@@ -16,25 +16,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
-from pykclient.network import failures
-from pykclient.network.any_node import AnyNode
+from pykclient.network.backoff import Backoff
+from pykclient.network.broker import errors as failures
+from pykclient.network.broker.any_node import AnyNode
+from pykclient.network.broker.connection import SILENT_MS, Connection, ConnectionState
+from pykclient.network.broker.nodes import NodeState, NodeStates
+from pykclient.network.broker.pending_requests import ANY_NODE, UnsentRequests
 from pykclient.network.client_log import ClientLog
-from pykclient.network.connection import Connection, ConnectionState
-from pykclient.network.coordinator_node import is_coordinator
+from pykclient.network.cluster.node import is_coordinator
+from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
-from pykclient.network.node_states import NodeState, NodeStates
 from pykclient.network.repeated_log import RepeatedLog
 from pykclient.network.settings import NetworkSettings
-from pykclient.network.unsent_requests import ANY_NODE, UnsentRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
-    from pykclient.config import ClientConfig
+    from pykclient.config.client import ClientConfig
+    from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
-    from pykclient.network.metadata import Metadata
-    from pykclient.network.port import Port
     from pykclient.protocol.message import Message
     from pykclient.types import Node
 
@@ -42,6 +44,9 @@ __all__ = ["NetworkClient"]
 
 IN_FLIGHT_MAX = 100
 """Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
+
+DOUBT_MS_MAX = 30_000
+"""The longest time between two questions who leads instead of a silent broker."""
 
 ABSENCE_CHARGED_MS = 1_000
 """What counts of the time between two turns. Were nothing counted, a broker that never answers
@@ -68,9 +73,15 @@ class NetworkClient:
             falls_back_to_bootstrap=settings.falls_back_to_bootstrap,
             random=settings.reconnect_backoff.random,
         )
+        self._doubt_backoff = Backoff(
+            SILENT_MS, DOUBT_MS_MAX, random=settings.reconnect_backoff.random
+        )
         self._address_version = metadata.address_version
         self._unsent = UnsentRequests()
         self._completed: deque[Callable[[int], None]] = deque()
+        self._needs_step = False
+        """Whether something was done of which no event will tell: managers spoke while a connection
+        stood that is closed now, or an attempt to connect could not begin."""
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
         self.is_closed = False
@@ -98,7 +109,8 @@ class NetworkClient:
     def send(self, request: Request, now_ms: int) -> None:
         """Queue a request for its node, or for whichever node is least loaded.
 
-        It ends by its `timeout_ms` (None = `request_timeout_ms`), counted from now.
+        It ends when it was not written within its `timeout_ms` (None = `request_timeout_ms`), or
+        not answered within as much after that, and what the node was given to hold it back.
         """
         assert not self.is_closed
         request.deadline_ms = now_ms + self._timeout_ms(request)
@@ -106,12 +118,7 @@ class NetworkClient:
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Return whether a request sent now would be written now."""
-        connection = self._connections.get(node_id)
-        return (
-            connection is not None
-            and not self._unsent.has(node_id)
-            and self._can_write(connection, now_ms)
-        )
+        return not self._unsent.has(node_id) and self._takes_requests(node_id, now_ms)
 
     def connect(self, node_id: int, now_ms: int) -> None:
         """Begin to connect to a node that will be wanted, unless that is under way or too early."""
@@ -167,21 +174,26 @@ class NetworkClient:
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the ready node with the fewest requests in flight; None if none is ready.
 
-        One that owes us an answer for too long comes last: it may hang.
+        One that owes us an answer for too long comes last: it may hang. One for which requests are
+        queued in this step counts as ready: a consumer that reads from it always has one there.
         """
-        return self._any_node.least_loaded(now_ms, self.is_ready, self.in_flight_count)
+        return self._any_node.least_loaded(now_ms, self._takes_requests, self.in_flight_count)
 
     def last_error(self, node_id: int) -> KafkaError | None:
         """Return why a node could not be reached; None if it could, or was not tried yet."""
         return self._states.last_error(node_id)
 
     def describe_failures(self) -> str:
-        """Return what keeps nodes from answering, for the text of a time-out; empty if nothing."""
+        """Return what keeps nodes from answering, for the text of a time-out; empty if nothing.
+
+        Any thread.
+        """
         troubles = [
             trouble for node in self._any_node.candidates() if (trouble := self._describe(node.id))
         ]
-        if self._metadata.last_error is not None:
-            troubles.append(f"the last metadata update failed: {self._metadata.last_error}")
+        error = self._metadata.last_error
+        if error is not None:
+            troubles.append(f"the last metadata update failed: {error}")
         return failures.listed(troubles)
 
     # Asked by the engine and its driver.
@@ -209,7 +221,8 @@ class NetworkClient:
         self._close_unused(now_ms)
         for connection in self._connections.values():
             self._complete_sent(connection)
-        if self._completed:
+        if self._completed or self._needs_step:
+            self._needs_step = False
             return now_ms
         return min(self._deadlines_ms(now_ms), default=NEVER_MS)
 
@@ -229,6 +242,17 @@ class NetworkClient:
         """Return when the metadata wants to be asked again, after all that happened meanwhile."""
         return self._metadata.next_poll_ms()
 
+    def restart(self) -> None:
+        """Drop every connection and request; nothing is called back, or failed.
+
+        For an owner that was interrupted at any place: nothing here is relied on to be whole.
+        """
+        self._port.restart()
+        self._connections.clear()
+        self._unsent = UnsentRequests()
+        self._completed.clear()
+        self._states.restart()
+
     def close(self) -> None:
         """Close every connection. Requests that are not done are not called back."""
         self.is_closed = True
@@ -237,6 +261,10 @@ class NetworkClient:
         self._connections.clear()
 
     # Writing.
+
+    def _takes_requests(self, node_id: int, now_ms: int) -> bool:
+        connection = self._connections.get(node_id)
+        return connection is not None and self._can_write(connection, now_ms)
 
     def _can_write(self, connection: Connection, now_ms: int) -> bool:
         return (
@@ -258,6 +286,8 @@ class NetworkClient:
             self.connect(node_id, now_ms)
 
     def _write(self, connection: Connection, request: Request, now_ms: int) -> None:
+        # However long it waited here: the broker has the time that a setting promises it.
+        request.deadline_ms = now_ms + self._timeout_ms(request) + request.held_ms
         try:
             connection.send(request, now_ms)
         except (UnsupportedVersionError, EncodeError) as error:
@@ -277,11 +307,14 @@ class NetworkClient:
         for node_id, connection in list(self._connections.items()):
             if connection.silent_ms() > now_ms:
                 continue
+            if connection.state is ConnectionState.DRAINING:
+                self._lose(node_id, failures.silent_and_moved(connection.node), now_ms)
+                continue
             if self._metadata.node(node_id) is None:
                 self._lose(node_id, failures.silent_and_gone(connection.node), now_ms)
                 continue
             if connection.doubt_ms() <= now_ms and not is_coordinator(node_id):
-                connection.on_doubted(now_ms)
+                connection.on_doubted(now_ms, self._doubt_backoff)
                 self._metadata.request_update()
             if connection.has_movable:
                 self._move_from(connection, now_ms)
@@ -325,6 +358,8 @@ class NetworkClient:
 
     def _doubt_ms(self, node_id: int, connection: Connection, now_ms: int) -> int:
         doubt_ms = NEVER_MS
+        if connection.state is ConnectionState.DRAINING:
+            return connection.silent_ms()
         if is_coordinator(node_id):
             doubt_ms = connection.silent_ms()  # the manager of coordinators looks for another one
         elif connection.state is ConnectionState.READY:
@@ -343,7 +378,13 @@ class NetworkClient:
             now_ms=now_ms,
         )
         self._connections[node.id] = connection
-        connection.open(self._states.on_connecting(node, now_ms))
+        attempt = self._states.on_connecting(node, now_ms)
+        try:
+            connection.open(attempt)
+        except Exception as error:  # noqa: BLE001 (no memory, say: this attempt has failed)
+            raise_foreign(error)
+            connection.on_closed(failures.not_begun(node, error))
+            self._needs_step = True
 
     def _follow_moves(self) -> None:
         """Leave the old addresses of brokers and coordinators that have moved."""
@@ -355,10 +396,12 @@ class NetworkClient:
             node = self._metadata.node(node_id)
             if node is None or node.address == connection.node.address:
                 continue
+            if connection.state is ConnectionState.DRAINING:
+                continue
             self._log.info("%s has moved to %s", connection.node, node)
             if connection.state is ConnectionState.READY:
                 connection.drain()
-            elif connection.state is not ConnectionState.DRAINING:
+            else:
                 self._close(node_id)
 
     def _close_unused(self, now_ms: int) -> None:
@@ -383,6 +426,7 @@ class NetworkClient:
     def _close(self, node_id: int) -> None:
         self._connections.pop(node_id).close()
         self._states.on_closed(node_id)
+        self._needs_step = True
 
     def _take_events(self, node_id: int, connection: Connection, now_ms: int) -> None:
         if connection.state is ConnectionState.CONNECTING and connection.failure is None:
@@ -390,6 +434,7 @@ class NetworkClient:
         if connection.state is not ConnectionState.CONNECTING:
             was_ready = connection.versions is not None
             for request, response in connection.take_answered(now_ms):
+                self._states.on_served()
                 self._completed.append(partial(request.on_response, response))
             if not was_ready and connection.versions is not None:
                 self._log.debug("connected to %s", connection.node)
@@ -405,19 +450,27 @@ class NetworkClient:
         """Drop a connection; fail what was in flight and what was waiting for it."""
         connection = self._connections.pop(node_id)
         node = connection.node
+        is_old_address = connection.state is ConnectionState.DRAINING
         was_ready = self._states.state(node_id) is NodeState.READY
         level = logging.INFO if was_ready else logging.WARNING
         key = node, type(error)
-        self._repeated.log(level, now_ms, key, "lost the connection to %s: %s", node, error)
+        if was_ready:
+            self._repeated.log(level, now_ms, key, "lost the connection to %s: %s", node, error)
+        else:
+            why = failures.without_place(node, error)
+            self._repeated.log(level, now_ms, key, "could not connect to %s: %s", node, why)
         self._states.on_lost(node_id, error, now_ms)
         connection.close()
         told = failures.given_up(node, error)
         for request in connection.take_in_flight():
             is_late = request.deadline_ms <= now_ms
-            late = failures.unanswered(request, node, self._timeout_ms(request))
+            waited_ms = self._timeout_ms(request) + request.held_ms
+            late = failures.unanswered(request, node, waited_ms)
             self._fail(request, late if is_late else told)
-        self._fail_all(self._unsent.take_all(node_id), told)
-        self._fail_if_hopeless()
+        if not is_old_address:  # else what waits is for the new one
+            self._fail_all(self._unsent.take_all(node_id), told)
+        if self._unsent.has(ANY_NODE):
+            self._tell_verdict(self._any_node.verdict())
         # The broker that we lost may have been a leader: learn who leads now.
         self._metadata.request_update()
 
@@ -433,12 +486,15 @@ class NetworkClient:
         if excused_ms > 0:
             for connection in self._connections.values():
                 connection.extend_deadlines(excused_ms)
+            self._states.extend_deadlines(excused_ms)
+            self._unsent.extend_deadlines(excused_ms)
             self._driven_ms = now_ms  # once, however often we prepare before we complete
 
     def _expire_unsent(self, now_ms: int) -> None:
         for request in self._unsent.take_overdue(now_ms):
             if request.node_id is ANY_NODE:
                 troubles = self.describe_failures()
+                self._tell_verdict(self._any_node.any_verdict())
             else:
                 troubles = self._describe(request.node_id)
             self._fail(request, failures.untaken(request, self._timeout_ms(request), troubles))
@@ -476,11 +532,10 @@ class NetworkClient:
         # While a new attempt is under way, why the last one failed tells more.
         return waits_for if error is None else str(error)
 
-    def _fail_if_hopeless(self) -> None:
-        """Fail requests for any node when every one has failed, and one of them for good."""
-        error = self._any_node.hopeless_error() if self._unsent.has(ANY_NODE) else None
+    def _tell_verdict(self, error: KafkaError | None) -> None:
+        """Have those who wait raise what is fatal. The requests go on waiting for a node."""
         if error is not None:
-            self._fail_all(self._unsent.take_all(ANY_NODE), error)
+            self._completed.append(lambda _: self._metadata.on_verdict(error))
 
     def _fail_all(self, requests: Iterable[Request], error: KafkaError) -> None:
         for request in requests:

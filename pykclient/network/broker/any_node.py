@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient.network.coordinator_node import coordinator_id
-from pykclient.network.node_states import NodeState
+from pykclient.network.broker.nodes import NodeState
+from pykclient.network.cluster.node import coordinator_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
     from pykclient.errors import KafkaError
-    from pykclient.network.connection import Connection
-    from pykclient.network.metadata import Metadata
-    from pykclient.network.node_states import NodeStates
+    from pykclient.network.broker.connection import Connection
+    from pykclient.network.broker.nodes import NodeStates
+    from pykclient.network.cluster.metadata import Metadata
     from pykclient.types import Node
 
 __all__ = ["AnyNode"]
@@ -99,8 +99,14 @@ class AnyNode:
             default=0,
         )
 
-    def hopeless_error(self) -> KafkaError | None:
-        """Return why no node will ever serve a request: every one has failed, one for good."""
-        errors = [self._states.last_error(node.id) for node in self.candidates()]
-        fatal = next((error for error in errors if error is not None and error.fatal), None)
-        return None if None in errors else fatal
+    def verdict(self) -> KafkaError | None:
+        """Return what is fatal, if every node has said so since one last served us; else None."""
+        ids = [node.id for node in self.candidates()]
+        return self.any_verdict() if all(map(self._states.has_verdict, ids)) else None
+
+    def any_verdict(self) -> KafkaError | None:
+        """Return what is fatal, as the first node says that has said so; None if none has."""
+        for node in self.candidates():
+            if self._states.has_verdict(node.id):
+                return self._states.last_error(node.id)
+        return None

@@ -61,6 +61,8 @@ class _Reachability:
     retry_ms: int = 0
     setup_deadline_ms: int = 0
     last_error: KafkaError | None = None
+    served_count: int = 0
+    """How often we had been served when that error came."""
 
 
 class NodeStates:
@@ -70,6 +72,7 @@ class NodeStates:
         self._reconnect_backoff = reconnect_backoff
         self._setup_backoff = setup_backoff
         self._nodes: dict[int, _Reachability] = {}
+        self._served_count = 0
         self._started_ms: dict[tuple[str, int], int] = {}
         """When an attempt last began, by addresses where a connection ended not long ago."""
 
@@ -116,6 +119,20 @@ class NodeStates:
         known = self._nodes.get(node_id)
         return None if known is None else known.last_error
 
+    def has_verdict(self, node_id: int) -> bool:
+        """Return whether a node said what is fatal since `on_served`."""
+        known = self._nodes.get(node_id)
+        return (
+            known is not None
+            and known.last_error is not None
+            and known.last_error.fatal
+            and known.served_count == self._served_count
+        )
+
+    def on_served(self) -> None:
+        """Note a good response: what nodes said before it may not hold any more."""
+        self._served_count += 1
+
     def on_connecting(self, node: Node, now_ms: int) -> int:
         """Note that an attempt begins; return its number, counted from 0."""
         known = self._nodes.setdefault(node.id, _Reachability(node))
@@ -145,12 +162,19 @@ class NodeStates:
         known.retry_ms = now_ms + self._reconnect_backoff.delay_ms(known.failure_count)
         known.failure_count += 1
         known.last_error = error
+        known.served_count = self._served_count
 
     def on_closed(self, node_id: int) -> None:
         """Note that we closed the connection ourselves, which is no reason to back off."""
         known = self._nodes[node_id]
         self._to(known, NodeState.DISCONNECTED)
         self._note_end(known)
+
+    def extend_deadlines(self, extra_ms: int) -> None:
+        """Give the attempts that are under way more time."""
+        for known in self._nodes.values():
+            if known.state is NodeState.CONNECTING:
+                known.setup_deadline_ms += extra_ms
 
     def on_nodes_changed(self, node_of: Callable[[int], Node | None]) -> None:
         """Forget nodes without a connection that are gone (`node_of` gives None) or have moved."""
@@ -160,6 +184,11 @@ class NodeStates:
             node = node_of(node_id)
             if node is None or node.address != known.node.address:
                 del self._nodes[node_id]
+
+    def restart(self) -> None:
+        """Note that there are no connections any more, by no fault of the nodes."""
+        for known in self._nodes.values():
+            known.state = NodeState.DISCONNECTED
 
     def _note_end(self, known: _Reachability) -> None:
         started_ms = self._started_ms.get(known.node.address, known.started_ms)

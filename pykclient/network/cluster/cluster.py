@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pykclient.errors import BrokerError
     from pykclient.types import Node, TopicPartition
 
-__all__ = ["Cluster", "PartitionInfo", "TopicInfo"]
+__all__ = ["NO_TOPIC_ID", "Cluster", "PartitionInfo", "TopicInfo"]
 
 NO_TOPIC_ID = bytes(16)
 """What brokers before 2.8, which have no topic ids, are understood to say."""
@@ -75,6 +75,15 @@ class Cluster:
         self.topics: Mapping[str, TopicInfo] = MappingProxyType({t.name: t for t in topics})
         self.topic_errors: Mapping[str, BrokerError] = MappingProxyType(dict(topic_errors or {}))
         self._topic_names = {t.topic_id: t.name for t in self.topics.values()}
+
+    def is_like(self, other: Cluster) -> bool:
+        """Return whether another picture has the same brokers, topics and leaders."""
+        return (
+            self.nodes == other.nodes
+            and self.controller_id == other.controller_id
+            and self.topics == other.topics
+            and self.topic_errors.keys() == other.topic_errors.keys()
+        )
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...] | None:
         """Return a topic's partitions, or None if the topic is not known."""

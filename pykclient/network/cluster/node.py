@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient.setting import INT_MAX
+from pykclient.config.setting import INT_MAX
 from pykclient.types import Node
 
 if TYPE_CHECKING:

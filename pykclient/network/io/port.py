@@ -78,6 +78,10 @@ class Port(Protocol):
         """Make the present or next `wait` return at once. The only method for other threads."""
         ...
 
+    def restart(self) -> None:
+        """Close every stream, without a word to any, and be as new: for an interrupted owner."""
+        ...
+
     def shutdown(self) -> None:
         """Close every stream and the port itself."""
         ...

@@ -2,8 +2,9 @@
 
 `getaddrinfo` has no time-out, so it runs on a daemon thread, one per name that is being looked up;
 the answer is put into a mailbox and the port is woken. Addresses in numbers are answered at once.
-An answer that comes after the connection was given up is dropped by the port. Look-ups that hang
-are limited in number; beyond that a new name fails at once, and is tried again after its back-off.
+Who gives a connection up calls `forget`, so that a look-up that hangs keeps nothing alive. Look-ups
+that hang are limited in number; beyond that a new name fails at once, as does one for which no
+thread can be started, and is tried again after its back-off.
 
 Owner: the port that made it; `_run` alone is on the look-up's thread.
 Source: KIP-302 (all addresses of a name are used).
@@ -17,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pykclient.errors import ConnectionFailedError
+from pykclient.network.interrupts import call_masked, raise_of_signal_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,31 +43,60 @@ class Resolver:
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
         self._waiting: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
+        """Who waits, by names that are being looked up; nobody, perhaps, any more."""
         self._answers: deque[tuple[tuple[str, int], Answer]] = deque()
 
     def resolve(self, host: str, port: int, on_answer: Callable[[Answer], None]) -> None:
         """Have `on_answer` called, by a later `deliver`, with the addresses or an error."""
         name = (host, port)
-        waiting = self._waiting.setdefault(name, [])
-        waiting.append(on_answer)
-        if len(waiting) > 1:
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.append(on_answer)
             return
-        answer = self._immediate(host, port)
+        self._waiting[name] = [on_answer]
+        try:
+            answer = self._immediate(host, port)
+            if answer is None:
+                self._start(name)
+        except BaseException as error:
+            del self._waiting[name]  # or nobody would ever look it up
+            if not isinstance(error, RuntimeError):
+                raise
+            raise_of_signal_handler(error)
+            self._waiting[name] = [on_answer]
+            answer = ConnectionFailedError(
+                f"the host name {host!r} was not looked up: no thread could be started for it "
+                f"({error}); raise the limit of threads or processes (ulimit -u, or the "
+                f"container's pids limit)"
+            )
+            answer.__cause__ = error
         if answer is not None:
             self._answers.append((name, answer))
             self._wakeup()
-            return
-        thread = threading.Thread(
-            target=self._run, args=(name,), name=f"pykclient-resolve-{host}", daemon=True
-        )
-        thread.start()
+
+    def forget(self, on_answer: Callable[[Answer], None]) -> None:
+        """Never call `on_answer`."""
+        for waiting in self._waiting.values():
+            if on_answer in waiting:
+                waiting.remove(on_answer)
 
     def deliver(self) -> None:
         """Hand the answers that have come to those who asked."""
         while self._answers:
             name, answer = self._answers.popleft()
-            for on_answer in self._waiting.pop(name):
+            for on_answer in self._waiting.pop(name, ()):
                 on_answer(answer)
+
+    def restart(self) -> None:
+        """Forget who waits; what threads still bring is thrown away."""
+        self._waiting.clear()
+        self._answers.clear()
+
+    def _start(self, name: tuple[str, int]) -> None:
+        thread = threading.Thread(
+            target=self._run, args=(name,), name=f"pykclient-resolve-{name[0]}", daemon=True
+        )
+        call_masked(thread.start)
 
     def _immediate(self, host: str, port: int) -> Answer | None:
         """Return what can be told without a look-up."""

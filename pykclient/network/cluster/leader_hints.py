@@ -11,24 +11,24 @@ Source: KIP-951; Java method ``Metadata.updatePartitionLeadership``.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from pykclient.errors import DecodeError
-from pykclient.network.broker_answer import broker_node
-from pykclient.network.cluster import Cluster
+from pykclient.network.broker.broker_response import broker_node
+from pykclient.network.client_log import ClientLog
+from pykclient.network.cluster.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pykclient.network.broker_answer import BrokerAnswer
-    from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.broker.broker_response import BrokerAnswer
+    from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.types import Node, TopicPartition
 
 __all__ = ["LeaderAnswer", "LeaderHints"]
 
-log = logging.getLogger("pykclient.network")
+log = ClientLog("pykclient.network", "")
 
 
 class LeaderAnswer(Protocol):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from pykclient.config.setting import HOST_LENGTH_MAX
 from pykclient.errors import DecodeError
-from pykclient.setting import HOST_LENGTH_MAX
 from pykclient.types import Node
 
 __all__ = ["BrokerAnswer", "broker_node"]

@@ -1,12 +1,13 @@
 """Metadata: when to ask the cluster about itself, and how an answer changes our picture of it.
 
 States: *fresh* (nothing due before the age limit), *stale* (an update is wanted), *in flight*
-(asked, not answered), *failed* (no broker can ever serve us). The picture is an immutable
-`Cluster`, swapped whole; this object never changes one that it has handed out. An answer that knows
+(asked, not answered). The picture is an immutable `Cluster`, swapped whole; this object never
+changes one that it has handed out. What is fatal, as all nodes say, is for the calls that wait to
+raise; the asking goes on all the same, and a good response ends it. An answer that knows
 less than we do about a partition's leadership, which brokers that lag behind give, does not take us
 back (KIP-320).
 
-Owner: the driver of the engine. Other threads read `cluster` and `fatal_error`.
+Owner: the driver of the engine. Other threads read `cluster` and `fatal_since`.
 Source: Java classes ``Metadata``, ``ProducerMetadata``; KIP-320 (leader epochs), KIP-526 (idle
 topics), KIP-899 and KIP-1102 (back to the bootstrap addresses).
 """
@@ -20,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
 from pykclient.network.backoff import Backoff
-from pykclient.network.bootstrap import bootstrap_nodes
-from pykclient.network.broker_answer import broker_node
+from pykclient.network.broker.broker_response import broker_node
 from pykclient.network.client_log import ClientLog
-from pykclient.network.cluster import Cluster, TopicInfo
+from pykclient.network.cluster.bootstrap import bootstrap_nodes
+from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster, TopicInfo
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.network.topic_answer import topic_info
 from pykclient.protocol.messages.metadata import (
@@ -36,15 +37,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Self
 
-    from pykclient.config import ClientConfig
+    from pykclient.config.client import ClientConfig
     from pykclient.errors import BrokerError
-    from pykclient.network.cluster import PartitionInfo
-    from pykclient.network.coordinator_node import CoordinatorNode
-    from pykclient.network.leader_hints import LeaderHints
+    from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.network.cluster.leader_hints import LeaderHints
+    from pykclient.network.cluster.node import CoordinatorNode
     from pykclient.protocol.message import Message
     from pykclient.types import Node
 
 __all__ = ["Metadata", "MetadataState"]
+
+RELIABLE_EPOCHS_VERSION = 9
+"""Of the answers. Brokers before 2.4 may tell an older epoch than partitions have, and keep to it,
+while these are reassigned (Java's ``hasReliableLeaderEpochs``)."""
+
+LAG_MS_MAX = 10_000
+"""How long brokers may tell of a topic as it was. Brokers from 2.8 on need no such guess."""
 
 
 class MetadataState(Enum):
@@ -53,16 +61,12 @@ class MetadataState(Enum):
     FRESH = "fresh"
     STALE = "stale"
     IN_FLIGHT = "in_flight"
-    FAILED = "failed"
 
 
 NEXT: dict[MetadataState, frozenset[MetadataState]] = {
     MetadataState.FRESH: frozenset({MetadataState.STALE}),
     MetadataState.STALE: frozenset({MetadataState.IN_FLIGHT}),
-    MetadataState.IN_FLIGHT: frozenset(
-        {MetadataState.FRESH, MetadataState.STALE, MetadataState.FAILED}
-    ),
-    MetadataState.FAILED: frozenset(),
+    MetadataState.IN_FLIGHT: frozenset({MetadataState.FRESH, MetadataState.STALE}),
 }
 
 
@@ -89,6 +93,9 @@ class Metadata:
         self.bootstrap = tuple(bootstrap)
         self.cluster = Cluster()
         self.fatal_error: KafkaError | None = None
+        """What all nodes say and no attempt cures; None after a good response, or once raised."""
+        self.fatal_count = 0
+        """How often such a thing was found out."""
         self.last_error: KafkaError | None = None
         """Why the last update failed; None after one that did not."""
         self._log = ClientLog("pykclient.network", client_id)
@@ -105,6 +112,11 @@ class Metadata:
         self._is_urgent = False
         """The next update does not wait for its back-off: it asks for what was not asked before."""
         self._attempt_count = 0
+        self._unchanged_count = 0
+        """How many answers, asked for one right after the other, were no news."""
+        self._asked_version = MetadataRequest.max_version
+        self._older_since_ms: dict[str, int] = {}
+        """Since when answers have told older epochs of topics without ids than we know."""
         self._earliest_ms = 0
         self._expires_ms = 0
         self._failing_since_ms: int | None = None
@@ -136,7 +148,7 @@ class Metadata:
     # What the other managers ask for.
 
     def add_listener(self, listener: Callable[[Cluster], None]) -> None:
-        """Have `listener(cluster)` called after each update and after a fatal failure."""
+        """Have `listener(cluster)` called after each update, and when there is a `fatal_error`."""
         self._listeners.append(listener)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
@@ -181,6 +193,26 @@ class Metadata:
             self._swap(cluster)
         return cluster is not None
 
+    # What is fatal.
+
+    def on_verdict(self, error: KafkaError) -> None:
+        """Note what every node says, and no attempt cures until something changes there."""
+        self.fatal_error = error
+        self.fatal_count += 1
+        self._swap(self.cluster)
+
+    def fatal_since(self, count: int) -> KafkaError | None:
+        """Return what was found out since `fatal_count` was `count`; None if nothing. Any thread.
+
+        For those who are not alone in waiting.
+        """
+        return self.fatal_error if self.fatal_count != count else None
+
+    def take_fatal_error(self) -> KafkaError | None:
+        """Return what the call that waits is to raise, and forget it: the next one tries anew."""
+        error, self.fatal_error = self.fatal_error, None
+        return error
+
     # What the network client and the engine ask.
 
     def node(self, node_id: int) -> Node | None:
@@ -215,23 +247,35 @@ class Metadata:
         self._to(MetadataState.IN_FLIGHT)
         return PollResult(requests=(self._request(),))
 
+    def restart(self, now_ms: int) -> None:
+        """Ask anew, at once: nobody knows what became of the last update."""
+        del now_ms
+        self._state = MetadataState.STALE
+        self._is_urgent = True
+
     # Asking.
 
     def _request(self) -> Request:
         topics = None
         if not self._wants_all_topics:
             topics = [MetadataRequestTopic(name=name) for name in self._named_ms]
+        message = MetadataRequest(
+            topics=topics,
+            allow_auto_topic_creation=self._allow_auto_topic_creation and topics is not None,
+        )
         return Request(
-            MetadataRequest(
-                topics=topics,
-                allow_auto_topic_creation=self._allow_auto_topic_creation and topics is not None,
-            ),
+            message,
             node_id=None,
             on_response=self._on_response,
             on_failure=self._on_failure,
             check=None if topics is None else partial(_check_topics, frozenset(self._named_ms)),
+            build=partial(self._build, message),
             is_movable=True,
         )
+
+    def _build(self, message: MetadataRequest, version: int) -> MetadataRequest:
+        self._asked_version = version
+        return message
 
     def _request_at_once(self) -> None:
         self._is_urgent = True
@@ -278,16 +322,21 @@ class Metadata:
             self._retry_later(now_ms)
             return
         try:
-            cluster, is_complete = self._merge(response)
+            cluster, is_complete = self._merge(response, now_ms)
         except DecodeError as error:
             self._note_failure(error, now_ms)
             self._retry_later(now_ms)
             return
-        self.last_error = self._failing_since_ms = None
+        self.last_error = self._failing_since_ms = self.fatal_error = None
         self._expires_ms = now_ms + self._max_age_ms
         if is_complete:
             self._attempt_count = 0
-            self._earliest_ms = now_ms + self._refresh_backoff.delay_ms(0)
+            # Whoever asks again and again for what the brokers do not have is no reason to ask at
+            # full speed: a partition that is gone, say.
+            is_pressed = now_ms - self._earliest_ms <= self._refresh_backoff.max_ms
+            is_repeated = is_pressed and cluster.is_like(self.cluster)
+            self._unchanged_count = self._unchanged_count + 1 if is_repeated else 0
+            self._earliest_ms = now_ms + self._refresh_backoff.delay_ms(self._unchanged_count)
             self._to(MetadataState.STALE if self._is_outdated else MetadataState.FRESH)
         else:
             self._retry_later(now_ms)
@@ -295,13 +344,7 @@ class Metadata:
 
     def _on_failure(self, error: KafkaError, now_ms: int) -> None:
         self._note_failure(error, now_ms)
-        # Fatal is what we found out about every broker, never what one of them answered.
-        if error.fatal:
-            self.fatal_error = error
-            self._to(MetadataState.FAILED)
-            self._swap(self.cluster)
-        else:
-            self._retry_later(now_ms)
+        self._retry_later(now_ms)
 
     def _note_failure(self, error: KafkaError, now_ms: int) -> None:
         # One warning tells it; that it goes on is told by the connections that fail.
@@ -321,16 +364,17 @@ class Metadata:
         for listener in self._listeners:
             listener(cluster)
 
-    def _merge(self, response: MetadataResponse) -> tuple[Cluster, bool]:
+    def _merge(self, response: MetadataResponse, now_ms: int) -> tuple[Cluster, bool]:
         """Return the new picture, and whether it has all that can be known by now."""
+        node_ids = {broker.node_id for broker in response.brokers}
         topics: list[TopicInfo] = []
         errors: dict[str, BrokerError] = {}
         is_complete = True
         for answer in response.topics:
             if answer.error_code == 0:
-                info = self._newest(topic_info(answer))
+                info = self._newest(self._reliable(topic_info(answer)), now_ms)
                 topics.append(info)
-                is_complete = is_complete and all(p.leader_id is not None for p in info.partitions)
+                is_complete = is_complete and all(p.leader_id in node_ids for p in info.partitions)
             elif answer.name is not None:
                 error = error_for_code(answer.error_code, f"topic {answer.name!r}")
                 errors[answer.name] = error
@@ -345,11 +389,21 @@ class Metadata:
         )
         return cluster, is_complete
 
-    def _newest(self, told: TopicInfo) -> TopicInfo:
+    def _reliable(self, told: TopicInfo) -> TopicInfo:
+        """Leave out the leader epochs of brokers that tell wrong ones while they reassign."""
+        if self._asked_version >= RELIABLE_EPOCHS_VERSION:
+            return told
+        return told._replace(
+            partitions=tuple(each._replace(leader_epoch=None) for each in told.partitions)
+        )
+
+    def _newest(self, told: TopicInfo, now_ms: int) -> TopicInfo:
         """Keep what we know about a partition where the answer has an older leader epoch."""
         known = self.cluster.topics.get(told.name)
         # Another id means that it was deleted and made anew: its epochs begin again.
         if known is None or known.topic_id != told.topic_id:
+            return told
+        if told.topic_id == NO_TOPIC_ID and self._is_anew(known, told, now_ms):
             return told
         return told._replace(
             partitions=(
@@ -357,6 +411,20 @@ class Metadata:
                 *told.partitions[len(known.partitions) :],
             )
         )
+
+    def _is_anew(self, known: TopicInfo, told: TopicInfo, now_ms: int) -> bool:
+        """Return whether a topic without an id must have been made anew: answers have told older
+        epochs for longer than a broker lags behind.
+        """
+        are_older = map(_is_older, told.partitions, known.partitions)
+        if not any(are_older):
+            self._older_since_ms.pop(told.name, None)
+            return False
+        since_ms = self._older_since_ms.setdefault(told.name, now_ms)
+        if now_ms - since_ms < LAG_MS_MAX:
+            return False
+        del self._older_since_ms[told.name]
+        return True
 
     def _to(self, state: MetadataState) -> None:
         assert state in NEXT[self._state], f"{self._state} -> {state}"
@@ -372,6 +440,12 @@ def _check_topics(asked: frozenset[str], response: Message) -> None:
 
 
 def _newer(known: PartitionInfo, told: PartitionInfo) -> PartitionInfo:
-    if known.leader_epoch is None or told.leader_epoch is None:
-        return told
-    return known if told.leader_epoch < known.leader_epoch else told
+    return known if _is_older(told, known) else told
+
+
+def _is_older(told: PartitionInfo, known: PartitionInfo) -> bool:
+    return (
+        known.leader_epoch is not None
+        and told.leader_epoch is not None
+        and told.leader_epoch < known.leader_epoch
+    )

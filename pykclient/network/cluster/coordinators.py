@@ -25,9 +25,9 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.broker_answer import broker_node
+from pykclient.network.broker.broker_response import broker_node
 from pykclient.network.client_log import ClientLog
-from pykclient.network.coordinator_node import CoordinatorNode
+from pykclient.network.cluster.node import CoordinatorNode
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.network.repeated_log import RepeatedLog
 from pykclient.protocol.messages.find_coordinator import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
-    from pykclient.network.metadata import Metadata
+    from pykclient.network.cluster.metadata import Metadata
     from pykclient.protocol.message import Message
 
 __all__ = ["NEXT", "CoordinatorState", "CoordinatorType", "Coordinators", "Reachability"]
@@ -228,6 +228,11 @@ class Coordinators:
             else:
                 requests.extend(self._request([lookup]) for lookup in lookups)
         return PollResult(requests, next_poll_ms)
+
+    def restart(self, now_ms: int) -> None:
+        """Forget all of them: they are looked up again when somebody wants them."""
+        del now_ms
+        self._lookups.clear()
 
     def _due_ms(self, lookup: _Lookup) -> int:
         """Return when to ask who coordinates; `NEVER_MS` if something else comes first."""

@@ -16,6 +16,16 @@ cdef extern from "<errno.h>" nogil:
     int errno
     int EINTR
 
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #ifndef MSG_NOSIGNAL
+    #define MSG_NOSIGNAL 0  /* macOS: the socket has SO_NOSIGPIPE instead */
+    #endif
+    """
+    enum:
+        MSG_NOSIGNAL
+
 cdef extern from "<sys/socket.h>" nogil:
     ctypedef struct iovec "struct iovec":
         void* iov_base
@@ -27,7 +37,6 @@ cdef extern from "<sys/socket.h>" nogil:
 
     enum:
         MSG_DONTWAIT
-        MSG_NOSIGNAL
 
     ssize_t sendmsg(int fd, const msghdr* message, int flags)
     ssize_t recv(int fd, void* start, size_t size, int flags)

@@ -19,7 +19,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.api_versions import ApiVersions
+from pykclient.network.broker.api_versions import ApiVersions
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -82,7 +82,7 @@ class Handshake:
         if response.error_code != 0:
             self._to(HandshakeState.FAILED)
             raise error_for_code(
-                response.error_code, f"broker {self._node} refused the ApiVersions request"
+                response.error_code, f"{self._node} refused the ApiVersions request"
             )
         self._accept(_ranges(response))
         return False
@@ -92,13 +92,13 @@ class Handshake:
         if metadata is None:
             self._to(HandshakeState.FAILED)
             raise UnsupportedVersionError(
-                f"broker {self._node} does not serve clients: it has no Metadata API; if this is a "
+                f"{self._node} does not serve clients: it has no Metadata API; if this is a "
                 f"controller's address, use a broker's"
             )
         if metadata[1] < METADATA_VERSION_MIN:
             self._to(HandshakeState.FAILED)
             raise UnsupportedVersionError(
-                f"broker {self._node} is older than Kafka 2.1: it speaks Metadata up to version "
+                f"{self._node} is older than Kafka 2.1: it speaks Metadata up to version "
                 f"{metadata[1]}, this client needs {METADATA_VERSION_MIN}; use Kafka 2.1 or newer"
             )
         self.versions = ApiVersions(self._node, ranges)
@@ -111,7 +111,7 @@ class Handshake:
         if version < max(known[0], ApiVersionsRequest.min_version):
             self._to(HandshakeState.FAILED)
             raise UnsupportedVersionError(
-                f"broker {self._node} refuses every version of ApiVersions that this client "
+                f"{self._node} refuses every version of ApiVersions that this client "
                 f"speaks ({ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}); "
                 f"use Kafka 2.1 or newer"
             )

@@ -1,0 +1,1 @@
+"""Connections to brokers, their handshake and state, and the client over them."""

@@ -1,0 +1,1 @@
+"""All sockets, name look-ups and selectors, behind the port."""
