@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config import ClientConfig
-from pykclient.errors.base import ConfigError
-from pykclient.setting import (
+from pykclient.config.client import ClientConfig
+from pykclient.config.setting import (
     INT_MAX,
     LONG_MAX,
     Setting,
@@ -23,6 +22,8 @@ from pykclient.setting import (
     object_list,
     object_or_name,
 )
+from pykclient.config.unsupported import partitioner_hint, serializer_hint
+from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,16 +56,21 @@ class ProducerConfig(ClientConfig):
         True,
         "Retries neither double nor reorder records (KIP-98). Needs acks=all, retries and at most "
         "5 requests in flight; switched off when one of them says otherwise and this was not "
-        "given.",
+        "given. After an unclean leader election, records that may be in the log fail rather than "
+        "being doubled.",
     )
     key_serializer = Setting(
-        object_or_name(), None, "Turns keys into bytes; none takes bytes as they are."
+        object_or_name(lambda text: serializer_hint(text, "Serializer")),
+        None,
+        "Turns keys into bytes; none takes bytes as they are.",
     )
     value_serializer = Setting(
-        object_or_name(), None, "Turns values into bytes; none takes bytes as they are."
+        object_or_name(lambda text: serializer_hint(text, "Serializer")),
+        None,
+        "Turns values into bytes; none takes bytes as they are.",
     )
     partitioner = Setting(
-        object_or_name(),
+        object_or_name(partitioner_hint),
         None,
         "Chooses the partition of a record that names none; none hashes the key (murmur2), and "
         "fills one partition after the other when there is no key.",
@@ -85,7 +91,11 @@ class ProducerConfig(ClientConfig):
         object_list(), (), "Called for every record and its delivery.", key="interceptor.classes"
     )
     batch_size = Setting(
-        integer(0), 16_384, "A batch of one partition is sent when it has reached this size."
+        integer(0),
+        16_384,
+        "A batch of one partition is sent when it has reached this size, which is that before "
+        "compression. Java fills batches to the size that it expects after compression: for "
+        "batches as large as Java's, raise it by the ratio.",
     )
     linger_ms = Setting(
         integer(0, LONG_MAX), 5, "How long a batch waits to be filled before it is sent."

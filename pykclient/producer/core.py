@@ -10,7 +10,6 @@ Source: Java class ``KafkaProducer``.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING
@@ -18,19 +17,22 @@ from typing import TYPE_CHECKING
 from pykclient.accel import SendCore
 from pykclient.errors import ClosedError, KafkaError, KafkaTimeoutError
 from pykclient.network.backoff import Backoff
-from pykclient.network.client import NetworkClient
+from pykclient.network.broker.client import NetworkClient
+from pykclient.network.client_log import ClientLog
+from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.engine import Engine
-from pykclient.network.live_client import LiveClient
-from pykclient.network.metadata import Metadata
-from pykclient.producer.accumulator import AccumulatorSettings, RecordAccumulator
-from pykclient.producer.batch import Compression
-from pykclient.producer.buffer_pool import BufferPool
-from pykclient.producer.idempotence import Idempotence
+from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.producer.accumulator.accumulator import AccumulatorSettings, RecordAccumulator
+from pykclient.producer.accumulator.batch import Compression
+from pykclient.producer.accumulator.buffer_pool import BufferPool
+from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.interceptors import ProducerInterceptors
+from pykclient.producer.lifecycle import Lifecycle
 from pykclient.producer.partitioner import checked_partition, partition_function
 from pykclient.producer.record import RecordMetadata
-from pykclient.producer.record_serializer import RecordSerializer
-from pykclient.producer.sender import Sender, SenderSettings
+from pykclient.producer.sender.idempotence import Idempotence
+from pykclient.producer.sender.sender import Sender, SenderSettings
+from pykclient.producer.serializers import RecordSerializer
 from pykclient.records.compression import Codec, require_library
 
 if TYPE_CHECKING:
@@ -38,16 +40,15 @@ if TYPE_CHECKING:
 
     from pykclient.accel import Delivery
     from pykclient.accel.abc import HeadersInput, OnDelivery
-    from pykclient.network.cluster import Cluster
+    from pykclient.network.io.port import Port
     from pykclient.network.manager import Manager, UserCall
-    from pykclient.network.port import Port
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import Waiting
     from pykclient.producer.record import SerializedRecord
 
 __all__ = ["ProducerCore"]
 
-log = logging.getLogger("pykclient.producer")
+log = ClientLog("pykclient.producer", "")
 
 
 class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
@@ -75,13 +76,10 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
         self._partitioner = partition_function(config.partitioner)
         self._config = config
         self._port = port
-        self._refusal: KafkaError | None = None
-        self._is_closing = False
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._metadata = Metadata.from_config(
             config, allow_auto_topic_creation=True, topic_idle_ms=config.metadata_max_idle_ms
         )
-        self._metadata.add_listener(self._on_cluster)
         self._client = NetworkClient.from_config(
             config,
             port,
@@ -89,6 +87,7 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
             max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         )
         self._pool = BufferPool(config.buffer_memory)
+        self._reports = FailureReports(config.client_id, clock_ms)
         is_plain = (
             self._serializer.takes_bytes_only
             and not self._interceptors
@@ -97,13 +96,20 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
         self._accumulator = RecordAccumulator(
             _accumulator_settings(config, compression),
             self._pool,
+            reports=self._reports,
             waiting=waiting,
             clock_ms=clock_ms,
             wakeup=port.wakeup,
             random=backoff.random,
             fast_topics=self.topics if is_plain else None,
         )
+        self._lifecycle = Lifecycle(
+            self.topics, self._pool, self._accumulator, self._interceptors, self._reports
+        )
+        self._metadata.add_listener(self._lifecycle.on_cluster)
         idempotence = self._new_idempotence(backoff)
+        if idempotence is not None:
+            self._metadata.add_listener(idempotence.on_cluster)
         user_calls: deque[UserCall] = deque()
         self._sender = Sender(
             _sender_settings(config),
@@ -112,28 +118,33 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
             metadata=self._metadata,
             idempotence=idempotence,
             backoff=backoff,
+            reports=self._reports,
             user_calls=user_calls,
-            on_failed=self._on_failed,
+            on_failed=self._lifecycle.on_failed,
         )
-        managers: list[Manager] = [self._metadata]
-        if idempotence is not None:
-            managers.append(idempotence)
-        managers.append(self._sender)
-        self._engine = Engine(self._client, managers, user_calls)
+        self._lifecycle.sender = self._sender
+        found: tuple[Manager | None, ...] = (self._metadata, idempotence, self._sender)
+        managers = [manager for manager in found if manager is not None]
+        self._engine = self._lifecycle.engine = Engine(self._client, managers, user_calls)
 
     def _new_idempotence(self, backoff: Backoff) -> Idempotence | None:
         if not self._config.enable_idempotence:
             return None
+        lifecycle = self._lifecycle  # not the producer, which can be dropped
         return Idempotence(
             in_flight_max=self._config.max_in_flight_requests_per_connection,
             backoff=backoff,
             on_assigned=self._accumulator.look_at_all,
-            on_failed=lambda error, now_ms: self._sender.fail(error, now_ms),
+            on_failed=lambda error, now_ms: lifecycle.sender.fail(error, now_ms),
             client_id=self._config.client_id,
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
+        error = self._lifecycle.failure
+        state = "open"
+        if error is not None:
+            state = "closed" if isinstance(error, ClosedError) else f"ended by {error!r}"
+        return describe_client(self, self._config, state)
 
     # What a front-end adds.
 
@@ -151,14 +162,18 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
         """Send a record that could not just be appended."""
 
     @abstractmethod
-    def _on_news(self) -> None:
-        """Let those look again who wait for metadata, or for the end. Sender thread."""
+    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
+        """Wait until a topic, and the partition if one is named, is known."""
+
+    @abstractmethod
+    def _block_deadline_ms(self) -> int:
+        """Until when what begins now may wait."""
 
     # Steps of sending: any thread.
 
     def _check_usable(self) -> None:
         """Raise if nothing can be sent any more."""
-        error = self._refusal or self._sender.failure
+        error = self._lifecycle.failure
         if error is not None:
             raise error.with_traceback(None)
 
@@ -169,7 +184,13 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
 
     def _ask_partitioner(self, topic: str, key: bytes | None, value: bytes | None) -> int:
         assert self._partitioner is not None
-        partitions = self._metadata.cluster.partitions_for(topic) or ()
+        partitions = self._metadata.cluster.partitions_for(topic)
+        deadline_ms: int | None = None
+        while not partitions:  # a response of a broker that lags behind has dropped the topic
+            if deadline_ms is None:
+                deadline_ms = self._block_deadline_ms()
+            self._await_topic(topic, None, deadline_ms)
+            partitions = self._metadata.cluster.partitions_for(topic)
         chosen = self._partitioner(topic, key, value, partitions)
         return checked_partition(chosen, topic, len(partitions))
 
@@ -185,10 +206,17 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
     def _has_partition(self, topic: str, partition: int | None) -> bool:
         """Whether a topic is known, and has this partition, if one is named."""
         count = self._accumulator.partition_count(topic)
+        if self._partitioner is not None and not self._metadata.cluster.partitions_for(topic):
+            return False  # a partitioner wants more than their number
         return count is not None and (partition is None or partition < count)
 
-    def _final_topic_error(self, topic: str, version: int) -> KafkaError | None:
-        """Return why waiting for a topic is in vain, by an answer newer than cluster `version`."""
+    def _final_topic_error(self, topic: str, version: int, fatal_count: int) -> KafkaError | None:
+        """Return why waiting for a topic is in vain, by what is newer than cluster `version`, or
+        what was found to be fatal since `fatal_count`.
+        """
+        fatal_error = self._metadata.fatal_since(fatal_count)
+        if fatal_error is not None:
+            return fatal_error
         cluster = self._metadata.cluster
         error = cluster.topic_errors.get(topic) if cluster.version > version else None
         return error if error is not None and not error.retriable else None
@@ -201,80 +229,24 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
                 f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}, also after "
                 f"waiting {waited_ms} ms (max_block_ms) for one to be added"
             )
-        cause: KafkaError | None = self._metadata.cluster.topic_errors.get(topic)
-        reason = f"no broker could be reached: {self._client.describe_failures()}"
-        if cause is not None:
-            reason = f"{cause}; create the topic, or have brokers do so (auto.create.topics.enable)"
-        elif not self._client.describe_failures():
-            cause = self._metadata.last_error
-            reason = str(cause or "the brokers have not answered yet")
+        reason, cause = self._why_no_metadata(topic)
         error = KafkaTimeoutError(
             f"no metadata of topic {topic!r} within {waited_ms} ms (max_block_ms): {reason}"
         )
         error.__cause__ = cause
         return error
 
-    # Ending.
-
-    def _refuse(self, error: KafkaError) -> None:
-        """Take no more records. The first reason counts."""
-        if self._refusal is None:
-            self._refusal = error
-        self.topics.clear()
-
-    def _begin_close(self, deadline_ms: int) -> None:
-        """Have what there is sent until the deadline, and then let the sender thread end."""
-        error = _closed()
-        self._refuse(error)
-        self._pool.close()
-
-        def close(now_ms: int) -> None:
-            self._sender.close(error, now_ms, deadline_ms)
-            self._is_closing = True
-
-        self._engine.post(close)
-
-    def _is_finished(self) -> bool:
-        """Whether the producer was closed and has nothing left to do. Sender thread."""
-        return self._is_closing and self._accumulator.is_empty and not self._engine.user_calls
-
-    def _on_death(self, cause: BaseException) -> None:
-        """Fail everything, since the sender thread has failed. Sender thread."""
-        error = KafkaError(
-            f"the producer has stopped: its sender thread failed with {cause!r}. This should not "
-            f"happen; please report it, and make a new producer"
-        )
-        error.__cause__ = cause
-        self._refuse(error)
-        self._pool.close()
-        calls = self._accumulator.abandon(error)
-        for call in [*(user_call.function for user_call in self._engine.user_calls), *calls]:
-            try:
-                call()
-            except BaseException:  # the next ones must be made all the same
-                log.exception("a delivery callback failed: %r", call)
-        self._engine.user_calls.clear()
-        self._on_news()
-
-    def _on_end(self) -> None:
-        """Send those away who came too late for the sender thread to hear of them. Its last act."""
-        self._accumulator.fail_flushes(self._refusal or _closed())
-        self._on_news()
-
-    def _on_failed(self) -> None:
-        self._pool.close()
-        self._on_news()
-
-    def _on_cluster(self, cluster: Cluster) -> None:
-        self._accumulator.on_cluster(cluster)
-        fatal_error = self._metadata.fatal_error
-        if fatal_error is not None:
-            self._engine.post(lambda now_ms: self._sender.fail(fatal_error, now_ms))
-        self._on_news()
-
-
-def _closed() -> ClosedError:
-    return ClosedError("the producer is closed; make a new one")
+    def _why_no_metadata(self, topic: str) -> tuple[str, KafkaError | None]:
+        """Return what keeps a topic from being known, in words and, if one tells it, as error."""
+        cause: KafkaError | None = self._metadata.cluster.topic_errors.get(topic)
+        if cause is not None:
+            how = "create the topic, or have brokers do so (auto.create.topics.enable)"
+            return f"{cause}; {how}", cause
+        failures = self._client.describe_failures()
+        if failures:
+            return f"no broker could be reached: {failures}", None
+        cause = self._metadata.last_error
+        return str(cause or "the brokers have not answered yet"), cause
 
 
 def _compression(config: ProducerConfig) -> Compression:

@@ -9,13 +9,18 @@ which never call user code: `take_call` hands it to whoever ended the outcome.
 
 `Delivery` itself, the object that `send` returns, belongs to the per-record core.
 
-Owner: the sender thread ends it; its lock guards the announcement against those who come to wait.
+There is no lock: a signal handler or a destructor may interrupt any line of this and come in again,
+and the sender thread must not wait for it. Whoever registers looks afterwards whether the end has
+come meanwhile; the sender notes the end first, and then goes through what is registered. So nobody
+is forgotten, a waker may be called twice, and a done callback belongs to whoever takes it out.
+
+Owner: the sender thread ends it; wakers and done callbacks are registered by any.
 Source: Java classes ``ProduceRequestResult``, ``FutureRecordMetadata``; KIP-467 (record errors).
 """
 
 from __future__ import annotations
 
-import logging
+import itertools
 from bisect import bisect_right
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -27,15 +32,16 @@ from pykclient.producer.record import RecordMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from pykclient.accel.abc import Appender, OnDelivery
     from pykclient.errors import KafkaError
+    from pykclient.producer.failure_reports import FailureReports, UnseenFailure
     from pykclient.types import TopicPartition
 
 __all__ = ["Awaited", "BatchOutcome", "Delivery", "OutcomeState", "Waiting"]
 
-log = logging.getLogger("pykclient.producer")
+_numbers = itertools.count()
+"""Numbers for done callbacks: `next` on it is safe from any thread and any handler."""
 
 
 class OutcomeState(Enum):
@@ -69,7 +75,8 @@ class Awaited(Protocol):
         ...
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Call `waker` when there is news, at once if there is. It must not block."""
+        """Call `waker` when there is news, at once if there is. It must not block, and may be
+        called twice."""
         ...
 
     def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
@@ -79,6 +86,10 @@ class Awaited(Protocol):
 
 class Waiting(Protocol):
     """How a thread waits for an outcome. The front-end has it, since the core never waits."""
+
+    def is_current(self) -> bool:
+        """Whether this is the sender thread."""
+        ...
 
     def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         """Wait until the record's fate is known, at most `timeout` seconds; return whether it is.
@@ -101,9 +112,10 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         "_done_callbacks",
         "_error",
         "_is_announced",
-        "_lock",
         "_parts",
         "_record_errors",
+        "_reports",
+        "_unseen",
         "_waiting",
         "_wakers",
         "partition",
@@ -111,20 +123,21 @@ class BatchOutcome(BatchFate[RecordMetadata]):
     )
 
     def __init__(
-        self, partition: TopicPartition, lock: AbstractContextManager[object], waiting: Waiting
+        self, partition: TopicPartition, reports: FailureReports, waiting: Waiting
     ) -> None:
         super().__init__(RecordMetadata, partition.topic, partition.partition)
         self.partition = partition
         self.state = OutcomeState.PENDING
-        self._lock = lock
+        self._reports = reports
         self._waiting = waiting
         self._callbacks: Collection[tuple[int, OnDelivery[RecordMetadata]]] = ()
         self._is_announced = False
         self._error: KafkaError | None = None
         self._record_errors: Mapping[int, KafkaError] = {}
         self._parts: Sequence[tuple[int, BatchOutcome]] = ()
-        self._wakers: list[Callable[[], None]] = []
-        self._done_callbacks: list[tuple[int, Callable[[], object]]] = []
+        self._wakers: dict[Callable[[], None], None] = {}
+        self._done_callbacks: dict[int, tuple[int, Callable[[], object]]] = {}
+        self._unseen: UnseenFailure | None = None
 
     def follow(self, appender: Appender[RecordMetadata]) -> None:
         """Learn from `appender` what comes with the records. Before the first one."""
@@ -133,7 +146,7 @@ class BatchOutcome(BatchFate[RecordMetadata]):
 
     def another(self) -> BatchOutcome:
         """Return a pending outcome for a further batch of the same partition."""
-        return BatchOutcome(self.partition, self._lock, self._waiting)
+        return BatchOutcome(self.partition, self._reports, self._waiting)
 
     # What a delivery asks.
 
@@ -171,51 +184,56 @@ class BatchOutcome(BatchFate[RecordMetadata]):
             UsageError: there is something to wait for, and `timeout` is negative.
         """
         if self.is_done(index):
-            return self.error(index)
+            return self.seen_error(index)
         wait_ms = timeout_ms(timeout, FOREVER_MS)
         if not self._waiting.wait(self, index, timeout):
             raise KafkaTimeoutError(
                 f"a record for {self.partition} was neither delivered nor given up after waiting "
                 f"{wait_ms} ms; it is still under way, for at most delivery_timeout_ms"
             )
-        return self.error(index)
+        return self.seen_error(index)
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
         """Call `function` once the record's fate is known: in the sender thread, or here and now
         if it is. Should it fail, that is logged."""
-        with self._lock:
-            is_early = not self._is_announced
-            if is_early:
-                self._done_callbacks.append((index, function))
-        if is_early:
-            return
-        if self.state is OutcomeState.SPLIT:
+        if self._is_announced and self.state is OutcomeState.SPLIT:
             part, index = self._part(index)
             part.add_done_callback(index, function)
-        else:
-            self._call(function)
+            return
+        number = next(_numbers)
+        self._done_callbacks[number] = (index, function)
+        if self._is_announced and self._done_callbacks.pop(number, None) is not None:
+            if self.state is OutcomeState.SPLIT:
+                self.add_done_callback(index, function)
+            else:
+                self._call(function)
+
+    def describe(self, index: int) -> str:
+        """Return what is known of the record, for `repr`; nothing that it holds."""
+        if not self.is_done(index):
+            return f"{self.partition}, under way"
+        error = self.error(index)
+        if error is not None:
+            return f"{self.partition}, failed by {type(error).__name__}: {error}"
+        offset = self.metadata(index).offset
+        return f"{self.partition}, delivered" + ("" if offset is None else f" at offset {offset}")
 
     # What a waiting asks.
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Call `waker` when there is news of the record, at once if there is. It must not block."""
-        with self._lock:
-            is_early = not self._is_announced
-            if is_early:
-                self._wakers.append(waker)
-        if is_early:
-            return
-        if self.state is OutcomeState.SPLIT:
+        """Call `waker` when there is news of the record, at once if there is. It must not block,
+        and may be called twice."""
+        if self._is_announced and self.state is OutcomeState.SPLIT:
             part, index = self._part(index)
             part.add_waker(index, waker)
-        else:
+            return
+        self._wakers[waker] = None
+        if self._is_announced:
             waker()
 
     def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
         """Forget a waker that is not wanted any more."""
-        with self._lock:
-            if waker in self._wakers:
-                self._wakers.remove(waker)
+        self._wakers.pop(waker, None)
         if self.state is OutcomeState.SPLIT:
             part, index = self._part(index)
             part.remove_waker(index, waker)
@@ -235,6 +253,20 @@ class BatchOutcome(BatchFate[RecordMetadata]):
             part, index = self._part(index)
             return part.error(index)
         return self._record_errors.get(index, self._error)
+
+    def on_seen(self, count: int) -> None:
+        """Note that somebody has taken in why so many of the records failed."""
+        if self._unseen is not None:
+            self._unseen.see(count)
+
+    def seen_error(self, index: int) -> KafkaError | None:
+        """As `error`, for somebody who takes it in."""
+        if self.state is OutcomeState.SPLIT:
+            part, index = self._part(index)
+            return part.seen_error(index)
+        if self._unseen is not None:
+            self._unseen.see()  # who asks about one record learns of all in its batch
+        return self.error(index)
 
     def told_by(self, index: int, count: int) -> tuple[BatchOutcome, int, int]:
         """Return who tells of the record at `index`, its place there, and of how many of the
@@ -260,10 +292,20 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         self._to(OutcomeState.SUCCEEDED)
 
     def fail(
-        self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
+        self,
+        error: KafkaError,
+        record_errors: Mapping[int, KafkaError] | None = None,
+        *,
+        record_count: int = 0,
     ) -> None:
-        """End badly: by the records' own errors, where given, by `error` for all others."""
+        """End badly: by the records' own errors, where given, by `error` for all others.
+
+        `record_count` is how many records there are, for the report on what nobody has seen.
+        """
         self._error = error
+        unseen_count = record_count - len(self._callbacks)
+        if unseen_count > 0:
+            self._unseen = self._reports.unseen(str(self.partition), unseen_count, error)
         self._record_errors = record_errors or {}
         self._to(OutcomeState.FAILED)
 
@@ -293,7 +335,7 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         def call() -> None:
             try:
                 if self.state is OutcomeState.SUCCEEDED:
-                    self.tell(callbacks, self._log_failed)
+                    self.tell(callbacks, self._report_failed)
                 else:
                     self._tell_of_failure(callbacks)
             finally:
@@ -304,14 +346,13 @@ class BatchOutcome(BatchFate[RecordMetadata]):
 
     def _announce(self) -> list[tuple[int, Callable[[], object]]]:
         """Let those go on who wait; return the done callbacks, in the records' order."""
-        with self._lock:
-            self._is_announced = True
-            self.is_well = self.state is OutcomeState.SUCCEEDED
-            wakers, self._wakers = self._wakers, []
-            done_callbacks, self._done_callbacks = self._done_callbacks, []
-        for waker in wakers:
+        self._is_announced = True
+        self.is_well = self.state is OutcomeState.SUCCEEDED
+        for waker in list(self._wakers):
             waker()
-        return sorted(done_callbacks, key=_first_index)
+        self._wakers.clear()
+        taken = [self._done_callbacks.pop(number, None) for number in list(self._done_callbacks)]
+        return sorted((entry for entry in taken if entry is not None), key=_first_index)
 
     def _tell_of_failure(
         self, callbacks: Collection[tuple[int, OnDelivery[RecordMetadata]]]
@@ -319,11 +360,11 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         for index, on_delivery in callbacks:
             try:
                 on_delivery(self.metadata(index), self.error(index))
-            except Exception:  # noqa: BLE001  # user code; `_log_failed` logs what it raised
-                self._log_failed(on_delivery)
+            except BaseException:  # noqa: BLE001  # user code; it must not end the sender thread
+                self._report_failed(on_delivery)
 
-    def _log_failed(self, on_delivery: OnDelivery[RecordMetadata]) -> None:
-        log.exception("a delivery callback for %s failed: %r", self.partition, on_delivery)
+    def _report_failed(self, on_delivery: OnDelivery[RecordMetadata]) -> None:
+        self._reports.on_callback_error(f"a delivery callback for {self.partition}", on_delivery)
 
     def _call_all(self, functions: Sequence[tuple[int, Callable[[], object]]]) -> None:
         for _, function in functions:
@@ -332,8 +373,10 @@ class BatchOutcome(BatchFate[RecordMetadata]):
     def _call(self, function: Callable[[], object]) -> None:
         try:
             function()
-        except Exception:
-            log.exception("a done callback for %s failed: %r", self.partition, function)
+        except BaseException as error:
+            self._reports.on_callback_error(f"a done callback for {self.partition}", function)
+            if not isinstance(error, Exception) and not self._waiting.is_current():
+                raise  # the application's own thread: an exit or an interrupt is its own
 
     def _part(self, index: int) -> tuple[BatchOutcome, int]:
         first_index, part = self._parts[bisect_right(self._parts, index, key=_first_index) - 1]

@@ -9,12 +9,13 @@ Source: Java class ``ProducerInterceptors``; KIP-42.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
+from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError
+from pykclient.network.client_log import ClientLog
+from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.producer.record import ProducerRecord
-from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProducerInterceptor", "ProducerInterceptors"]
 
-log = logging.getLogger("pykclient.producer")
+log = ClientLog("pykclient.producer", "")
 
 
 class ProducerInterceptor(Protocol):
@@ -70,7 +71,8 @@ class ProducerInterceptors:
         for interceptor in self._interceptors:
             try:
                 seen: object = interceptor.on_send(record)
-            except Exception:  # the application's code; the record goes its way
+            except Exception as error:  # the application's code; the record goes its way
+                raise_of_signal_handler(error)
                 log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
                 continue
             if isinstance(seen, ProducerRecord):
@@ -82,12 +84,20 @@ class ProducerInterceptors:
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Tell all of them what became of a record."""
+        """Call all of them with what became of a record, whatever one raises.
+
+        What is no `Exception`, an exit or an interrupt, is raised at the end.
+        """
+        exit_error: BaseException | None = None
         for interceptor in self._interceptors:
             try:
                 interceptor.on_acknowledgement(metadata, error)
-            except Exception:  # the application's code; the others still hear
+            except BaseException as raised:
                 log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
+                if not isinstance(raised, Exception):
+                    exit_error = raised
+        if exit_error is not None:
+            raise exit_error
 
     def before(self, on_delivery: OnDelivery[RecordMetadata] | None) -> OnDelivery[RecordMetadata]:
         """Return a delivery callback that tells the interceptors first, then `on_delivery`."""
@@ -95,18 +105,20 @@ class ProducerInterceptors:
             return self.on_acknowledgement
 
         def tell_all(metadata: RecordMetadata, error: Exception | None) -> None:
-            self.on_acknowledgement(metadata, error)
-            on_delivery(metadata, error)
+            try:
+                self.on_acknowledgement(metadata, error)
+            finally:
+                on_delivery(metadata, error)
 
         return tell_all
 
     def close(self) -> None:
-        """Close those that want it."""
+        """Close those that want it. Sender thread."""
         for interceptor in self._interceptors:
             close = getattr(interceptor, "close", None)
             if not callable(close):
                 continue
             try:
                 close()
-            except Exception:  # the application's code; the others still close
+            except BaseException:  # the application's code; the others still close
                 log.warning("interceptor %r failed to close", interceptor, exc_info=True)

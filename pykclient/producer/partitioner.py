@@ -18,14 +18,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pykclient.accel import murmur2
+from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError, UsageError
-from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.cluster.cluster import PartitionInfo
 
 __all__ = [
     "PartitionLoad",
@@ -133,6 +133,11 @@ class StickyPartition:
         """
         self._produced_bytes += size_bytes
         return self._produced_bytes >= self._switch_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes are missing of the partition's share."""
+        return self._switch_bytes - self._produced_bytes
 
     def switch(self, now_ms: int) -> int:
         """Draw the next partition, which may be the same one, and return it."""

@@ -9,12 +9,14 @@ Source: Java class ``KafkaProducer``.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
+import warnings
 from contextlib import contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, overload
 
+from pykclient.arguments import check_callable, check_topic
 from pykclient.errors import (
     BufferExhaustedError,
     ForkedClientError,
@@ -24,16 +26,18 @@ from pykclient.errors import (
 )
 from pykclient.network.call_timeout import FOREVER_MS
 from pykclient.network.call_timeout import timeout_ms as milliseconds
+from pykclient.network.client_log import ClientLog
 from pykclient.network.drive import now_ms
+from pykclient.network.gate import Gate
+from pykclient.network.io.selector import SelectorPort
+from pykclient.network.long_wait import LongWaits
 from pykclient.network.manager import NEVER_MS, Operation
-from pykclient.network.selector import SelectorPort
-from pykclient.producer.buffer_pool import MemoryWaiter
-from pykclient.producer.bulk_producer import BulkProducer
+from pykclient.producer.accumulator.append import Blocked, Need
+from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
+from pykclient.producer.bulk.producer import BulkProducer
 from pykclient.producer.config import ProducerConfig
-from pykclient.producer.open_batches import Blocked, Need
 from pykclient.producer.record import ProducerRecord, RecordMetadata
-from pykclient.producer.record_serializer import checked_topic
-from pykclient.producer.sender_thread import SenderThread
+from pykclient.producer.sender.thread import SenderThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,12 +46,10 @@ if TYPE_CHECKING:
 
     from pykclient.accel import Delivery
     from pykclient.accel.abc import HeadersInput, OnDelivery
-    from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.producer.record import SerializedRecord
 
 __all__ = ["Producer"]
-
-log = logging.getLogger("pykclient.producer")
 
 END_GRACE_S = 1.0
 """How long `close` waits, beyond its own time, for the sender thread to tell what it gave up."""
@@ -81,9 +83,15 @@ class Producer(BulkProducer):
 
     Everything later is the delivery's. Idempotence is on by default: retries neither lose, double
     nor reorder records (KIP-98). A delivery that fails all the same may still be in the log, once.
+    What may be in the log is not sent as if it were new: if the log has lost the records before it,
+    by an unclean leader election, it fails with `OutOfOrderSequenceNumberError`, where Java's
+    producer sends it again and may double it.
 
-    A producer does not survive a fork. Use it in a ``with`` block, or call `close`: records of a
-    producer that was never closed may be lost when the process ends.
+    A producer does not survive a fork. Use it in a ``with`` block, or call `close`: when the
+    process ends, what was not closed is sent for five seconds at most, and the rest is lost, and
+    logged. A signal handler ends a producer by `request_close`. Where a handler or destructor
+    interrupts a `send`, it may send, but what would wait for the sender thread may raise
+    `UsageError`.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
@@ -94,12 +102,10 @@ class Producer(BulkProducer):
         Raises:
             ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
         """
-        config = ProducerConfig.from_settings(settings, **keywords)
-        self._news = threading.Condition()
-        self._is_forked = self._is_closed = False
-        self._thread = SenderThread(
-            f"pykclient-producer {config.client_id}".rstrip(), on_fork=self._on_fork
-        )
+        config = ProducerConfig.from_settings(settings, **keywords).named()
+        self._waits = LongWaits(ClientLog("pykclient.producer", config.client_id))
+        self._waiting_for_memory: set[int] = set()
+        self._thread = SenderThread(f"pykclient-sender {config.client_id}")
         port = SelectorPort.from_config(config)
         try:
             super().__init__(
@@ -112,13 +118,10 @@ class Producer(BulkProducer):
         except BaseException:
             port.shutdown()
             raise
-        self._thread.start(
-            self._engine,
-            port,
-            until=self._is_finished,
-            on_death=self._on_death,
-            on_end=self._on_end,
-        )
+        # The lifecycle, not this object, which can be dropped while the thread runs.
+        inside = self._accumulator.inside
+        self._thread.start(self._engine, port, self._lifecycle, inside=inside)
+        self._is_started = True
 
     def __enter__(self) -> Self:
         return self
@@ -165,7 +168,7 @@ class Producer(BulkProducer):
             KafkaError: as `send` does for topics.
         """
         self._check_usable()
-        topic = checked_topic(topic)
+        topic = check_topic(topic, "partitions_for")
         deadline_ms = self._block_deadline_ms()
         while True:
             partitions = self._metadata.cluster.partitions_for(topic)
@@ -182,21 +185,22 @@ class Producer(BulkProducer):
 
         Raises:
             KafkaTimeoutError: the time was not enough; the records are still under way.
-            UsageError: called in a delivery callback, which would wait for itself; or `timeout` is
-                negative.
+            UsageError: called in a delivery callback, which would wait for itself, or by a handler
+                that interrupted `send` at a bad moment, or a handler of log records through which
+                the sender thread logs; or `timeout` is negative.
             ClosedError: the producer is closed.
         """
         self._check_usable()
         wait_ms = milliseconds(timeout, FOREVER_MS)
         if self._thread.is_current():
             raise UsageError("flush() in a delivery callback would wait for itself")
-        gate = threading.Lock()
-        gate.acquire()
+        self._thread.check_may_wait("flush()")  # before it is begun
+        gate = Gate()
         operation: Operation[None] = Operation()
-        operation.on_done(lambda _: gate.release())
-        self._accumulator.flush(operation)
+        operation.on_done(lambda _: gate.open())
         try:
-            if not gate.acquire(timeout=min(wait_ms / 1000, threading.TIMEOUT_MAX)):
+            self._accumulator.flush(operation)
+            if not self._thread.await_gate(gate, wait_ms / 1000, "flush()"):
                 raise KafkaTimeoutError(
                     f"flush: not everything was delivered within {wait_ms} ms; the rest is still "
                     f"under way"
@@ -210,27 +214,49 @@ class Producer(BulkProducer):
         """Send what is left, wait for it, and close. Calling it again does nothing.
 
         `timeout` is in seconds, None means `delivery_timeout_ms`. What is not delivered by then
-        fails with `ClosedError`. In a delivery callback it does not wait, the rest is the same.
+        fails with `ClosedError`, and an ERROR is logged that says how many records that are. In a
+        delivery callback, in a signal handler or destructor that interrupted `send` at a bad
+        moment, and in a handler of log records through which the sender thread logs just then, it
+        does as `request_close` and does not wait.
 
         Raises:
             UsageError: `timeout` is negative.
         """
-        if self._is_forked:
-            return  # what there is to close is the parent's
         wait_ms = milliseconds(timeout, self._config.delivery_timeout_ms)
-        timeout_s = min(wait_ms / 1000, threading.TIMEOUT_MAX / 2)
-        self._begin_close(now_ms() + wait_ms)
-        self._on_news()
-        if self._thread.is_current():
+        if isinstance(self._lifecycle.refusal, ForkedClientError):
+            return  # what there is to close is the parent's
+        self._lifecycle.request_close(wait_ms)
+        if self._thread.is_current() or self._thread.needs_caller():
             return
-        if not self._thread.join(timeout_s + END_GRACE_S):
-            log.warning(
-                "close: the sender thread has not ended; is a delivery callback still running?"
-            )
+        timeout_s = min(wait_ms / 1000, threading.TIMEOUT_MAX / 2) + END_GRACE_S
+        if not self._thread.join(timeout_s):
+            if self._thread.needs_caller():
+                return
+            self._lifecycle.log_left("is a delivery callback still running?")
+        elif not self._lifecycle.is_over:
+            self._lifecycle.log_left("the interpreter has ended")
+
+    def request_close(self) -> None:
+        """Take no more records from now on, and close when those there are were delivered.
+
+        It does not wait, and may be called anywhere: by a signal handler, a destructor, a delivery
+        callback. `close`, or the end of the ``with`` block, waits for the end; `send` raises
+        `ClosedError`.
+        """
+        if not isinstance(self._lifecycle.refusal, ForkedClientError):
+            self._lifecycle.request_close(self._config.delivery_timeout_ms)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_started", False) or self._lifecycle.refusal is not None:
             return
-        if not self._is_closed:
-            self._is_closed = True
-            self._interceptors.close()
+        dropped = repr(self)  # before it is closed
+        self._lifecycle.request_close(self._config.delivery_timeout_ms)
+        warnings.warn(
+            f"{dropped} was dropped without close(); what it has is sent in the background",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )
 
     # Sending slowly.
 
@@ -245,6 +271,7 @@ class Producer(BulkProducer):
         on_delivery: OnDelivery[RecordMetadata] | None,
     ) -> Delivery[RecordMetadata]:
         self._check_usable()
+        check_callable(on_delivery, "send: on_delivery", "metadata and error")
         if isinstance(topic, ProducerRecord) or self._interceptors:
             record = _record_of(topic, value, key, partition, timestamp_ms, headers)
             if self._interceptors:
@@ -301,35 +328,48 @@ class Producer(BulkProducer):
         """Wait until a topic, and the partition if one is named, is known."""
         self._refuse_to_wait(f"metadata of topic {topic!r}")
         version = asked_version = self._metadata.cluster.version
+        fatal_count = self._metadata.fatal_count
         self._want_topic(topic)
-        with self._news:
-            while True:
+        wait = self._waits.begin(
+            f"topic {topic!r}" if partition is None else f"partition {topic}-{partition}",
+            lambda: self._why_no_metadata(topic)[0],
+            now_ms(),
+        )
+        waiters = self._lifecycle.waiters
+        while True:
+            gate = Gate()
+            try:
+                waiters[gate] = None
                 self._check_usable()
                 if self._has_partition(topic, partition):
                     return
-                error = self._final_topic_error(topic, version)
+                error = self._final_topic_error(topic, version, fatal_count)
                 if error is not None:
                     raise error.with_traceback(None)
-                remaining_ms = deadline_ms - now_ms()
-                if remaining_ms <= 0:
+                started_ms = now_ms()
+                if started_ms >= deadline_ms:
                     raise self._no_metadata(topic, partition, self._config.max_block_ms)
                 if self._metadata.cluster.version > asked_version:
                     asked_version = self._metadata.cluster.version
                     self._want_topic(topic)  # that answer did not have it; the next one may
-                self._news.wait(remaining_ms / 1000)
+                wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
+                self._thread.await_gate(gate, wait_s, "send(), which waits for metadata,")
+            finally:
+                waiters.pop(gate, None)
+            wait.look(now_ms())
 
     @contextmanager
     def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
         """Wait for memory; what is not used in the context goes back."""
         self._refuse_to_wait(f"{size_bytes} bytes of memory")
-        gate = threading.Lock()
-        gate.acquire()
-        waiter = MemoryWaiter(size_bytes, gate.release)
+        gate = Gate()
+        waiter = MemoryWaiter(size_bytes, gate.open)
+        me = get_ident()
         try:
+            self._waiting_for_memory.add(me)
             self._pool.wait_for(waiter)
             self._accumulator.want_memory()
-            remaining_s = max(0, deadline_ms - now_ms()) / 1000
-            if not gate.acquire(timeout=min(remaining_s, threading.TIMEOUT_MAX)):
+            if not self._await_memory(gate, waiter, deadline_ms):
                 raise BufferExhaustedError(
                     f"a record for topic {topic!r} got no {size_bytes} bytes of memory "
                     f"within {self._config.max_block_ms} ms (max_block_ms): buffer_memory is "
@@ -338,7 +378,26 @@ class Producer(BulkProducer):
             self._check_usable()
             yield waiter
         finally:
+            self._waiting_for_memory.discard(me)
             self._pool.give_up(waiter)
+
+    def _await_memory(self, gate: Gate, waiter: MemoryWaiter, deadline_ms: int) -> bool:
+        wait = self._waits.begin(
+            f"{waiter.size_bytes} bytes of memory",
+            lambda: (
+                f"buffer_memory is {self._pool.size_bytes}, all taken by records that are not "
+                f"delivered yet. {self._client.describe_failures()}"
+            ),
+            now_ms(),
+        )
+        while True:
+            started_ms = now_ms()
+            wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
+            if self._thread.await_gate(gate, wait_s, "send(), which waits for memory,"):
+                return True
+            if waiter.is_granted or started_ms >= deadline_ms:
+                return waiter.is_granted
+            wait.look(now_ms())
 
     def _refuse_to_wait(self, what: str) -> None:
         if self._thread.is_current():
@@ -346,22 +405,15 @@ class Producer(BulkProducer):
                 f"send() in a delivery callback would have to wait for {what}, and nothing comes "
                 f"while the callback runs; send from another thread"
             )
+        self._thread.check_may_wait(f"send(), which has to wait for {what},")
+        if get_ident() in self._waiting_for_memory:
+            raise UsageError(
+                f"send() was called by a signal handler or destructor that interrupted a send() "
+                f"which waits for memory, and would have to wait for {what} behind it"
+            )
 
     def _block_deadline_ms(self) -> int:
         return min(now_ms() + self._config.max_block_ms, NEVER_MS)
-
-    # Told by the sender thread, and at a fork.
-
-    def _on_news(self) -> None:
-        with self._news:
-            self._news.notify_all()
-
-    def _on_fork(self) -> None:
-        self._is_forked = True
-        self._refusal = ForkedClientError(
-            "the producer was made in another process; make a new one after a fork"
-        )
-        self.topics.clear()
 
 
 def _record_of(

@@ -11,10 +11,13 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykclient.accel.pure.appender import header_pairs
+from pykclient.errors import UsageError
 from pykclient.records.builder import batch_size_upper_bound
 
 if TYPE_CHECKING:
     from pykclient.accel.abc import HeadersInput, OnDelivery
+    from pykclient.types import Headers
 
 __all__ = ["ProducerRecord", "RecordMetadata", "SerializedRecord"]
 
@@ -25,8 +28,9 @@ class ProducerRecord:
 
     `value` and `key` are bytes, or whatever the configured serializers take; None is null.
     `partition` None leaves the choice to the partitioner, `timestamp_ms` (milliseconds since 1970)
-    None stands for the time of `send`. `headers` are pairs of a name and bytes or None (KIP-82),
-    kept as a tuple. `dataclasses.replace` makes a changed copy, as an interceptor may want.
+    None stands for the time of `send`. `headers` are pairs of a name and bytes or None (KIP-82), or
+    a dict of them, kept as a tuple. `dataclasses.replace` makes a changed copy, as an interceptor
+    may want.
     """
 
     topic: str
@@ -38,7 +42,14 @@ class ProducerRecord:
     headers: HeadersInput = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "headers", tuple(self.headers))
+        try:
+            headers = tuple(header_pairs(self.headers))
+        except TypeError as error:
+            raise UsageError(
+                f"ProducerRecord: headers is of type {type(self.headers).__name__}; pass pairs of "
+                f"a str and bytes or None, or a dict of them"
+            ) from error
+        object.__setattr__(self, "headers", headers)
 
     def __hash__(self) -> int:
         # Of the fields that are always hashable: a value that awaits its serializer need not be.
@@ -69,7 +80,7 @@ class SerializedRecord(NamedTuple):
     key: bytes | None
     partition: int | None
     timestamp_ms: int
-    headers: HeadersInput
+    headers: Headers
     on_delivery: OnDelivery[RecordMetadata] | None
 
     def size_bytes_max(self) -> int:

@@ -19,7 +19,7 @@ from pykclient.network.manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.producer.partition_queue import PartitionQueue
+    from pykclient.producer.accumulator.queues import PartitionQueue
 
 __all__ = ["ReadyQueues"]
 
@@ -40,9 +40,14 @@ class ReadyQueues:
         due_ms = self._due_ms(queue)
         if due_ms <= now_ms:
             self._by_node.setdefault(queue.leader.node_id, {})[queue] = None
-        elif due_ms < queue.timer_ms:
-            queue.timer_ms = due_ms
-            heappush(self._timers, (due_ms, next(self._timer_numbers), queue))
+        else:
+            self.look_later(queue, due_ms)
+
+    def look_later(self, queue: PartitionQueue, at_ms: int) -> None:
+        """Set a timer for when to look at a queue."""
+        if at_ms < queue.timer_ms:
+            queue.timer_ms = at_ms
+            heappush(self._timers, (at_ms, next(self._timer_numbers), queue))
 
     def remove(self, queue: PartitionQueue) -> None:
         """Take a queue off its list. Before its leader changes."""

@@ -11,12 +11,12 @@ KIP-951 (new leaders).
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pykclient.errors import (
     ClosedError,
     ClusterAuthorizationFailedError,
-    ConfigError,
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
     KafkaError,
@@ -27,11 +27,12 @@ from pykclient.errors import (
     error_for_code,
 )
 from pykclient.network.client_log import ClientLog
-from pykclient.network.leader_hints import LeaderHints
+from pykclient.network.cluster.leader_hints import LeaderHints
 from pykclient.network.manager import NEVER_MS, PollResult, UserCall
-from pykclient.producer.batch import BatchState
-from pykclient.producer.produce_call import ProduceCall
-from pykclient.producer.produce_refusal import may_be_written, record_errors
+from pykclient.network.repeated_log import RepeatedLog
+from pykclient.producer.accumulator.batch import BatchState
+from pykclient.producer.sender.refusal import may_be_written, record_errors
+from pykclient.producer.sender.request import ProduceCall
 from pykclient.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
@@ -39,15 +40,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pykclient.network.backoff import Backoff
-    from pykclient.network.cluster import Cluster
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.manager import Request
-    from pykclient.producer.accumulator import RecordAccumulator
-    from pykclient.producer.batch import ProducerBatch
-    from pykclient.producer.idempotence import Idempotence
+    from pykclient.producer.accumulator.accumulator import RecordAccumulator
+    from pykclient.producer.accumulator.batch import ProducerBatch
+    from pykclient.producer.failure_reports import FailureReports
+    from pykclient.producer.sender.idempotence import Idempotence
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceResponse
+    from pykclient.types import TopicPartition
 
-__all__ = ["MetadataSource", "Nodes", "Sender", "SenderSettings"]
+__all__ = ["MetadataSource", "Nodes", "Sender", "SenderSettings", "describe_left"]
+
+PARTITIONS_NAMED_MAX = 5
+"""How many partitions a message names."""
 
 
 class SenderSettings(NamedTuple):
@@ -117,10 +123,13 @@ class Sender:
         metadata: MetadataSource,
         idempotence: Idempotence | None,
         backoff: Backoff,
+        reports: FailureReports,
         user_calls: deque[UserCall],
         on_failed: Callable[[], None],
     ) -> None:
+        self._reports = reports
         self._log = ClientLog("pykclient.producer", settings.client_id)
+        self._repeated_log = RepeatedLog(self._log)
         self._settings = settings
         self._accumulator = accumulator
         self._nodes = nodes
@@ -130,7 +139,12 @@ class Sender:
         self._user_calls = user_calls
         self._on_failed = on_failed
         self._close_deadline_ms = NEVER_MS
+        self._is_program_end = False
+        """Whether that deadline is the program's end."""
+        self._aborted_by: KafkaError | None = None
         self._failure: KafkaError | None = None
+        self._reads_first = False
+        """Whether the last `poll` left it at having what has arrived read."""
         self._refused_since_ms: dict[int, int] = {}
         """Since when a node for which something is ready has taken nothing."""
 
@@ -140,15 +154,20 @@ class Sender:
         """Send what is ready to be sent."""
         accumulator = self._accumulator
         accumulator.look(now_ms)
+        if self._is_to_read_first(now_ms):
+            return PollResult(next_poll_ms=now_ms)
         self._give_up_overdue(now_ms)
-        if now_ms >= self._close_deadline_ms:
-            self.abort(_closed_in_time(), now_ms)
+        if self._aborted_by is not None:
+            self.abort(self._aborted_by, now_ms)  # what came, or came free, since the last time
+        elif now_ms >= self._close_deadline_ms:
+            self._log_left(self.abort(_closed_in_time(), now_ms))
+        self._reports.log_unseen()
         topics = accumulator.leaderless_topics()
         if topics:
             self._ask_for_leaders(topics, now_ms)
         requests: list[Request] = []
         refused: list[int] = []
-        next_ms = self._close_deadline_ms
+        next_ms = NEVER_MS if self._aborted_by is not None else self._close_deadline_ms
         for node_id in accumulator.ready_node_ids():
             if not self._nodes.is_ready(node_id, now_ms):
                 self._nodes.connect(node_id, now_ms)
@@ -172,10 +191,14 @@ class Sender:
 
     # Ending.
 
-    def close(self, error: KafkaError, now_ms: int, deadline_ms: int) -> None:
+    def close(
+        self, error: KafkaError, now_ms: int, deadline_ms: int, *, is_program_end: bool = False
+    ) -> None:
         """Refuse further records with `error`, send what there is, give up the rest in time."""
         self._accumulator.close(self._failure or error, now_ms)
-        self._close_deadline_ms = min(self._close_deadline_ms, deadline_ms)
+        if deadline_ms < self._close_deadline_ms:
+            self._close_deadline_ms = deadline_ms
+            self._is_program_end = is_program_end
 
     def fail(self, error: KafkaError, now_ms: int) -> None:
         """Give up everything: the producer can do no more. The first such error counts."""
@@ -185,12 +208,27 @@ class Sender:
         self.abort(self._failure, now_ms)
         self._on_failed()
 
-    def abort(self, error: KafkaError, now_ms: int) -> None:
-        """Take no more records, and fail all that are not delivered."""
+    def abort(self, error: KafkaError, now_ms: int) -> list[ProducerBatch]:
+        """Take no more records, and fail all that are not delivered; return their batches.
+
+        So does each turn from now on: somebody who was interrupted may come late.
+        """
+        self._aborted_by = error
         self._accumulator.close(error, now_ms)
-        for batch in self._accumulator.withdraw_all(now_ms):
+        batches = self._accumulator.withdraw_all(now_ms)
+        for batch in batches:
             self._fail(batch, error)
         self._accumulator.fail_flushes(error)
+        return batches
+
+    def _log_left(self, batches: Sequence[ProducerBatch]) -> None:
+        """Say what closing has left."""
+        if batches:
+            counts: dict[TopicPartition, int] = {}
+            for batch in batches:
+                counts[batch.partition] = counts.get(batch.partition, 0) + batch.record_count
+            left = describe_left(counts, is_program_end=self._is_program_end)
+            self._log.error("%s", left)
 
     @property
     def failure(self) -> KafkaError | None:
@@ -216,9 +254,11 @@ class Sender:
                 self._idempotence.assign(batch)
             try:
                 call.carry(batch)
-            except ConfigError as error:
+            except Exception as error:  # noqa: BLE001  # no codec, no memory: this batch's alone
+                if not isinstance(error, KafkaError):
+                    self._log.exception("%s cannot be written", batch)
                 self._accumulator.on_request_ended(batch)
-                self._settle_failure(batch, error)
+                self._settle_failure(batch, _not_written(batch, error))
         if call.is_empty:
             return None
         for name in call.topics:
@@ -295,7 +335,7 @@ class Sender:
             return
         if may_be_written(error):
             batch.may_be_written = True
-        if isinstance(error, MessageTooLargeError) and self._split(batch):
+        if isinstance(error, MessageTooLargeError) and self._split(batch, now_ms):
             return
         self._settle_error(batch, error, now_ms, record_errors(batch, answer))
 
@@ -354,11 +394,21 @@ class Sender:
         elif self._idempotence is not None:
             self._idempotence.on_given_up(batch)
 
-    def _split(self, batch: ProducerBatch) -> bool:
+    def _split(self, batch: ProducerBatch, now_ms: int) -> bool:
         if batch.record_count < 2 or batch.state is not BatchState.IN_FLIGHT:
             return False
-        self._log.info("%s is too large for the broker and is split", batch)
-        parts = self._accumulator.split(batch)
+        self._repeated_log.log(
+            logging.INFO,
+            now_ms,
+            ("split", batch.partition),
+            "%s is too large for the broker and is split",
+            batch,
+        )
+        try:
+            parts = self._accumulator.split(batch)
+        except Exception:  # noqa: BLE001  # no memory, say: the batch alone fails, as too large
+            self._log.exception("%s cannot be split", batch)
+            return False
         if self._idempotence is not None:
             self._idempotence.on_split(batch, parts)
         return True
@@ -385,6 +435,15 @@ class Sender:
 
     # Time.
 
+    def _is_to_read_first(self, now_ms: int) -> bool:
+        """Return whether to come again, since a batch in flight is overdue, before it fails.
+
+        Its response may have come: while a callback ran, or the process stood still, nobody read.
+        """
+        is_overdue = self._accumulator.has_overdue_in_flight(now_ms)
+        self._reads_first = is_overdue and not self._reads_first
+        return self._reads_first
+
     def _give_up_overdue(self, now_ms: int) -> None:
         for batch in self._accumulator.overdue(now_ms):
             self._fail(batch, self._overdue(batch))
@@ -409,6 +468,30 @@ class Sender:
         if cluster.leader_of(batch.partition) is None:
             return "the partition has no leader that we know of"
         return self._nodes.describe_failures() or "the broker took no more; it may be overloaded"
+
+
+def describe_left(counts: Mapping[TopicPartition, int], *, is_program_end: bool) -> str:
+    """Say how many records were not delivered, for which partitions, and what helps."""
+    partitions = ", ".join(str(partition) for partition in list(counts)[:PARTITIONS_NAMED_MAX])
+    more = ", ..." if len(counts) > PARTITIONS_NAMED_MAX else ""
+    where, cure = "close", "give close() more time"
+    if is_program_end:
+        where = "the program ended without close() or flush()"
+        cure = "call close() before its end, or use the producer in a with block"
+    return (
+        f"{where}: {sum(counts.values())} records for {len(counts)} partitions were not delivered: "
+        f"{partitions}{more}; {cure}"
+    )
+
+
+def _not_written(batch: ProducerBatch, cause: Exception) -> KafkaError:
+    if isinstance(cause, KafkaError):
+        return cause
+    error = KafkaError(
+        f"{batch.partition}: {batch.record_count} records could not be encoded: {cause!r}"
+    )
+    error.__cause__ = cause
+    return error
 
 
 def _closed_in_time() -> ClosedError:

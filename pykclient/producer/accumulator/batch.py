@@ -150,6 +150,10 @@ class ProducerBatch:
         """Where records are appended. The batch must not be done."""
         return self._content.appender
 
+    def has_appender(self, appender: RecordAppender[RecordMetadata] | None) -> bool:
+        """Whether records that are appended there are this batch's; no longer once it is done."""
+        return self._builder is not None and self._builder.appender is appender
+
     @property
     def has_sequence(self) -> bool:
         """Whether the batch has a place in its partition's sequence."""
@@ -205,7 +209,7 @@ class ProducerBatch:
     ) -> None:
         """End badly. Waiting or in flight; an open batch is sealed first."""
         self._end()
-        self.outcome.fail(error, record_errors)
+        self.outcome.fail(error, record_errors, record_count=self.record_count)
 
     def split(self, lock: AbstractContextManager[object]) -> tuple[ProducerBatch, ProducerBatch]:
         """Return two closed batches with one half of the records each; end this one.
@@ -214,32 +218,22 @@ class ProducerBatch:
         none of these sequence numbers, since it refused the whole.
         """
         assert self.record_count > 1
-        columns = self._content.records()
         middle = self.record_count // 2
         callbacks = dict(self.appender.callbacks)
-        parts = []
-        for number, (start, stop) in enumerate(((0, middle), (middle, self.record_count))):
-            part = self._part(lock, number)
-            rows = columns.rows(start, stop)
-            for index, timestamp_ms, key, value, headers in zip(
-                range(start, stop),
-                rows.timestamps_ms,
-                rows.keys,
-                rows.values,
-                rows.headers,
-                strict=True,
-            ):
-                part.appender.append(timestamp_ms, key, value, headers, callbacks.get(index))
+        parts = first, second = self._part(lock, 0), self._part(lock, 1)
+        for index, timestamp_ms, key, value, headers in self._content.records():
+            part = first if index < middle else second
+            part.appender.append(timestamp_ms, key, value, headers, callbacks.get(index))
+        for part, start in ((first, 0), (second, middle)):
             part.seal()
             if self.has_sequence:
                 part.base_sequence = sequence_after(self.base_sequence, start)
+        for part in parts:
             part.reserved_bytes = min(part.size_bytes, self.reserved_bytes)
             self.reserved_bytes -= part.reserved_bytes
-            parts.append(part)
-        first, second = parts
         self._end()
         self.outcome.split(((0, first.outcome), (middle, second.outcome)))
-        return first, second
+        return parts
 
     def _part(self, lock: AbstractContextManager[object], number: int) -> ProducerBatch:
         part = ProducerBatch(
@@ -256,11 +250,6 @@ class ProducerBatch:
         part.last_error = self.last_error
         part.sent_to = self.sent_to
         return part
-
-    def take_reserved(self) -> int:
-        """Return how many bytes of the pool the batch holds; it holds none afterwards."""
-        size_bytes, self.reserved_bytes = self.reserved_bytes, 0
-        return size_bytes
 
     @property
     def _content(self) -> RecordBatchBuilder[RecordMetadata]:

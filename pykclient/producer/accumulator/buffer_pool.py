@@ -4,8 +4,9 @@ It counts, it does not own memory: a batch reserves bytes before it grows and gi
 it is done and no request carries it any more. Whoever waits is served in the order of arrival, and
 nobody who comes later passes him. The pool itself never blocks; how a waiter waits is his matter.
 
-Bytes that leave the pool stand in somebody's account in the same moment: an interrupt (Ctrl-C)
-comes in only where something is called, and nothing is called in between.
+Bytes that leave the pool stand in somebody's account in the same moment: an interrupt (Ctrl-C), a
+signal handler or a destructor comes in only where something is called, and nothing is called under
+the lock. So nobody who has it can be interrupted for long, and the sender thread may wait for it.
 
 Owner: its own lock, taken last and held for a few operations only.
 Source: Java class ``BufferPool``.
@@ -32,8 +33,8 @@ class Account(Protocol):
 class MemoryWaiter:
     """Somebody who needs `size_bytes`; once `is_granted`, they are his.
 
-    `on_granted` is called when that is so, or when the pool closes. It must not block and must not
-    call the pool.
+    `on_granted` is called when that is so, or when the pool closes. It must not block, must not
+    call the pool, and may be called twice.
     """
 
     __slots__ = ("is_granted", "on_granted", "size_bytes")
@@ -58,7 +59,7 @@ class BufferPool:
         self._free_bytes = size_bytes
         self._waiters: deque[MemoryWaiter] = deque()
         self._is_closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # should a destructor come in all the same
 
     @property
     def free_bytes(self) -> int:
@@ -82,53 +83,57 @@ class BufferPool:
     def wait_for(self, waiter: MemoryWaiter) -> None:
         """Queue up, until granted or until `give_up`, which has to follow in any case."""
         assert waiter.size_bytes <= self.size_bytes, "more than there is would never come"
+        entry = (waiter,)
         with self._lock:
-            if self._is_closed:
-                told = [waiter]
-            else:
-                self._waiters.append(waiter)
-                told = self._grant()
-        _tell(told)
+            is_closed = self._is_closed
+            if not is_closed:
+                self._waiters += entry
+        if is_closed:
+            waiter.on_granted()
+        else:
+            self._grant()
 
     def give_up(self, waiter: MemoryWaiter) -> None:
         """Leave the queue; what was granted meanwhile, and not handed on, goes back."""
         with self._lock:
             if waiter.is_granted:
                 self._free_bytes += waiter.size_bytes
-                waiter.size_bytes = 0
-            elif waiter in self._waiters:
-                self._waiters.remove(waiter)
-            granted = self._grant()
-        _tell(granted)
+            # One that still stands in the queue is granted nothing when its turn comes.
+            waiter.size_bytes = 0
+        self._grant()
 
-    def release(self, size_bytes: int) -> None:
-        """Give back bytes, which goes to those who wait first."""
+    def release(self, account: Account) -> None:
+        """Take back all that an account has; it goes to those who wait first."""
         with self._lock:
-            self._free_bytes += size_bytes
-            assert self._free_bytes <= self.size_bytes, "memory was given back twice"
-            granted = self._grant()
-        _tell(granted)
+            self._free_bytes += account.reserved_bytes
+            account.reserved_bytes = 0
+        assert self._free_bytes <= self.size_bytes, "memory was given back twice"
+        self._grant()
 
     def close(self) -> None:
         """Send everybody away who waits, now or later."""
+        nobody: deque[MemoryWaiter] = deque()
         with self._lock:
             self._is_closed = True
-            told = list(self._waiters)
-            self._waiters.clear()
-        _tell(told)
+            waiters, self._waiters = self._waiters, nobody
+        for waiter in waiters:
+            waiter.on_granted()
 
-    def _grant(self) -> list[MemoryWaiter]:
-        assert self._lock.locked()
-        granted = []
-        while self._waiters and self._waiters[0].size_bytes <= self._free_bytes:
-            waiter = self._waiters.popleft()
-            self._free_bytes -= waiter.size_bytes
-            waiter.is_granted = True
-            granted.append(waiter)
-        return granted
-
-
-def _tell(waiters: list[MemoryWaiter]) -> None:
-    # Outside the lock: what a waiter does is not the pool's to know.
-    for waiter in waiters:
-        waiter.on_granted()
+    def _grant(self) -> None:
+        while self._waiters:
+            granted: MemoryWaiter | None = None
+            try:
+                with self._lock:
+                    if self._waiters and self._waiters[0].size_bytes <= self._free_bytes:
+                        granted = self._waiters[0]
+                        self._free_bytes -= granted.size_bytes
+                        granted.is_granted = True
+                        del self._waiters[0]
+                if granted is None:
+                    return
+                if granted.size_bytes:
+                    granted.on_granted()
+            except BaseException:  # an interrupt: it is another thread that waits to be called
+                if granted is not None:
+                    granted.on_granted()
+                raise

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pykclient.accel import ByteColumn
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
+from pykclient.accel.pure.appender import header_pairs
+from pykclient.arguments import check_topic, shown_argument
+from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.record import SerializedRecord
 from pykclient.serialization import serialize_function
-from pykclient.setting import resolve_class_setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
     from pykclient.serialization import Serialize
     from pykclient.types import Headers
 
-__all__ = ["TIMESTAMP_MAX_MS", "RecordSerializer", "checked_topic"]
+__all__ = ["TIMESTAMP_MAX_MS", "RecordSerializer", "shown_number"]
 
 TIMESTAMP_MAX_MS = 2**63 - 1
-TOPIC_LENGTH_MAX = 249
-"""Brokers refuse longer names, and whoever asks about one gets no answer about any other."""
 
 
 class _Limits(NamedTuple):
@@ -101,7 +101,7 @@ class RecordSerializer:
             RecordTooLargeError: the record cannot be sent in one request, or be held at all.
             UsageError: a field has a value that no record can have.
         """
-        topic = checked_topic(topic)
+        topic = check_topic(topic, "send")
         record = SerializedRecord(
             topic,
             _bytes(value, "value", topic, self._value),
@@ -165,27 +165,9 @@ class RecordSerializer:
                 )
 
 
-def checked_topic(topic: object) -> str:
-    """Return a topic's name. Whether it is a good one, brokers tell; but they must be able to.
-
-    Raises:
-        UsageError: it is no text, or none that can be asked about.
-    """
-    if isinstance(topic, str) and 0 < len(topic) <= TOPIC_LENGTH_MAX and _is_text(topic):
-        return topic
-    raise UsageError(
-        f"a topic's name is a string of 1 to {TOPIC_LENGTH_MAX} characters, not {topic!r:.100}"
-    )
-
-
-def _is_text(name: str) -> bool:
-    if name.isascii():
-        return True
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
+def shown_number(field: object) -> str:
+    """Return what should have been a number; a text may be a record's, and is not shown."""
+    return shown_argument(field) if isinstance(field, (int, float)) else f"a {type(field).__name__}"
 
 
 def _serialize(name: str, setting: object) -> Serialize | None:
@@ -214,23 +196,26 @@ def _number(field: object, what: str, topic: str, maximum: int) -> int:
         return field
     raise UsageError(
         f"the {what} of a record for topic {topic!r} is a whole number from 0 to {maximum}, or None"
-        f" to leave it to the producer, not {field!r:.100}"
+        f" to leave it to the producer, not {shown_number(field)}"
     )
 
 
 def _headers(headers: HeadersInput, topic: str) -> Headers:
     try:
-        return tuple(_header(*pair) for pair in headers)
+        return tuple(map(_header, header_pairs(headers)))
     except (TypeError, ValueError) as error:
         raise SerializationError(
-            f"the headers of a record for topic {topic!r} are {headers!r:.100}; pass pairs of a "
-            f"str and bytes or None ({error})"
+            f"the headers of a record for topic {topic!r} are wrong ({error}); pass pairs of a str "
+            f"and bytes or None, or a dict of them"
         ) from error
 
 
-def _header(name: object, value: object) -> tuple[str, bytes | None]:
+def _header(pair: object) -> tuple[str, bytes | None]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f"a {type(pair).__name__} is no pair of a name and a value")
+    name, value = pair
     if not isinstance(name, str):
-        raise TypeError(f"{name!r:.100} is no name")
+        raise TypeError(f"a name is of type {type(name).__name__}")
     if value is not None and not isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(f"the value of {name!r:.100} is of type {type(value).__name__}")
     name.encode()  # a lone surrogate is no text; better now than inside the batch

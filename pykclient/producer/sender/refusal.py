@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pykclient.errors import (
     ClusterAuthorizationFailedError,
     CorruptMessageError,
+    InconsistentTopicIdError,
     InvalidProducerEpochError,
     InvalidRecordError,
     InvalidRequiredAcksError,
@@ -23,6 +24,8 @@ from pykclient.errors import (
     RecordListTooLargeError,
     TopicAuthorizationFailedError,
     UnknownProducerIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
@@ -31,7 +34,7 @@ from pykclient.errors import (
 
 if TYPE_CHECKING:
     from pykclient.errors import KafkaError
-    from pykclient.producer.batch import ProducerBatch
+    from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.protocol.messages.produce import PartitionProduceResponse
 
 __all__ = ["may_be_written", "record_errors"]
@@ -39,6 +42,7 @@ __all__ = ["may_be_written", "record_errors"]
 NOT_WRITTEN = (
     ClusterAuthorizationFailedError,
     CorruptMessageError,
+    InconsistentTopicIdError,
     InvalidProducerEpochError,
     InvalidRecordError,
     InvalidRequiredAcksError,
@@ -51,12 +55,15 @@ NOT_WRITTEN = (
     RecordListTooLargeError,
     TopicAuthorizationFailedError,
     UnknownProducerIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
-"""Errors that a broker answers before it appends. After any other one the batch may stand in the
-log: a leader that is deposed while it waits for its followers answers NOT_LEADER_OR_FOLLOWER."""
+"""Errors that a broker answers before it appends, or (those that say the topic is unknown) while it
+waits for followers of a log that is deleted meanwhile. After any other one the batch may stand in
+the log: a leader that is deposed while it waits answers NOT_LEADER_OR_FOLLOWER."""
 
 
 def may_be_written(error: KafkaError) -> bool:

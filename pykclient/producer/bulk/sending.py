@@ -1,7 +1,10 @@
 """BulkSending: the way of one row table into open batches, as far as it goes without waiting.
 
 Block after block is divided by partition; then each partition's rows get a batch in turn, so that
-all brokers have work early and the order within a partition stays that of the input.
+all brokers have work early and the order within a partition stays that of the input. Rows without
+a key and a partition are divided too, by the turns of the sticky partition, where others have to be
+somewhere: in one partition with them, they must not be overtaken. Where all may go anywhere, each
+batch goes where it is the turn when it is appended.
 
 Owner: the thread that sends.
 Source: no Java class: Java's producer has no bulk sending.
@@ -12,15 +15,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.producer.open_batches import Blocked, Need
+from pykclient.producer.accumulator.append import Blocked, Need
 
 if TYPE_CHECKING:
     from pykclient.accel import RowRun
     from pykclient.errors import KafkaError
-    from pykclient.producer.accumulator import RecordAccumulator
-    from pykclient.producer.buffer_pool import MemoryWaiter
-    from pykclient.producer.bulk_delivery import BulkOutcome
-    from pykclient.producer.row_table import RowTable, TableBlock
+    from pykclient.producer.accumulator.accumulator import RecordAccumulator
+    from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
+    from pykclient.producer.bulk.delivery import BulkOutcome
+    from pykclient.producer.bulk.table import RowTable, TableBlock
 
 __all__ = ["BlockedRows", "BulkSending"]
 
@@ -117,9 +120,13 @@ class BulkSending:
             if count is None:
                 return topic
             counts.append(count)
+        if counts == [1] and partitions is None:
+            self._lanes.append(_Lane(self._topics[0], None, rows.all_rows()))
+            return None
         groups = rows.by_partition(
             counts,
             hash_keys=self._hash_keys,
+            take_turn=self._take_turn,
             topics=topics,
             partitions=partitions,
         )
@@ -127,3 +134,6 @@ class BulkSending:
             _Lane(self._topics[group.topic], group.partition, group.rows) for group in groups
         )
         return None
+
+    def _take_turn(self, topic: int, size_bytes: int) -> tuple[int, int]:
+        return self._accumulator.take_turn(self._topics[topic], size_bytes)

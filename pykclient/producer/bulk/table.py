@@ -10,25 +10,30 @@ Source: no Java class; the checks are those of ``KafkaProducer``, ``doSend`` the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from pykclient.accel import ByteColumn, RowBlock, largest_partitions
 from pykclient.accel.pure.appender import encode_headers
+from pykclient.arguments import check_topic
 from pykclient.errors import UsageError
 from pykclient.producer.record import ProducerRecord
-from pykclient.producer.record_serializer import TIMESTAMP_MAX_MS, checked_topic
+from pykclient.producer.serializers import TIMESTAMP_MAX_MS, shown_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pykclient.accel.abc import HeadersInput
-    from pykclient.producer.record_serializer import RecordSerializer
+    from pykclient.producer.serializers import RecordSerializer
 
 __all__ = ["BulkHeaders", "RowTable", "RowTables", "TableBlock", "Timestamps"]
 
-BulkHeaders = Sequence[tuple[str, bytes | None]] | Sequence["HeadersInput | None"]
+BulkHeaders = (
+    Mapping[str, bytes | None]
+    | Sequence[tuple[str, bytes | None]]
+    | Sequence["HeadersInput | None"]
+)
 """Headers of many records: pairs that all of them get, or for each record its pairs or None."""
 
 Timestamps = int | Sequence[int | None]
@@ -103,7 +108,7 @@ class RowTables:
             RecordTooLargeError: a record cannot be sent in one request, or be held at all.
             UsageError: lengths differ, or a field has a value that no record can have.
         """
-        topic = checked_topic(topic)
+        topic = check_topic(topic, "send_batch")
         listed = _listed("values", values)
         count = len(listed)
         block = RowBlock(
@@ -134,7 +139,7 @@ class RowTables:
         Raises:
             UsageError: the lengths differ, or something is no sequence.
         """
-        topic = checked_topic(topic)
+        topic = check_topic(topic, "send_batch")
         listed = _listed("values", values)
         count = len(listed)
         times: Iterable[int | None] = (
@@ -193,7 +198,7 @@ def header_column(headers: BulkHeaders, count: int) -> ByteColumn | None:
         SerializationError: they are not pairs of a name and bytes or None.
         UsageError: there are too few or too many.
     """
-    listed = _listed("headers", headers)
+    listed = _listed_headers(headers)
     if not listed:
         return None
     if is_pair(listed[0]):
@@ -204,10 +209,14 @@ def header_column(headers: BulkHeaders, count: int) -> ByteColumn | None:
 
 
 def _header_lists(headers: BulkHeaders | None, count: int) -> Iterable[HeadersInput | None]:
-    listed = [] if headers is None else _listed("headers", headers)
+    listed = [] if headers is None else _listed_headers(headers)
     if not listed or is_pair(listed[0]):
         return repeat(cast("HeadersInput", listed))
     return cast("list[HeadersInput | None]", _listed("headers", listed, count))
+
+
+def _listed_headers(headers: BulkHeaders) -> list[object]:
+    return _listed("headers", headers.items() if isinstance(headers, Mapping) else headers)
 
 
 def is_pair(entry: object) -> bool:
@@ -226,7 +235,7 @@ def checked_number(name: str, number: object) -> int:
         return number
     raise UsageError(
         f"{name} is a whole number from 0 to {maximum}, or None to leave it to the producer, not "
-        f"{number!r:.100}"
+        f"{shown_number(number)}"
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Operation
-    from pykclient.producer.batch import ProducerBatch
+    from pykclient.producer.accumulator.batch import ProducerBatch
 
 __all__ = ["Flushes"]
 
@@ -40,16 +40,26 @@ class Flushes:
         if self._failed_by is not None:
             self._fail_wanted(self._failed_by)
 
-    @property
-    def are_wanted(self) -> bool:
-        """Whether a flush was asked for that has not begun."""
-        return bool(self._wanted)
+    def take_wanted(self) -> list[Operation[None]]:
+        """Take out what was asked for, to `begin` it: before the batches are gathered that it is
+        to wait for. Whoever asks has put all his batches where they will be found."""
+        taken = []
+        while True:
+            try:
+                taken.append(self._wanted.popleft())
+            except IndexError:  # `want` may be taking them out as well
+                return taken
 
-    def begin(self, batches: Iterable[ProducerBatch]) -> None:
-        """Begin the flushes that are wanted: they end when these batches are done."""
+    def begin(
+        self, operations: Iterable[Operation[None]], batches: Iterable[ProducerBatch]
+    ) -> None:
+        """Begin flushes that were taken out: they end when these batches are done."""
         waited_for = set(batches)
-        while self._wanted:
-            self._under_way.append(_Flush(self._wanted.popleft(), set(waited_for)))
+        for operation in operations:
+            if self._failed_by is not None:
+                operation.fail(self._failed_by)
+            else:
+                self._under_way.append(_Flush(operation, set(waited_for)))
         self._end()
 
     def on_done(self, batch: ProducerBatch) -> None:
@@ -78,11 +88,7 @@ class Flushes:
         self._under_way.clear()
 
     def _fail_wanted(self, error: KafkaError) -> None:
-        while True:
-            try:
-                operation = self._wanted.popleft()
-            except IndexError:
-                return
+        for operation in self.take_wanted():
             operation.fail(error)
 
     def _end(self) -> None:

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, cast
 
 from pykclient.accel import Delivery
 from pykclient.errors import KafkaError
-from pykclient.producer.arrow_rows import ArrowTables
-from pykclient.producer.bulk_delivery import BulkOutcome
-from pykclient.producer.bulk_sending import BulkSending
+from pykclient.producer.accumulator.append import AppendedRows, Need
+from pykclient.producer.bulk.arrow import ArrowTables
+from pykclient.producer.bulk.delivery import BulkOutcome
+from pykclient.producer.bulk.sending import BulkSending
+from pykclient.producer.bulk.table import RowTables
 from pykclient.producer.core import ProducerCore
-from pykclient.producer.open_batches import AppendedRows, Need
 from pykclient.producer.record import RecordMetadata
-from pykclient.producer.row_table import RowTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from pykclient.accel.abc import OnDelivery
-    from pykclient.producer.buffer_pool import MemoryWaiter
-    from pykclient.producer.bulk_delivery import RecordMetadataRange
+    from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
+    from pykclient.producer.bulk.delivery import RecordMetadataRange
+    from pykclient.producer.bulk.table import BulkHeaders, RowTable, TableBlock, Timestamps
     from pykclient.producer.delivery import BatchOutcome
     from pykclient.producer.record import ProducerRecord, SerializedRecord
-    from pykclient.producer.row_table import BulkHeaders, RowTable, TableBlock, Timestamps
 
 __all__ = ["BulkProducer"]
 
@@ -127,18 +127,10 @@ class BulkProducer(ProducerCore):
         """Append a record, waiting for what it needs."""
 
     @abstractmethod
-    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
-        """Wait until a topic, and the partition if one is named, is known."""
-
-    @abstractmethod
     def _memory(
         self, topic: str, size_bytes: int, deadline_ms: int
     ) -> AbstractContextManager[MemoryWaiter]:
         """Wait for memory; what is not used in the context goes back."""
-
-    @abstractmethod
-    def _block_deadline_ms(self) -> int:
-        """Until when what begins now may wait."""
 
     # A table at a time.
 
@@ -150,7 +142,7 @@ class BulkProducer(ProducerCore):
         if self._partitioner is not None:
             blocks = tuple(self._partitioned(block, table.topics) for block in table.blocks)
             table = table._replace(blocks=blocks)
-        outcome = BulkOutcome(table.row_count, self._waiting)
+        outcome = BulkOutcome(table.row_count, self._reports, self._waiting)
         hash_keys = not self._config.partitioner_ignore_keys
         sending = BulkSending(table, self._accumulator, outcome, hash_keys=hash_keys)
         try:
@@ -195,11 +187,15 @@ class BulkProducer(ProducerCore):
         try:
             for record in records:
                 seen.append(self._interceptors.on_send(record))
-                prepared.append(self._serialized(seen[-1], self._interceptors.before(None)))
+                serialized = self._serialized(seen[-1], self._interceptors.before(None))
+                if self._partitioner is not None and serialized.partition is None:
+                    # Now: what it raises later would lose what is known of those sent before.
+                    serialized = self._choose_partition(serialized)
+                prepared.append(serialized)
         except KafkaError as error:
             self._tell_of_refusal(seen, error)
             raise
-        outcome = BulkOutcome(len(prepared), self._waiting)
+        outcome = BulkOutcome(len(prepared), self._reports, self._waiting)
         for index, serialized in enumerate(prepared):
             try:
                 delivery = self._append(serialized)

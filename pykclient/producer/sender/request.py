@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.network.answered_partitions import check_answered
-from pykclient.network.cluster import NO_TOPIC_ID
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.produce import (
     PartitionProduceData,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster import Cluster
-    from pykclient.producer.batch import ProducerBatch
+    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceResponse
 

@@ -13,18 +13,18 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.accel import ByteColumn, RowBlock
+from pykclient.arguments import check_topic
 from pykclient.errors import UsageError
-from pykclient.producer.arrow_fields import ArrowFields, batches_of, topic_codes
+from pykclient.producer.bulk.arrow_fields import ArrowFields, batches_of, check_layout, topic_codes
+from pykclient.producer.bulk.table import RowTable, TableBlock
 from pykclient.producer.record import ProducerRecord
-from pykclient.producer.record_serializer import checked_topic
-from pykclient.producer.row_table import RowTable, TableBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow
 
-    from pykclient.producer.record_serializer import RecordSerializer
+    from pykclient.producer.serializers import RecordSerializer
 
 __all__ = ["ArrowTables"]
 
@@ -140,9 +140,12 @@ def _arrow_table(data: object) -> pyarrow.Table:
 def _with_topics(topic: object, table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
     """Check the columns' names; return the topics, and a table that has numbers for them."""
     if topic is not None:
-        topic = checked_topic(topic)
+        topic = check_topic(topic, "send_arrow")
     _check_names(table.column_names, has_topic=topic is not None)
-    if len(table) and table.column(0).num_chunks * ROWS_PER_PIECE_MIN > len(table):
+    is_in_pieces = len(table) > 0 and table.column(0).num_chunks * ROWS_PER_PIECE_MIN > len(table)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        check_layout(name, column, full=is_in_pieces)
+    if is_in_pieces:
         table = table.combine_chunks()
     if topic is not None:
         return (topic,), table

@@ -8,8 +8,9 @@ step costs more the more partitions there are.
 A queue is *ready* when its first batch is full, old enough (`linger_ms`), due for another attempt,
 or when there is another reason not to wait: a flush, closing, somebody who needs memory.
 
-Owner: `waiting` and `open` of a queue change under its lock; everything else is the sender's,
-except where a method says that any thread may call it.
+Owner: a queue's `open` changes under its lock; everything else is the sender's, except where a
+method says that any thread may call it. The sender thread waits for no lock for long: a queue whose
+lock it does not get is left alone, and looked at again a moment later.
 Source: Java class ``RecordAccumulator``; KIP-480, KIP-794 (sticky partitions).
 """
 
@@ -20,13 +21,13 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.network.manager import NEVER_MS
-from pykclient.producer.batch import BatchState
+from pykclient.producer.accumulator.append import OpenBatches
+from pykclient.producer.accumulator.batch import BatchState
+from pykclient.producer.accumulator.flushes import Flushes
+from pykclient.producer.accumulator.mailbox import SenderMailbox
+from pykclient.producer.accumulator.ready import ReadyQueues
+from pykclient.producer.accumulator.topic_table import TopicTable
 from pykclient.producer.delivery import OutcomeState
-from pykclient.producer.flushes import Flushes
-from pykclient.producer.open_batches import OpenBatches
-from pykclient.producer.ready_queues import ReadyQueues
-from pykclient.producer.sender_mailbox import SenderMailbox
-from pykclient.producer.topic_table import TopicTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,16 +35,21 @@ if TYPE_CHECKING:
 
     from pykclient.accel import TopicAppenders
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster import Cluster
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.manager import Operation
-    from pykclient.producer.batch import Compression, ProducerBatch
-    from pykclient.producer.buffer_pool import BufferPool
+    from pykclient.producer.accumulator.batch import Compression, ProducerBatch
+    from pykclient.producer.accumulator.buffer_pool import BufferPool
+    from pykclient.producer.accumulator.queues import PartitionQueue
     from pykclient.producer.delivery import Waiting
-    from pykclient.producer.partition_queue import PartitionQueue
+    from pykclient.producer.failure_reports import FailureReports
     from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
 
 __all__ = ["AccumulatorSettings", "RecordAccumulator"]
+
+
+HELD_LOOK_MS = 50
+"""When the sender looks again at a queue that somebody holds who was interrupted."""
 
 
 class AccumulatorSettings(NamedTuple):
@@ -72,6 +78,7 @@ class RecordAccumulator:
         settings: AccumulatorSettings,
         pool: BufferPool,
         *,
+        reports: FailureReports,
         waiting: Waiting,
         clock_ms: Callable[[], int],
         wakeup: Callable[[], None],
@@ -92,15 +99,24 @@ class RecordAccumulator:
         )
         self._mailbox = SenderMailbox(wakeup)
         self._open_batches = OpenBatches(
-            settings, self._topics, self._mailbox, pool=pool, waiting=waiting, clock_ms=clock_ms
+            settings,
+            self._topics,
+            self._mailbox,
+            pool=pool,
+            reports=reports,
+            waiting=waiting,
+            clock_ms=clock_ms,
         )
         # Not a method of ours that passes the call on: each record would pay for that.
         self.append = self._open_batches.append
         self.append_rows = self._open_batches.append_rows
+        self.take_turn = self._open_batches.take_turn
         self._incomplete: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._queues_waiting: dict[PartitionQueue, None] = {}
         self._untold: set[ProducerBatch] = set()
         self._flushes = Flushes()
+        self._held_look_ms = 0
+        """When to look again at what somebody held; in the past if nobody does."""
 
     # Appending: any thread.
 
@@ -108,6 +124,11 @@ class RecordAccumulator:
         """Return how many partitions a topic has; None while that is not known. Any thread."""
         queues = self._topics.get(topic)
         return None if queues is None else queues.partition_count
+
+    @property
+    def inside(self) -> set[int]:
+        """The threads in which nobody may wait for the sender thread. Any thread."""
+        return self._open_batches.inside
 
     def want_memory(self) -> None:
         """Have every batch sent, since somebody waits for memory. Any thread."""
@@ -136,26 +157,34 @@ class RecordAccumulator:
         """Take what came from other threads, and what has come of age."""
         mailbox = self._mailbox
         mailbox.begin_look()
+        # First: what a thread sent before it asked for a flush is then found below.
+        wanted_flushes = self._flushes.take_wanted()
+        if not self._open_batches.try_queue_aside():
+            self._held_look_ms = now_ms + HELD_LOOK_MS
         while mailbox.created:
             queue, batch = mailbox.created.popleft()
             # It may have been drained and even answered already, if its queue was ready anyway.
             if batch.state is not BatchState.DONE:
                 self._incomplete[batch] = queue
                 self._queues_waiting[queue] = None
+            # Another thread may have made the queue while the metadata changed.
+            self._topics.follow(queue, now_ms)
             self._ready.look_at(queue, now_ms)
         while mailbox.sealed:
             self._ready.look_at(mailbox.sealed.popleft(), now_ms)
-        if self._flushes.are_wanted:
+        if wanted_flushes:
             for queue in self._queues_waiting:
                 if queue.waiting:
                     queue.forced_serial = queue.waiting[-1].serial
-            self._flushes.begin([*self._incomplete, *self._untold])
+            aside = [batch for _, batch in list(mailbox.aside)]
+            batches = [*self._incomplete, *self._untold, *aside]
+            self._flushes.begin(wanted_flushes, batches)
             self.look_at_all(now_ms)
         if mailbox.is_memory_wanted:
             mailbox.is_memory_wanted = False
             self.look_at_all(now_ms)
         self._ready.look_at_due(now_ms)
-        mailbox.end_look(self._ready.next_timer_ms())
+        mailbox.end_look(self._held_look_ms if mailbox.aside else self._ready.next_timer_ms())
 
     def next_look_ms(self) -> int:
         """Return when to `look` again, or to take out what is `overdue`."""
@@ -163,7 +192,7 @@ class RecordAccumulator:
         if self._incomplete:
             oldest = next(iter(self._incomplete))
             due_ms = min(due_ms, oldest.created_ms + self._settings.delivery_timeout_ms)
-        return due_ms
+        return self._held_look_ms if self._mailbox.aside else max(due_ms, self._held_look_ms)
 
     def look_at(self, partition: TopicPartition, now_ms: int) -> None:
         """Look at a queue again that `drain` passed over, since what held it back may be gone."""
@@ -218,13 +247,14 @@ class RecordAccumulator:
             if not queue.waiting or not may_send(queue.waiting[0]):
                 self._ready.remove(queue)
                 continue
-            with queue.lock:
-                batch = queue.waiting[0]
-                if batch is queue.open:
-                    queue.seal()
-                if batches and size_bytes + batch.size_bytes > size_bytes_max:
-                    break  # the rest comes first the next time
-                queue.waiting.popleft()
+            batch = queue.waiting[0]
+            if not self._open_batches.try_seal(queue, batch):
+                self._ready.remove(queue)
+                self._ready.look_later(queue, now_ms + HELD_LOOK_MS)
+                continue
+            if batches and size_bytes + batch.size_bytes > size_bytes_max:
+                break  # the rest comes first the next time
+            queue.waiting.popleft()
             self._ready.remove(queue)
             batch.on_sent(queue.leader)
             queue.in_flight_count += 1
@@ -240,19 +270,24 @@ class RecordAccumulator:
     def requeue(self, batch: ProducerBatch) -> None:
         """Put a batch back that is to be sent again, in front of all younger ones."""
         queue = self._topics.queue(batch.partition)
-        with queue.lock:
-            position = sum(1 for _ in _older(queue.waiting, batch))
-            queue.waiting.insert(position, batch)
+        # Without the lock: meanwhile others only add at the right.
+        position = sum(1 for _ in _older(list(queue.waiting), batch))
+        queue.waiting.insert(position, batch)
         self._queues_waiting[queue] = None
 
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
         """Replace a batch that was too large by two (KIP-126), and return them."""
-        queue = self._incomplete.pop(batch, None) or self._topics.queue(batch.partition)
+        queue = self._topics.queue(batch.partition)
         parts = batch.split(queue.append_lock)
+        self._incomplete.pop(batch, None)
         for part in reversed(parts):
             self._incomplete[part] = queue
             self._incomplete.move_to_end(part, last=False)
             self.requeue(part)
+        # The parts have the age of the whole: what is older stays in front of them.
+        older = [other for other in self._incomplete if other.created_ms < batch.created_ms]
+        for other in reversed(older):
+            self._incomplete.move_to_end(other, last=False)
         self._flushes.on_split(batch, parts)
         self._release(batch)
         return parts
@@ -268,6 +303,9 @@ class RecordAccumulator:
         """Forget a batch that is done; its memory goes once no request carries it."""
         assert batch.state is BatchState.DONE
         self._incomplete.pop(batch, None)
+        if batch.outcome.state is OutcomeState.FAILED:
+            # Nothing is to hold its deliveries' outcome: whether somebody asks them, counts.
+            self._topics.queue(batch.partition).topic.drop_sticky_batch(batch)
         self._untold.add(batch)
         if not batch.is_in_request:
             self._release(batch)
@@ -290,15 +328,16 @@ class RecordAccumulator:
 
         Those in flight are among them.
         """
+        batches = list(self._overdue(now_ms))
+        return [batch for batch in batches if self._try_withdraw(batch, now_ms)]
+
+    def has_overdue_in_flight(self, now_ms: int) -> bool:
+        """Return whether a batch that a request carries has run out of time."""
+        return any(batch.state is BatchState.IN_FLIGHT for batch in self._overdue(now_ms))
+
+    def _overdue(self, now_ms: int) -> Iterator[ProducerBatch]:
         latest_ms = now_ms - self._settings.delivery_timeout_ms
-        batches = []
-        for batch in self._incomplete:
-            if batch.created_ms > latest_ms:
-                break
-            batches.append(batch)
-        for batch in batches:
-            self._withdraw(batch, now_ms)
-        return batches
+        return takewhile(lambda batch: batch.created_ms <= latest_ms, self._incomplete)
 
     # Ending.
 
@@ -309,43 +348,62 @@ class RecordAccumulator:
         self.look_at_all(now_ms)
 
     def withdraw_all(self, now_ms: int) -> list[ProducerBatch]:
-        """Return every batch that is not done, taken out of the queues. Close first."""
+        """Return every batch that is not done, taken out of the queues. Close first.
+
+        Until the accumulator `is_empty` there may be more: what somebody held, and came later.
+        """
         assert self._open_batches.closed_by is not None
         self.look(now_ms)
         batches = list(self._incomplete)
-        for batch in batches:
-            self._withdraw(batch, now_ms)
-        return batches
+        return [batch for batch in batches if self._try_withdraw(batch, now_ms)]
 
     def abandon(self, error: KafkaError) -> list[Callable[[], None]]:
         """Fail every record; return the calls due. For when the sender thread itself has failed:
         relies on little, and leaves the queues as they are.
         """
         self._open_batches.close(error)
-        batches = [*self._incomplete, *(batch for _, batch in self._mailbox.created)]
+        came = [*list(self._mailbox.created), *list(self._mailbox.aside)]
+        batches = [*self._incomplete, *(batch for _, batch in came)]
         self._flushes.fail(error)
         calls = []
         for batch in batches:
             if batch.outcome.state is OutcomeState.PENDING:
+                batch.appender.seal()
                 batch.outcome.fail(error)
                 calls.append(batch.outcome.take_call())
         return [call for call in calls if call is not None]
 
     @property
     def is_empty(self) -> bool:
-        """Whether all batches are done, and everybody has heard of it."""
-        return not (self._incomplete or self._mailbox.created or self._untold)
+        """Whether all batches are done, and everybody has heard of it; and nobody who came before
+        `close` can add another one."""
+        if list(self._open_batches.inside):
+            return False
+        mailbox = self._mailbox
+        return not (self._incomplete or mailbox.created or mailbox.aside or self._untold)
 
-    def _withdraw(self, batch: ProducerBatch, now_ms: int) -> None:
+    def left(self) -> dict[TopicPartition, int]:
+        """Return how many records are not done, by partition. When the sender thread is gone."""
+        counts: dict[TopicPartition, int] = {}
+        came = [*list(self._mailbox.created), *list(self._mailbox.aside)]
+        for batch in {*list(self._incomplete), *(batch for _, batch in came)}:
+            if batch.state is not BatchState.DONE:
+                count = batch.record_count or batch.appender.count
+                counts[batch.partition] = counts.get(batch.partition, 0) + count
+        return counts
+
+    def _try_withdraw(self, batch: ProducerBatch, now_ms: int) -> bool:
+        """Take a batch out of its queue; False while somebody holds it open who was interrupted."""
         if batch.state is BatchState.IN_FLIGHT:
-            return
+            return True
         queue = self._incomplete[batch]
-        with queue.lock:
-            if batch is queue.open:
-                queue.seal()
-            queue.waiting.remove(batch)
+        if not self._open_batches.try_seal(queue, batch):
+            self._held_look_ms = now_ms + HELD_LOOK_MS
+            return False
+        queue.waiting.remove(batch)
         self._ready.remove(queue)
         self._after_removal(queue, now_ms)
+        return True
 
     def _after_removal(self, queue: PartitionQueue, now_ms: int) -> None:
         if queue.waiting:
@@ -354,9 +412,8 @@ class RecordAccumulator:
             self._queues_waiting.pop(queue, None)
 
     def _release(self, batch: ProducerBatch) -> None:
-        size_bytes = batch.take_reserved()
-        if size_bytes:
-            self._pool.release(size_bytes)
+        if batch.reserved_bytes:
+            self._pool.release(batch)
 
 
 def _older(batches: Iterable[ProducerBatch], batch: ProducerBatch) -> Iterator[ProducerBatch]:

@@ -2,8 +2,9 @@
 
 The producer's own states: *none* (no id), *requested*, *assigned*, *failed* (there will be none).
 Each partition has a run of sequence numbers: *starting* (nothing acknowledged yet), *running*,
-*broken* (a batch in the middle was given up, or the broker lost its place). What keeps records from
-being lost, doubled or reordered:
+*broken* (a batch in the middle was given up, or the broker lost its place), *outdated* (the topic
+was made anew, so that the log which the numbers count for is gone). What keeps records from being
+lost, doubled or reordered:
 
 - A batch keeps its place in the run until its fate is certain, however often it is sent, and
   whatever the cluster says about its topic meanwhile.
@@ -12,9 +13,11 @@ being lost, doubled or reordered:
 - One batch that is sent again goes first and alone; those behind it wait for it.
 - A run begins with one batch alone: a broker that has never heard of a producer takes whatever
   number comes first, and the second batch might be that.
-- A broken run ends: a new one begins, under the next epoch, once no request of the old one is out
-  and it is certain that nothing left of it was or will be written. What may have been written, and
-  cannot be asked about any more, fails; it is never sent under another number (KAFKA-14034).
+- A broken or outdated run ends: a new one begins, under the next epoch, once no request of the old
+  one is out and it is certain that nothing left of it was or will be written. What may have been
+  written, and cannot be asked about any more, fails; it is never sent under another number
+  (KAFKA-14034).
+- What may have been written to a log that is gone is nowhere, and is sent to the new one.
 
 Owner: the sender thread.
 Source: Java class ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-360 (epoch bump).
@@ -28,8 +31,9 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import BrokerError, error_for_code
 from pykclient.network.client_log import ClientLog
+from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster
 from pykclient.network.manager import IDLE, PollResult, Request
-from pykclient.producer.batch import NO_IDENTITY, ProducerIdentity, sequence_after
+from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity, sequence_after
 from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
-    from pykclient.producer.batch import ProducerBatch
+    from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.protocol.message import Message
     from pykclient.types import TopicPartition
 
@@ -80,19 +84,25 @@ class RunState(Enum):
     STARTING = "starting"
     RUNNING = "running"
     BROKEN = "broken"
+    OUTDATED = "outdated"
 
 
 NEXT_RUN: dict[RunState, frozenset[RunState]] = {
-    RunState.STARTING: frozenset({RunState.RUNNING, RunState.BROKEN}),
-    RunState.RUNNING: frozenset({RunState.BROKEN}),
-    RunState.BROKEN: frozenset({RunState.STARTING, RunState.RUNNING}),
+    RunState.STARTING: frozenset({RunState.RUNNING, RunState.BROKEN, RunState.OUTDATED}),
+    RunState.RUNNING: frozenset({RunState.BROKEN, RunState.OUTDATED}),
+    RunState.BROKEN: frozenset({RunState.STARTING, RunState.RUNNING, RunState.OUTDATED}),
+    RunState.OUTDATED: frozenset({RunState.STARTING}),
 }
+
+ENDING = frozenset({RunState.BROKEN, RunState.OUTDATED})
+"""States in which a run takes no more batches, and ends once nothing of it is uncertain."""
 
 
 class SequenceRun:
     """The sequence of one partition under one identity.
 
-    `undecided` are the batches that have numbers and no certain fate, in order.
+    `undecided` are the batches that have numbers and no certain fate, in order. `topic_id` tells
+    which log it counts for, as far as that is known.
     """
 
     __slots__ = (
@@ -101,10 +111,12 @@ class SequenceRun:
         "last_acked_end",
         "next_sequence",
         "state",
+        "topic_id",
         "undecided",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, topic_id: bytes) -> None:
+        self.topic_id = topic_id
         self.state = RunState.STARTING
         self.identity = NO_IDENTITY
         self.next_sequence = 0
@@ -118,7 +130,7 @@ class SequenceRun:
         """Whether it is the batch's turn."""
         if batch.has_sequence:
             return self.undecided[0] is batch and (
-                self.state is not RunState.BROKEN or self._may_be_asked(batch)
+                self.state not in ENDING or self._may_be_asked(batch)
             )
         if self.state is RunState.RUNNING:
             return len(self.undecided) < undecided_max
@@ -166,6 +178,19 @@ class SequenceRun:
         self._break()
         return not self._may_be_asked(batch)
 
+    def on_new_log(self) -> None:
+        """Note that the topic was made anew, and that its log holds nothing of this run yet.
+
+        What a request carries at present may be on its way to either log.
+        """
+        if self.state is RunState.STARTING and not self.undecided:
+            return
+        for batch in self.undecided:
+            if not batch.is_in_request:
+                batch.may_be_written = False
+        if self.state is not RunState.OUTDATED:
+            self._to(RunState.OUTDATED)
+
     def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """Put parts, which share the batch's numbers, into its place."""
         position = self.undecided.index(batch)
@@ -177,12 +202,13 @@ class SequenceRun:
     def take_unwritten(self) -> list[ProducerBatch] | None:
         """Return what is to be sent under new numbers, stripped of the old ones.
 
-        None while this run may go on, or has to: because it is not broken, because a request is
+        None while this run may go on, or has to: because it is not ending, because a request is
         out, or because the first batch may be written and can still be asked about.
         """
-        if self.state is not RunState.BROKEN or any(b.is_in_request for b in self.undecided):
+        if self.state not in ENDING or any(b.is_in_request for b in self.undecided):
             return None
-        if not self.undecided and self.last_acked_end == self.next_sequence:
+        is_whole = not self.undecided and self.last_acked_end == self.next_sequence
+        if is_whole and self.state is RunState.BROKEN:
             self._to(RunState.RUNNING)  # what was given up turned out to be written
             return None
         if self.undecided and self._may_be_asked(self.undecided[0]):
@@ -205,7 +231,7 @@ class SequenceRun:
         return batch.may_be_written and (earliest is None or earliest > batch.serial)
 
     def _break(self) -> None:
-        if self.state is not RunState.BROKEN:
+        if self.state not in ENDING:
             self._to(RunState.BROKEN)
 
     def _to(self, state: RunState) -> None:
@@ -238,6 +264,7 @@ class Idempotence:
         self._on_failed = on_failed
         self._attempt_count = 0
         self._retry_ms = 0
+        self._cluster = Cluster()
         self._runs: dict[TopicPartition, SequenceRun] = {}
 
     # Getting an id.
@@ -287,6 +314,23 @@ class Idempotence:
 
     # The runs, told by the sender what happens to each batch.
 
+    def on_cluster(self, cluster: Cluster) -> None:
+        """Learn the topics' ids: those of a topic that was made anew have another."""
+        before, self._cluster = self._cluster, cluster
+        changed = {
+            name for name, info in cluster.topics.items() if info.topic_id != before.topic_id(name)
+        }
+        if not changed:
+            return
+        for partition, run in self._runs.items():
+            topic_id, known_id = cluster.topic_id(partition.topic), run.topic_id
+            if partition.topic not in changed or topic_id in (NO_TOPIC_ID, known_id):
+                continue
+            run.topic_id = topic_id
+            if known_id != NO_TOPIC_ID:
+                run.on_new_log()
+                self._renew(run, partition)
+
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether a batch may be sent now."""
         run = self._run(batch)
@@ -301,11 +345,11 @@ class Idempotence:
         """Note that a batch is written."""
         run = self._run(batch)
         run.on_success(batch)
-        self._renew(run, batch)
+        self._renew(run, batch.partition)
 
     def on_retry(self, batch: ProducerBatch) -> None:
         """Note that a batch waits to be sent again."""
-        self._renew(self._run(batch), batch)
+        self._renew(self._run(batch), batch.partition)
 
     def on_lost_place(self, batch: ProducerBatch) -> bool:
         """Note an answer that says the broker expects another number, or none of this producer.
@@ -319,32 +363,34 @@ class Idempotence:
         if batch.has_sequence:
             run = self._run(batch)
             run.on_given_up(batch)
-            self._renew(run, batch)
+            self._renew(run, batch.partition)
 
     def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """Note that parts take a batch's place, and wait to be sent."""
         run = self._run(batch)
         run.on_split(batch, parts)
-        self._renew(run, batch)
+        self._renew(run, batch.partition)
 
     def _run(self, batch: ProducerBatch) -> SequenceRun:
         run = self._runs.get(batch.partition)
         if run is None:
-            run = self._runs[batch.partition] = SequenceRun()
+            topic_id = self._cluster.topic_id(batch.partition.topic)
+            run = self._runs[batch.partition] = SequenceRun(topic_id)
             if self.state is IdentityState.ASSIGNED:
                 run.begin(self.identity)
         return run
 
-    def _renew(self, run: SequenceRun, batch: ProducerBatch) -> None:
-        """Begin a new run for a partition whose old one is broken, once that is safe."""
+    def _renew(self, run: SequenceRun, partition: TopicPartition) -> None:
+        """Begin a new run for a partition whose old one is ending, once that is safe."""
         unwritten = run.take_unwritten()
         if unwritten is None:
             return
         if run.identity == self.identity:
             self._bump_epoch()
         self._log.info(
-            "%s: a gap in the sequence of producer %d, epoch %d; %d batches go on under epoch %d",
-            batch.partition,
+            "%s: %s, at producer %d, epoch %d; %d batches go on under epoch %d",
+            partition,
+            "a gap in the sequence" if run.state is RunState.BROKEN else "the topic was made anew",
             *run.identity,
             len(unwritten),
             self.identity.epoch,

@@ -1,7 +1,8 @@
 """SenderMailbox: what applications' threads leave for the sender thread, and how they wake it.
 
-It holds new batches, queues whose open batch was closed since it is full, and the wish for memory.
-A wake-up is left out while the sender is bound to look soon enough by itself.
+It holds new batches, those put aside until somebody can queue them, queues whose open batch was
+closed since it is full, and the wish for memory. A wake-up is left out while the sender is bound to
+look soon enough by itself.
 
 Owner: filled by any thread, emptied by the sender thread.
 Source: in Java each `send` goes on to wake the sender; KIP-480.
@@ -10,6 +11,7 @@ Source: in Java each `send` goes on to wake the sender; KIP-480.
 from __future__ import annotations
 
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from pykclient.network.manager import NEVER_MS
@@ -17,8 +19,8 @@ from pykclient.network.manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.producer.batch import ProducerBatch
-    from pykclient.producer.partition_queue import PartitionQueue
+    from pykclient.producer.accumulator.batch import ProducerBatch
+    from pykclient.producer.accumulator.queues import PartitionQueue
 
 __all__ = ["SenderMailbox"]
 
@@ -28,10 +30,14 @@ class SenderMailbox:
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self.created: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
+        self.aside: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
+        """Batches to be queued, and not taken out before that."""
         self.sealed: deque[PartitionQueue] = deque()
         self.is_memory_wanted = False
         self._wakeup = wakeup
         self._is_woken = False
+        self._waking: set[int] = set()
+        """The threads that are about to wake the sender."""
         self._looks_at_ms = NEVER_MS
         """When the sender looks next, come what may."""
 
@@ -42,13 +48,20 @@ class SenderMailbox:
         (2) empties the mailbox, (3) calls `end_look`. Whoever reads an early time or a true here
         put his message in before (2), or before a look that is still to come.
         """
-        if wanted_ms < self._looks_at_ms and not self._is_woken:
-            self._is_woken = True
+        if wanted_ms >= self._looks_at_ms:
+            return
+        me = get_ident()
+        # What interrupts us between the mark and the wake-up may wait for the sender.
+        if not self._is_woken or me in self._waking:
             try:
+                self._waking.add(me)
+                self._is_woken = True
                 self._wakeup()
             except BaseException:  # an interrupt: nobody after us would wake the sender
                 self._wakeup()
                 raise
+            finally:
+                self._waking.discard(me)
 
     def begin_look(self) -> None:
         """Have everybody wake the sender who comes from now on. Sender thread."""

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.producer.batch import Leader
-from pykclient.producer.partition_queue import NO_LEADER, TopicQueues
+from pykclient.producer.accumulator.queues import Layout, TopicQueues
 from pykclient.producer.partitioner import PartitionLoad, StickyPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from random import Random
 
     from pykclient.accel import TopicAppenders
-    from pykclient.network.cluster import Cluster, TopicInfo
-    from pykclient.producer.partition_queue import PartitionQueue
-    from pykclient.producer.ready_queues import ReadyQueues
+    from pykclient.network.cluster.cluster import Cluster, TopicInfo
+    from pykclient.producer.accumulator.queues import PartitionQueue
+    from pykclient.producer.accumulator.ready import ReadyQueues
     from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
 
@@ -66,12 +64,11 @@ class TopicTable:
         """Return the queue of a partition that has had one."""
         return self._topics[partition.topic].queues[partition.partition]
 
-    def close(self) -> Iterator[PartitionQueue]:
-        """Let `send` find no appender any more; return all queues."""
+    def close(self) -> None:
+        """Let `send` find no appender any more."""
         self._is_closed = True
         if self._fast_topics is not None:
             self._fast_topics.clear()
-        return (queue for topic in self._topics.values() for queue in topic.queues)
 
     def on_cluster(self, cluster: Cluster, now_ms: int) -> None:
         """Learn the topics' partitions and leaders."""
@@ -88,11 +85,9 @@ class TopicTable:
         topic = self._topics.get(info.name) or self._new_topic(info.name)
         if len(info.partitions) != topic.partition_count:
             topic.resize(len(info.partitions))
-        for queue, partition in zip(topic.queues, info.partitions, strict=False):
-            node_id = partition.leader_id if partition.leader_id in cluster.nodes else None
-            self._set_leader(queue, Leader(node_id, partition.leader_epoch), now_ms)
-        for queue in topic.queues[len(info.partitions) :]:
-            self._set_leader(queue, NO_LEADER, now_ms)
+        layout = Layout(info.partitions, cluster.nodes)
+        if layout != topic.layout:
+            self._lay_out(topic, layout, now_ms)
         topic.sticky.forget_loads()
         self._place_sticky(topic, now_ms)
         topic.is_known = True
@@ -104,8 +99,12 @@ class TopicTable:
         topic.is_known = False
         if self._fast_topics is not None:
             self._fast_topics.pop(topic.name, None)
-        for queue in topic.queues:
-            self._set_leader(queue, NO_LEADER, now_ms)
+        self._lay_out(topic, Layout((), {}), now_ms)
+
+    def _lay_out(self, topic: TopicQueues, layout: Layout, now_ms: int) -> None:
+        topic.layout = layout
+        for queue in topic.used_queues():
+            self.follow(queue, now_ms)
 
     def _new_topic(self, name: str) -> TopicQueues:
         topic = TopicQueues(name, hash_keys=self._hash_keys)
@@ -119,23 +118,26 @@ class TopicTable:
 
     def _place_sticky(self, topic: TopicQueues, now_ms: int) -> None:
         """Have the sticky partition be one that there is."""
-        if topic.sticky.partition < 0:
+        # Without a lock: whoever switches at the same time draws one that there is as well.
+        if not 0 <= topic.sticky.partition < topic.partition_count:
             topic.sticky.switch(now_ms)
-        elif topic.sticky.partition >= topic.partition_count:
-            with topic.queues[topic.sticky.partition].lock:
-                topic.sticky.switch(now_ms)
 
     def _loads(self, topic: TopicQueues) -> list[PartitionLoad]:
-        queues = topic.queues[: topic.partition_count]
+        partitions, nodes = topic.layout
         slow = self.slow_node_ids
-        led = [queue for queue in queues if queue.leader.node_id is not None]
-        usable = [queue for queue in led if queue.leader.node_id not in slow]
+        led = [info for info in partitions if info.leader_id in nodes]
+        usable = [info for info in led if info.leader_id not in slow] if slow else led
+        used = topic.queues.get
         return [
-            PartitionLoad(queue.key.partition, len(queue.waiting))
-            for queue in usable or led or queues
+            PartitionLoad(info.partition, len(queue.waiting) if queue is not None else 0)
+            for info, queue in (
+                (info, used(info.partition)) for info in usable or led or partitions
+            )
         ]
 
-    def _set_leader(self, queue: PartitionQueue, leader: Leader, now_ms: int) -> None:
+    def follow(self, queue: PartitionQueue, now_ms: int) -> None:
+        """Learn who leads a queue's partition, also when it was made a moment ago."""
+        leader = queue.topic.leader(queue.key.partition)
         if leader != queue.leader:
             self._ready.remove(queue)
             queue.leader = leader

@@ -8,15 +8,17 @@ failed needs row numbers in the end: all the others were sent.
 The ends of batches are heard as done callbacks, so a bulk delivery is done after the callbacks of
 single deliveries in the same batches have run.
 
-Owner: its lock guards the count of parts and those who wait; a part belongs to whoever settles it,
-which is the sender thread once its batch has ended.
+There is no lock, for the reason that `delivery` tells: whoever settles the last part, or ends the
+filling, looks whether all is known, and two that find it at once say the same.
+
+Owner: a part belongs to whoever settles it, which is the sender thread once its batch has ended;
+wakers and done callbacks are registered by any thread.
 Source: no Java class: Java's producer has no bulk sending.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
+import itertools
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pykclient.errors import KafkaError
+    from pykclient.producer.accumulator.append import AppendedRows
     from pykclient.producer.delivery import BatchOutcome, Waiting
-    from pykclient.producer.open_batches import AppendedRows
+    from pykclient.producer.failure_reports import FailureReports, UnseenFailure
 
 __all__ = ["BulkOutcome", "RecordMetadataRange"]
 
-log = logging.getLogger("pykclient.producer")
+_numbers = itertools.count()
+"""Numbers for done callbacks: `next` on it is safe from any thread and any handler."""
 
 
 class RecordMetadataRange(NamedTuple):
@@ -74,19 +78,20 @@ class _Part:
 class BulkOutcome:
     """The fate of `row_count` rows. It has what a `Delivery` asks; there is only index 0."""
 
-    def __init__(self, row_count: int, waiting: Waiting) -> None:
+    def __init__(self, row_count: int, reports: FailureReports, waiting: Waiting) -> None:
         self._row_count = row_count
+        self._reports = reports
         self._waiting = waiting
-        self._lock = threading.Lock()
         self._parts: list[_Part] = []
         self._last: _Part | None = None
         self._refused: list[_Failure] = []
         self._is_filling = True
-        self._pending_count = 0
+        self._pending: dict[_Part, None] = {}
         self._is_done = False
         self._error: BatchDeliveryError | None = None
-        self._wakers: list[Callable[[], None]] = []
-        self._done_callbacks: list[Callable[[], object]] = []
+        self._unseen: UnseenFailure | None = None
+        self._wakers: dict[Callable[[], None], None] = {}
+        self._done_callbacks: dict[int, Callable[[], object]] = {}
 
     # How it fills: the thread that sends.
 
@@ -115,14 +120,12 @@ class BulkOutcome:
         last, self._last = self._last, None
         if last is not None:
             self._follow(last)
-        with self._lock:
-            self._is_filling = False
+        self._is_filling = False
         self._end_if_all_told()
 
     def _follow(self, part: _Part) -> None:
         self._parts.append(part)
-        with self._lock:
-            self._pending_count += 1
+        self._pending[part] = None
         self._settle(part)
 
     # How its parts end.
@@ -147,24 +150,29 @@ class BulkOutcome:
                 part.ranges.append(RecordMetadataRange(topic, partition, offset, count))
             else:
                 part.failures += _failures(leaf, leaf_index, rows)
+                leaf.on_seen(count)  # it is ours to tell
         part.outcome = None
         part.rows = ()
-        with self._lock:
-            self._pending_count -= 1
+        self._pending.pop(part, None)
         self._end_if_all_told()
 
     def _end_if_all_told(self) -> None:
-        with self._lock:
-            if self._is_filling or self._pending_count or self._is_done:
-                return
-            self._error = self._make_error()
+        if self._is_filling or self._pending:
+            return
+        if not self._is_done:
+            error = self._error = self._make_error()
+            if error is not None and self._unseen is None:
+                failed_count = sum(len(rows) for rows in error.failed)
+                what = "a send_batch or send_arrow"
+                self._unseen = self._reports.unseen(what, failed_count, error.errors[0])
             self._is_done = True
-            wakers, self._wakers = self._wakers, []
-            done_callbacks, self._done_callbacks = self._done_callbacks, []
-        for waker in wakers:
+        for waker in list(self._wakers):
             waker()
-        for function in done_callbacks:
-            self._call(function)
+        self._wakers.clear()
+        for number in list(self._done_callbacks):
+            function = self._done_callbacks.pop(number, None)
+            if function is not None:
+                self._call(function)
 
     def _make_error(self) -> BatchDeliveryError | None:
         found = [*self._refused, *(failure for part in self._parts for failure in part.failures)]
@@ -215,23 +223,32 @@ class BulkOutcome:
                 f"{round((timeout or 0) * 1000)} ms; they are still under way, each for at most "
                 f"delivery_timeout_ms"
             )
+        if self._unseen is not None:
+            self._unseen.see()
         return self._error
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
         """Call `function` once the fate of all rows is known: in the sender thread, or here and now
         if it is. Should it fail, that is logged."""
-        with self._lock:
-            is_early = not self._is_done
-            if is_early:
-                self._done_callbacks.append(function)
-        if not is_early:
+        number = next(_numbers)
+        self._done_callbacks[number] = function
+        if self._is_done and self._done_callbacks.pop(number, None) is not None:
             self._call(function)
+
+    def describe(self, index: int) -> str:
+        """Return what is known of the rows, for `repr`; nothing that they hold."""
+        if not self._is_done:
+            return f"{self._row_count} records, under way"
+        return f"{self._row_count} records delivered" if self._error is None else str(self._error)
 
     def _call(self, function: Callable[[], object]) -> None:
         try:
             function()
-        except Exception:
-            log.exception("a done callback for %d records failed: %r", self._row_count, function)
+        except BaseException as error:
+            what = f"a done callback for {self._row_count} records"
+            self._reports.on_callback_error(what, function)
+            if not isinstance(error, Exception) and not self._waiting.is_current():
+                raise  # the application's own thread: an exit or an interrupt is its own
 
     # What a waiting asks.
 
@@ -240,19 +257,15 @@ class BulkOutcome:
         return self._is_done
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Call `waker` when all is known, at once if it is. It must not block."""
-        with self._lock:
-            is_early = not self._is_done
-            if is_early:
-                self._wakers.append(waker)
-        if not is_early:
+        """Call `waker` when all is known, at once if it is. It must not block, and may be called
+        twice."""
+        self._wakers[waker] = None
+        if self._is_done:
             waker()
 
     def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
         """Forget a waker that is not wanted any more."""
-        with self._lock:
-            if waker in self._wakers:
-                self._wakers.remove(waker)
+        self._wakers.pop(waker, None)
 
 
 def _continues(last: _Part, appended: AppendedRows) -> bool:

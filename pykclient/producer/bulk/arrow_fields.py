@@ -1,8 +1,11 @@
 """ArrowFields: the columns of one Arrow record batch, as records need them.
 
-What Arrow can bring into the one form that the core reads, Arrow does: views, dictionaries and
-fixed sizes become binary arrays, times become milliseconds. Binary and string arrays are not
-copied. With `arrow_rows`, the only place in the producer that imports pyarrow.
+What Arrow can bring into a form that the core reads, Arrow does: dictionaries and fixed sizes
+become binary arrays, times become milliseconds. Binary and string arrays, views too, are not
+copied. With `bulk.arrow`, the only place in the producer that imports pyarrow.
+
+Arrow believes the offsets that another library wrote, and reads memory by them. So whatever Arrow
+reads for us is validated by it before; what the core reads, the core checks itself.
 
 Owner: none.
 Source: the Arrow columnar format.
@@ -14,8 +17,8 @@ from array import array
 from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.accel import ByteColumn
+from pykclient.arguments import check_topic
 from pykclient.errors import SerializationError, UsageError
-from pykclient.producer.record_serializer import checked_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from pykclient.types import Headers
 
-__all__ = ["ArrowFields", "batches_of", "topic_codes"]
+__all__ = ["ArrowFields", "batches_of", "check_layout", "topic_codes"]
 
 BYTE_KINDS: Final = "binary or string (large, view, fixed-size and dictionary ones as well)"
 TOPIC: Final = "topic"
@@ -49,7 +52,7 @@ class ArrowFields:
         """Return a column of keys or values.
 
         Raises:
-            SerializationError: it holds something else than bytes or text.
+            SerializationError: it holds something else than bytes or text, or is damaged.
         """
         return _byte_column(self._batch.column(name), name, f"or set {name}_serializer")
 
@@ -63,6 +66,7 @@ class ArrowFields:
         if not self.has(name):
             return [None] * self._batch.num_rows
         column = self._batch.column(name)
+        check_layout(name, column, full=True)
         if is_raw:
             column = _binary(column, name, f"or set {name}_serializer")
         try:
@@ -95,11 +99,9 @@ class ArrowFields:
         if not self.has("headers") or self._batch.column("headers").null_count == len(self):
             return [()] * len(self)
         counts, names, values = self._header_columns()
-        pairs = iter(
-            zip(
-                names.to_pylist(), _binary(values, "headers", "as a value").to_pylist(), strict=True
-            )
-        )
+        values = _binary(values, "headers", "as a value")
+        check_layout("headers", values, full=True)
+        pairs = iter(zip(names.to_pylist(), values.to_pylist(), strict=True))
         return [tuple(next(pairs) for _ in range(count)) for count in counts.to_pylist()]
 
     def partitions(self) -> Sequence[int] | None:
@@ -179,19 +181,18 @@ class ArrowFields:
                 f"the column 'headers' is of type {kind}; it takes "
                 f"list<struct<key: string, value: binary>>"
             )
+        # What Arrow goes by as it divides them. The names follow, and of the values the core.
+        lists = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
+        outline = lists.from_arrays(column.offsets, pa.nulls(len(column.values)))
+        check_layout("headers", outline, full=True)
         headers = column.flatten()
         names = _binary(headers.field("key"), "headers", "as the name of a header")
-        if headers.null_count or names.null_count:
+        check_layout("headers", names, full=True)
+        texts = _as_text(names)
+        if headers.null_count or texts.null_count:
             raise SerializationError(
                 "the column 'headers' has a header without a name; only its value may be null"
             )
-        try:
-            is_large = pa.types.is_large_binary(names.type)
-            texts = names.cast(pa.large_string() if is_large else pa.string())
-        except pa.ArrowInvalid as error:
-            raise SerializationError(
-                f"the column 'headers' has a name that is not UTF-8: {error}"
-            ) from error
         counts = column.value_lengths().fill_null(0).cast(pa.int64())
         return counts, texts, headers.field("value")
 
@@ -205,6 +206,30 @@ class ArrowFields:
                 f"the column {name!r} is {least} at row {row}; it has to be 0 or more, or null to "
                 f"leave it to the producer"
             )
+
+
+def check_layout(name: str, column: pyarrow.Array | pyarrow.ChunkedArray, *, full: bool) -> None:
+    """Check that a column's buffers are as large as it says; with `full`, what stands in them too.
+
+    Whether text is UTF-8 is not looked at here, but where it is inside of something else.
+
+    Raises:
+        SerializationError: the column is damaged.
+    """
+    import pyarrow as pa
+
+    if full and pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    elif full and pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    elif full and pa.types.is_string_view(column.type):
+        column = column.cast(pa.binary_view())
+    try:
+        column.validate(full=full)
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+        raise SerializationError(
+            f"the column {name!r} is not what Arrow says it is: {error}"
+        ) from error
 
 
 def batches_of(table: pyarrow.Table) -> list[pyarrow.RecordBatch]:
@@ -221,6 +246,7 @@ def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
 
     Raises:
         UsageError: the column does not hold the names of topics.
+        SerializationError: it is damaged.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -231,6 +257,7 @@ def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     ):
         raise _wrong_type(TOPIC, column.type, "string")
+    check_layout(TOPIC, column, full=True)
     text = pa.large_string()
     column = pa.chunked_array([_decoded(chunk).cast(text) for chunk in column.chunks], text)
     if column.null_count:
@@ -241,7 +268,7 @@ def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
         found.validate(full=True)
     except pa.ArrowInvalid as error:
         raise UsageError(_not_utf8(TOPIC, error)) from error
-    names = tuple(checked_topic(name) for name in found.to_pylist())
+    names = tuple(check_topic(name, "send_arrow") for name in found.to_pylist())
     place = table.column_names.index(TOPIC)
     if len(names) < 2:
         return names, table.remove_column(place)
@@ -249,6 +276,19 @@ def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
 
 
 def _byte_column(column: pyarrow.Array, name: str, cure: str) -> ByteColumn:
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_binary_view(column.type) or pa.types.is_string_view(column.type):
+        validity, views, *buffers = column.buffers()
+        return ByteColumn.from_views(
+            len(column),
+            column.offset,
+            validity=validity if column.null_count else None,
+            views=views,
+            buffers=buffers,
+        )
     column = _binary(column, name, cure)
     validity, offsets, data = column.buffers()
     return ByteColumn.from_arrow(
@@ -267,12 +307,20 @@ def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
 
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
-    column = _decoded(column)
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return column
     if pa.types.is_string(kind):
         return column.view(pa.binary())
+    if pa.types.is_large_string(kind):
+        return column.view(pa.large_binary())
+    if pa.types.is_dictionary(kind):
+        column = _checked_decoded(name, column)
+        kind = column.type
+    else:
+        check_layout(name, column, full=True)
+    if pa.types.is_large_binary(kind):
+        return column
     if pa.types.is_large_string(kind):
         return column.view(pa.large_binary())
     if (
@@ -285,6 +333,38 @@ def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
     raise SerializationError(
         f"the column {name!r} is of type {column.type}; it takes {BYTE_KINDS}, {cure}"
     )
+
+
+def _as_text(names: pyarrow.Array) -> pyarrow.Array:
+    """Return the names of headers, which are binary, as text."""
+    import pyarrow as pa
+
+    try:
+        return names.cast(
+            pa.large_string() if pa.types.is_large_binary(names.type) else pa.string()
+        )
+    except pa.ArrowInvalid as error:
+        raise SerializationError(
+            f"the column 'headers' has a name that is not UTF-8: {error}"
+        ) from error
+
+
+def _checked_decoded(name: str, column: pyarrow.Array) -> pyarrow.Array:
+    """Return the items of a dictionary, checked; Arrow looks at the numbers as it picks them.
+
+    Raises:
+        SerializationError: it is damaged.
+    """
+    import pyarrow as pa
+
+    check_layout(name, column, full=False)
+    check_layout(name, column.dictionary, full=True)
+    try:
+        return _decoded(column)
+    except (pa.ArrowIndexError, pa.ArrowInvalid) as error:
+        raise SerializationError(
+            f"the column {name!r} is not what Arrow says it is: {error}"
+        ) from error
 
 
 def _decoded(column: pyarrow.Array) -> pyarrow.Array:

@@ -1,0 +1,1 @@
+"""What the application's threads use: open batches, queues of partitions, memory."""

@@ -1,0 +1,1 @@
+"""Sending many rows at once, from lists or from Arrow."""

@@ -1,0 +1,193 @@
+"""FailureReports: what a producer says of failures that nobody else would hear of.
+
+That is a callback of the application that raised, and records that failed without a callback and
+without anybody asking their delivery. Neither is logged once per record: a line stands for all that
+are alike, with their number.
+
+Nothing here raises: a logging handler or filter that fails must not end the sender thread.
+
+Once the producer is over, what is dropped last, or the end of the program, has the rest logged.
+
+Owner: the sender thread; an `UnseenFailure` ends in any, at any moment.
+Source: ours. Python's `asyncio` says likewise what nobody has retrieved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.errors import ClosedError
+from pykclient.network.client_log import ClientLog
+from pykclient.network.repeated_log import RepeatedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.errors import KafkaError
+
+__all__ = ["FailureReports", "UnseenFailure"]
+
+UNSEEN_MAX: Final = 10_000
+"""How many batches of failed records are remembered until the sender thread logs them."""
+
+UNSEEN: Final = (
+    "%d records for %s were not delivered, and no callback and no result() has seen it: %s"
+)
+
+
+class UnseenFailure:
+    """That records failed; reported when nobody can ask for it any more.
+
+    Only what failed has one: a destructor swallows a Ctrl-C that comes in it.
+    """
+
+    __slots__ = ("_note", "_reports")
+
+    def __init__(self, reports: FailureReports, note: _Note) -> None:
+        self._reports = reports
+        self._note = note
+
+    def see(self, record_count: int | None = None) -> None:
+        """Note that somebody has taken in why so many of the records failed; None for all."""
+        note = self._note
+        note.record_count = 0 if record_count is None else note.record_count - record_count
+        if note.record_count <= 0:
+            self._reports.on_dropped(note)
+
+    def __del__(self) -> None:
+        self._reports.on_dropped(self._note)
+
+
+class _Note:
+    """What there is to say of one failure."""
+
+    __slots__ = ("error", "record_count", "what")
+
+    def __init__(self, what: str, record_count: int, error: KafkaError) -> None:
+        self.what = what
+        self.record_count = record_count
+        self.error = error
+
+
+class _Untold(NamedTuple):
+    record_count: int
+    reason: str
+
+
+class FailureReports:
+    """See the module. `clock_ms` tells monotonic milliseconds."""
+
+    def __init__(self, client_id: str, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self._plain_log = ClientLog("pykclient.producer", client_id)
+        self._log = RepeatedLog(self._plain_log)
+        self._held: dict[_Note, bool] = {}
+        """Of whose records somebody may still ask. What is in it no more is not reported."""
+        self._noted: deque[_Note] = deque(maxlen=UNSEEN_MAX)
+        self._untold: dict[tuple[str, str], _Untold] = {}
+        """What was noted, by place and kind of error."""
+        self._is_over = False
+        self.callback_error_count = 0
+        """How many callbacks of the application have raised."""
+
+    def on_callback_error(self, what: str, function: Callable[..., object]) -> None:
+        """Log that a function of the application raised what is being handled now."""
+        self.callback_error_count += 1
+        name = _name_of(function)
+        self._say(logging.ERROR, (what, name), "%s failed: %s", what, name, exc_info=True)
+
+    def unseen(self, what: str, record_count: int, error: KafkaError) -> UnseenFailure | None:
+        """Return what reports a failure once it is dropped; None if `close` itself reports it."""
+        if isinstance(error, ClosedError):
+            return None
+        note = _Note(what, record_count, error)
+        self._held[note] = True
+        return UnseenFailure(self, note)
+
+    def on_dropped(self, note: _Note) -> None:
+        """Note that nobody will ask any more. Any thread; only `UnseenFailure` calls it."""
+        if not self._held.pop(note, False):
+            return
+        if note.record_count > 0:
+            self._noted.append(note)
+        if self._is_over and not self._held:
+            self._log_rest()
+
+    def log_unseen(self) -> None:
+        """Log what was noted, together what has the same place and kind of reason.
+
+        What was logged a short while ago is counted and logged later.
+        """
+        if not self._noted:
+            return
+        now_ms = self._clock_ms()
+        for what, kind in self._count():
+            key = ("unseen", what, kind)
+            if self._log.is_due(now_ms, key):
+                untold = self._untold.pop((what, kind), None)
+                if untold is not None:  # else the end of the program has logged it
+                    count, reason = untold
+                    self._say(logging.WARNING, key, UNSEEN, count, what, reason)
+
+    def end(self) -> None:
+        """Log what is left. From now on no sender thread logs what is dropped."""
+        self._is_over = True
+        self._log_rest()
+
+    def end_program(self) -> None:
+        """Log what is left, and that of which somebody could still have asked. Any thread."""
+        for note in list(self._held):
+            self.on_dropped(note)
+        self._log_rest()
+
+    def on_fork(self) -> None:
+        """Forget everything: this is a child process, and the parent reports it."""
+        self._held.clear()
+        self._noted.clear()
+        self._untold.clear()
+
+    def _count(self) -> dict[tuple[str, str], None]:
+        """Add up what was noted, and return what it is about."""
+        changed: dict[tuple[str, str], None] = {}
+        while self._noted:
+            try:
+                note = self._noted.popleft()
+            except IndexError:  # another thread has taken it; the producer is over
+                break
+            if note.record_count <= 0:
+                continue
+            key = (note.what, type(note.error).__name__)
+            known = self._untold.get(key)
+            reason = known.reason if known else f"{key[1]}: {note.error}"
+            count = (known.record_count if known else 0) + note.record_count
+            self._untold[key] = _Untold(count, reason)
+            changed[key] = None
+        return changed
+
+    def _log_rest(self) -> None:
+        """Log all that was noted, in any thread: there is nothing after it that could repeat."""
+        self._count()
+        for key in list(self._untold):
+            untold = self._untold.pop(key, None)
+            if untold is not None:
+                self._plain_log.warning(UNSEEN, untold.record_count, key[0], untold.reason)
+
+    def _say(
+        self,
+        level: int,
+        key: tuple[object, ...],
+        message: str,
+        *args: object,
+        exc_info: bool = False,
+    ) -> None:
+        self._log.log(level, self._clock_ms(), key, message, *args, exc_info=exc_info)
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    """Name a function without what was bound to it, which may be records."""
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -1,0 +1,156 @@
+"""Lifecycle: how a producer ends, and who waits for that or for metadata.
+
+A producer is *open*, *closing* once it takes no more records, and *over* when its sender thread has
+ended. The sender thread knows this object and not the producer, which therefore can be dropped
+while the thread runs.
+
+Owner: `refuse`, `request_close` and the waiters are for any thread, and for a handler or destructor
+that interrupts it: no lock is taken. All else is the sender thread's.
+Source: Java class ``KafkaProducer``, methods ``close`` and ``waitOnMetadata``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors import ClosedError, ForkedClientError, KafkaError
+from pykclient.network.client_log import ClientLog
+from pykclient.producer.sender.sender import describe_left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.accel import TopicAppenders
+    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.engine import Engine
+    from pykclient.network.gate import Gate
+    from pykclient.producer.accumulator.accumulator import RecordAccumulator
+    from pykclient.producer.accumulator.buffer_pool import BufferPool
+    from pykclient.producer.failure_reports import FailureReports
+    from pykclient.producer.interceptors import ProducerInterceptors
+    from pykclient.producer.record import RecordMetadata
+    from pykclient.producer.sender.sender import Sender
+
+__all__ = ["Lifecycle"]
+
+log = ClientLog("pykclient.producer", "")
+
+
+class Lifecycle:
+    """See the module. `topics` is what `send` finds open batches in; empty, it finds none."""
+
+    sender: Sender
+    engine: Engine
+
+    def __init__(
+        self,
+        topics: dict[object, TopicAppenders[RecordMetadata]],
+        pool: BufferPool,
+        accumulator: RecordAccumulator,
+        interceptors: ProducerInterceptors,
+        reports: FailureReports,
+    ) -> None:
+        self.refusal: KafkaError | None = None
+        """Why no more records are taken; None while they are."""
+        self.is_over = False
+        self.waiters: dict[Gate, None] = {}
+        """Those who look again at each news."""
+        self._topics = topics
+        self._pool = pool
+        self._accumulator = accumulator
+        self._interceptors = interceptors
+        self._reports = reports
+        self._is_closing = False
+
+    # Any thread, and whatever interrupts one.
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why nothing can be sent any more; None while it can."""
+        return self.refusal or self.sender.failure
+
+    def refuse(self, error: KafkaError) -> None:
+        """Take no more records. The first reason counts."""
+        if self.refusal is None:
+            self.refusal = error
+        self._topics.clear()
+
+    def request_close(self, time_ms: int, *, is_program_end: bool = False) -> None:
+        """Take no more records, and end when what there is was sent, or after `time_ms`."""
+        error = ClosedError("the producer is closed; make a new one")
+        self.refuse(error)
+
+        def close(now_ms: int) -> None:
+            self._pool.close()
+            deadline_ms = now_ms + time_ms
+            self.sender.close(error, now_ms, deadline_ms, is_program_end=is_program_end)
+            self._is_closing = True
+            self.on_news()
+
+        self.engine.post(close)
+
+    def log_left(self, why: str, *, is_program_end: bool = False) -> None:
+        """Say that the sender thread has not ended its work, and what it leaves."""
+        log.error("close: the sender thread has not ended its work: %s", why)
+        counts = self._accumulator.left()
+        if counts:
+            log.error("%s", describe_left(counts, is_program_end=is_program_end))
+
+    def end_program(self) -> None:
+        """Log which failures nobody has seen: nobody will any more."""
+        self._reports.end_program()
+
+    def on_fork(self) -> None:
+        """Note that this is a child process."""
+        self.refusal = ForkedClientError(
+            "the producer was made in another process; make a new one after a fork"
+        )
+        self._topics.clear()
+        self._reports.on_fork()
+
+    # The sender thread.
+
+    def on_news(self) -> None:
+        """Let those look again who wait for metadata, or for the end."""
+        for gate in list(self.waiters):
+            gate.open()
+
+    def on_cluster(self, cluster: Cluster) -> None:
+        """Learn where partitions are."""
+        self._accumulator.on_cluster(cluster)
+        self.on_news()
+
+    def on_failed(self) -> None:
+        """Send everybody away who waits, since nothing can be sent any more."""
+        self._pool.close()
+        self.on_news()
+
+    def is_finished(self) -> bool:
+        """Whether the producer was closed and has nothing left to do."""
+        return self._is_closing and self._accumulator.is_empty and not self.engine.user_calls
+
+    def on_death(self, cause: BaseException) -> None:
+        """Fail everything, since the sender thread has failed."""
+        error = KafkaError(
+            f"the producer has stopped: its sender thread failed with {cause!r}. This should not "
+            f"happen; please report it, and make a new producer"
+        )
+        error.__cause__ = cause
+        self.refuse(error)
+        self._pool.close()
+        calls: list[Callable[..., object]] = [call.function for call in self.engine.user_calls]
+        for call in [*calls, *self._accumulator.abandon(error)]:
+            try:
+                call()
+            except BaseException:  # the next ones must be made all the same
+                log.exception("a delivery callback failed: %r", call)
+        self.engine.user_calls.clear()
+        self.on_news()
+
+    def on_end(self) -> None:
+        """Send those away who came too late for the sender thread to notice them. Its last act."""
+        self._accumulator.fail_flushes(self.refusal or ClosedError("the producer is closed"))
+        self._reports.end()
+        self._interceptors.close()
+        self.is_over = True
+        self.on_news()

@@ -1,0 +1,1 @@
+"""What the sender thread uses: Produce requests, sequences, the thread itself."""
