@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.core import check_offset, check_partition
+from pykclient.arguments import check_callable, offsets_by_partition, partition_list
 from pykclient.consumer.partition_list import describe_partitions
+from pykclient.consumer.public_call import public_call
 from pykclient.consumer.questions import BrokerQuestions
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive, now_ms, run_user_calls
 from pykclient.network.manager import NEVER_MS
-from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pykclient.consumer.commits import Commits
+    from pykclient.consumer.offsets.committer import Commits
     from pykclient.consumer.record import RecordRun
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
-    from pykclient.types import TopicPartition
+    from pykclient.types import OffsetAndMetadata, TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
     CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
@@ -37,6 +37,7 @@ __all__ = ["CommitCalls"]
 class CommitCalls(BrokerQuestions):
     """How far the group has come. All of them need `group_id`; a subscription they do not."""
 
+    @public_call
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
         """Commit offsets and wait until the group's coordinator has them.
 
@@ -49,27 +50,29 @@ class CommitCalls(BrokerQuestions):
             UsageError: there is no `group_id`, or the offsets are malformed.
             CommitFailedError: this consumer is not the partitions' owner any more.
             RebalanceInProgressError: the group is distributing its partitions; poll, then try
-                again.
+                again. (Both are a `GroupRebalancedError`.)
             FencedInstanceIdError: another member has this one's `group_instance_id`.
             KafkaTimeoutError: the coordinator did not take them in time. It may have.
             BrokerError: it refuses, such as TopicAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
-        with self._guard:
-            commits = self._require_commits("commit")
-            checked = commits.consumed() if offsets is None else _checked(offsets)
-            timeout_ms = self._timeout_ms(timeout)
-            commit = commits.commit(checked, NEVER_MS)  # given up below
-            try:
-                is_done = self._drive(lambda: commit.operation.is_done, timeout_ms)
-            finally:
-                commits.cancel(commit)
-            run_user_calls(self._engine)
-            if not is_done:
-                what = f"the commit of {describe_partitions(checked)}"
-                raise self._late(what, timeout_ms, commit.last_error)
-            commit.operation.result()
+        commits = self._require_commits("commit")
+        checked = commits.consumed() if offsets is None else offsets_by_partition(offsets, "commit")
+        timeout_ms = self._timeout_ms(timeout)
+        commit = commits.commit(checked, NEVER_MS)  # given up below
+        try:
+            is_done = self._drive(
+                lambda: commit.operation.is_done, timeout_ms, what="a commit to be taken"
+            )
+        finally:
+            commits.cancel(commit)
+        run_user_calls(self._engine)
+        if not is_done:
+            what = f"the commit of {describe_partitions(checked)}"
+            raise self._late(what, timeout_ms, commit.last_error)
+        commit.operation.result()
 
+    @public_call
     def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> None:
@@ -88,14 +91,17 @@ class CommitCalls(BrokerQuestions):
         Raises:
             UsageError: there is no `group_id`, or the offsets are malformed.
         """
-        with self._guard:
-            commits = self._require_commits("commit_async")
-            checked = commits.consumed() if offsets is None else _checked(offsets)
-            started_ms = now_ms()
-            deadline_ms = started_ms + self._config.default_api_timeout_ms
-            commits.commit_async(checked, deadline_ms, callback)
-            self._send_at_once(started_ms)
+        commits = self._require_commits("commit_async")
+        check_callable(callback, "commit_async: callback", "offsets and error")
+        checked = (
+            commits.consumed() if offsets is None else offsets_by_partition(offsets, "commit_async")
+        )
+        started_ms = now_ms()
+        deadline_ms = started_ms + self._config.default_api_timeout_ms
+        commits.commit_async(checked, deadline_ms, callback)
+        self._send_at_once(started_ms)
 
+    @public_call
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -110,23 +116,22 @@ class CommitCalls(BrokerQuestions):
             BrokerError: it refuses, such as GroupAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
-        with self._guard:
-            self._require_commits("committed")
-            wanted = list(partitions)
-            for partition in wanted:
-                check_partition(partition)
-            if not wanted:
-                return {}
-            timeout_ms = self._timeout_ms(timeout)
-            assert self._committed is not None
-            lookup = self._committed.start(wanted)
-            try:
-                if not self._drive(lambda: lookup.operation.is_done, timeout_ms):
-                    what = f"the committed offsets of {describe_partitions(wanted)}"
-                    raise self._late(what, timeout_ms, lookup.last_error)
-                return lookup.operation.result()
-            finally:
-                self._committed.cancel(lookup)
+        self._require_commits("committed")
+        wanted = partition_list(partitions, "committed")
+        if not wanted:
+            return {}
+        timeout_ms = self._timeout_ms(timeout)
+        assert self._committed is not None
+        lookup = self._committed.start(wanted)
+        try:
+            if not self._drive(
+                lambda: lookup.operation.is_done, timeout_ms, what="committed offsets"
+            ):
+                what = f"the committed offsets of {describe_partitions(wanted)}"
+                raise self._late(what, timeout_ms, lookup.last_error)
+            return lookup.operation.result()
+        finally:
+            self._committed.cancel(lookup)
 
     def _require_commits(self, call: str) -> Commits:
         if self._commits is None:
@@ -147,6 +152,11 @@ class CommitCalls(BrokerQuestions):
             started_ms, started_ms + self._config.default_api_timeout_ms
         ):
             self._send_at_once(started_ms)
+
+    def _note_finished(self) -> None:
+        """Note that the application has finished with what it had, as it asks for more."""
+        if self._commits is not None:
+            self._commits.handed_out.clear()
 
     def _begin_poll(self) -> None:
         """Note that the application asks for more, and call back what has ended meanwhile."""
@@ -203,20 +213,3 @@ class CommitCalls(BrokerQuestions):
                 "closed without the last commit; what it would have told is read again: %s",
                 last.error or "there was not enough time",
             )
-
-
-def _checked(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets in the form in which they are committed.
-
-    Raises:
-        UsageError: a key is no partition, or a value no offset.
-    """
-    checked = {}
-    for partition, given in offsets.items():
-        check_partition(partition)
-        value = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-        check_offset(value.offset, f"commit of {partition} at")
-        if not isinstance(value.metadata, str):
-            raise UsageError(f"commit of {partition}: metadata is a string, not {value.metadata!r}")
-        checked[partition] = value
-    return checked

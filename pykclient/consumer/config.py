@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config import ClientConfig
-from pykclient.consumer.assignors.choice import assignor_list
-from pykclient.consumer.duration import duration_ms
-from pykclient.consumer.record_errors import RAISE, SKIP
-from pykclient.errors.base import ConfigError
-from pykclient.setting import (
+from pykclient.config.client import ClientConfig
+from pykclient.config.setting import (
     INT_MAX,
     LONG_MAX,
     Kind,
@@ -26,8 +22,14 @@ from pykclient.setting import (
     object_list,
     object_or_name,
     optional,
+    sendable_text,
     string,
 )
+from pykclient.config.unsupported import serializer_hint
+from pykclient.consumer.duration import duration_ms
+from pykclient.consumer.fetch.read import RAISE, SKIP
+from pykclient.consumer.group.assignors.setting import assignor_list
+from pykclient.errors.base import ConfigError
 from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def _group_name() -> Kind[str | None]:
         if value is None:
             return None
         if isinstance(value, str) and value.strip():
-            return value
+            return sendable_text(value)
         raise ValueError("For no group, leave it out.")
 
     return Kind(parse, "a name that is not empty", str)
@@ -199,10 +201,14 @@ class ConsumerConfig(ClientConfig):
         "(none raises an error).",
     )
     key_deserializer = Setting(
-        object_or_name(), None, "Turns bytes into keys; none leaves bytes as they are."
+        object_or_name(lambda text: serializer_hint(text, "Deserializer")),
+        None,
+        "Turns bytes into keys; none leaves bytes as they are.",
     )
     value_deserializer = Setting(
-        object_or_name(), None, "Turns bytes into values; none leaves bytes as they are."
+        object_or_name(lambda text: serializer_hint(text, "Deserializer")),
+        None,
+        "Turns bytes into values; none leaves bytes as they are.",
     )
     interceptors: Setting[tuple[object, ...]] = Setting(
         object_list(), (), "Called for records before the application.", key="interceptor.classes"
@@ -277,6 +283,11 @@ class ConsumerConfig(ClientConfig):
         "Largest size that a compressed batch may unfold to; a larger one is corrupt.",
         is_ours=True,
     )
+
+    def _default_client_id(self) -> str:
+        """As Java's: the group, "null" for none, and a static member's own name or a number."""
+        own = self.group_instance_id or self._next_number()
+        return f"consumer-{self.group_id or 'null'}-{own}"
 
     def _reconcile(self, given: Collection[str]) -> None:
         super()._reconcile(given)

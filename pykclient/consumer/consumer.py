@@ -9,18 +9,22 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
+from pykclient.arguments import check_count, limits_by_partition
+from pykclient.config.setting import INT_MAX
 from pykclient.consumer.arrow import arrow_batch
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import NO_LIMITS
 from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
+from pykclient.consumer.public_call import public_call
 from pykclient.consumer.record import ConsumerRecords
-from pykclient.errors import ClosedError, UsageError
+from pykclient.errors import ClosedError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
+from pykclient.network.io.selector import SelectorPort
 from pykclient.network.manager import NEVER_MS
-from pykclient.network.selector import SelectorPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,6 +65,8 @@ class Consumer(GroupCalls):
     _turned_at_count = 0
     """When the last turn was made, and how many answers had been used up by then."""
 
+    _is_closing = False
+
     _has_kept_news = False
     """Whether records were handed out though there was an error to tell."""
 
@@ -72,13 +78,19 @@ class Consumer(GroupCalls):
         Raises:
             ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
         """
-        config = ConsumerConfig.from_settings(settings, **keywords)
+        config = ConsumerConfig.from_settings(settings, **keywords).named()
         port = SelectorPort.from_config(config)
         try:
             super().__init__(config, port)
         except BaseException:
             port.shutdown()
             raise
+        group = f", a member of group {config.group_id!r}," if config.group_id else ""
+        port.warn_if_dropped(
+            self,
+            f"{self!r}{group} was not closed: nothing was committed at its end, and its group "
+            f"waits for it until the session ends. Use it in a with block, or call close()",
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +102,7 @@ class Consumer(GroupCalls):
         traceback: TracebackType | None,
     ) -> None:
         # After an exception the application has not finished with what was handed out last.
-        self._close(None, "default", has_finished=kind is None)
+        self._end(None, "default", has_finished=kind is None)
 
     def close(self, timeout: float | None = None, *, group_membership: str = "default") -> None:
         """Commit as configured, leave the group, close all connections.
@@ -100,8 +112,12 @@ class Consumer(GroupCalls):
         undone, and logged. `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until
         the session ends), or `default`: static members remain, others leave.
 
-        Leaving a ``with`` block by an exception closes as well, but does not commit what was handed
-        out last.
+        While an exception is on its way (in a `finally`, at the end of a ``with`` block or of
+        `contextlib.closing`, in an `except`), what was handed out last is not committed: the
+        application has not finished with it. `commit()` it before, if it has.
+
+        A signal handler that calls this on top of another call has that call end, close, and raise
+        `ClosedError`. In a child process it does nothing.
 
         Raises:
             ConcurrentModificationError: another thread is using the consumer.
@@ -109,37 +125,64 @@ class Consumer(GroupCalls):
             RebalanceListenerError: the listener failed. The consumer is closed all the same.
         """
         check_membership_at_close(group_membership)
-        self._close(timeout, group_membership, has_finished=True)
+        self._end(timeout, group_membership, has_finished=sys.exception() is None)
 
-    def _close(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
-        if self._guard.is_closed:
+    def _end(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
+        """Close, now or when the call under way has ended; again it does nothing."""
+        guard = self._guard
+        if guard.is_in_child or self._is_shut_down:
             return
-        with self._guard:
-            deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
+        if guard.is_in_call:
+            if not self._is_closing:
+                self._close_request = (timeout, group_membership)
+                self._client.wakeup()
+            return
+        self._close_request = None
+        if guard.is_closed:
+            self._shut_down()  # an interrupt has ended the first attempt
+            return
+        self._is_closing = True
+        try:
+            self._close(timeout, group_membership, has_finished=has_finished)
+        finally:
+            self._is_closing = False
+
+    def _close_as_requested(self) -> None:
+        """Close, because `close` was called on top of the call that ends now."""
+        if self._close_request is not None:
+            self._end(*self._close_request, has_finished=True)
+
+    @public_call
+    def _close(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
+        deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
+        try:
             try:
                 self._leave_at_close(deadline_ms, group_membership, has_finished=has_finished)
                 self._commit_at_close(deadline_ms, has_finished=has_finished)
             except ClosedError:
                 if not self._guard.is_closed:  # a listener has closed it, while it was told of this
                     raise
-            finally:
-                if not self._guard.is_closed:
-                    try:
-                        self._end_heartbeats()
-                    finally:  # an interrupt may end the wait for the thread
-                        self._shut_down()
-            if has_finished:
-                self._raise_listener_error()
+            if not self._guard.is_closed:
+                self._end_heartbeats(deadline_ms)
+                for dropped in self._subscription.unsubscribe():
+                    self._buffer.drop(dropped)
+                self._end_fetch_sessions()
+        finally:
+            self._shut_down()
+        if has_finished:
+            self._raise_listener_error()
 
     def _shut_down(self) -> None:
-        with self._guard:
-            self._guard.close()
-            for dropped in self._subscription.unsubscribe():
-                self._buffer.drop(dropped)
-            self._end_fetch_sessions()
-            self._client.close()
-            self._port.shutdown()
-            self._interceptors.close()
+        """Let go of everything, however torn it is. It may be interrupted, and called again."""
+        if self._is_shut_down:
+            return
+        self._guard.is_closed = True
+        if self._heartbeat_thread is not None:
+            self._heartbeat_thread.stop()
+        self._client.is_closed = True
+        self._port.shutdown()
+        self._interceptors.close()
+        self._is_shut_down = True
 
     def _end_fetch_sessions(self) -> None:
         """Have brokers forget us, as far as a request that is written at once can do that."""
@@ -150,6 +193,7 @@ class Consumer(GroupCalls):
 
     # Reading.
 
+    @public_call
     def poll(self, timeout: float | None = 1.0, max_records: int | None = None) -> ConsumerRecords:
         """Return the next records, waiting up to `timeout` seconds for the first one.
 
@@ -175,19 +219,20 @@ class Consumer(GroupCalls):
             UnsupportedVersionError: the brokers are older than 2.1.
             WakeupError: `wakeup` was called.
         """
-        with self._guard:
-            self._set_limits(NO_LIMITS)
-            runs = self._poll_runs(timeout, max_records, is_raw=False)
-            begun = self._buffer.begun
-            try:
-                records = ConsumerRecords(runs)
-                if not self._interceptors or not runs:
-                    return records
-                return self._guard.lend(self._interceptors.on_consume, records)
-            except BaseException:  # an interrupt; what an interceptor raises does not get here
-                self._buffer.give_back(begun)
-                raise
+        self._set_limits(NO_LIMITS)
+        runs = self._poll_runs(timeout, max_records, is_raw=False)
+        # Only noted: most applications never look at `next_offsets`.
+        positions = [
+            (assigned.partition, assigned.offset, assigned.leader_epoch)
+            for assigned in self._buffer.begun
+            if assigned.is_assigned
+        ]
+        records = ConsumerRecords(runs, positions)
+        if not self._interceptors or not runs:
+            return records
+        return self._lend(self._interceptors.on_consume, records)
 
+    @public_call
     def poll_arrow(
         self,
         timeout: float | None = 1.0,
@@ -197,6 +242,9 @@ class Consumer(GroupCalls):
         include_headers: bool = False,
     ) -> pyarrow.RecordBatch:
         """Return the next records as one Arrow record batch; empty when nothing came in time.
+
+        `max_records` None means all that are at hand, whatever `max_poll_records` is: that is up to
+        `fetch_max_bytes`.
 
         Columns: `key` and `value` binary, `topic` string, `partition` int32, `offset` int64,
         `timestamp` timestamp(us, UTC), `timestamp_type` int32, and with `include_headers` also
@@ -210,14 +258,9 @@ class Consumer(GroupCalls):
         Raises: what `poll` raises, and `UsageError` without pyarrow, or when a partition in `until`
         is not assigned.
         """
-        with self._guard:
-            self._set_limits(NO_LIMITS if until is None else until)
-            runs = self._poll_runs(timeout, max_records, is_raw=True)
-            try:
-                return arrow_batch(runs, include_headers=include_headers)
-            except BaseException:
-                self._buffer.give_back(self._buffer.begun)
-                raise
+        self._set_limits(NO_LIMITS if until is None else limits_by_partition(until))
+        runs = self._poll_runs(timeout, max_records, is_raw=True)
+        return arrow_batch(runs, include_headers=include_headers)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield record after record, without end, or until none comes for `consumer_timeout_ms`.
@@ -227,8 +270,10 @@ class Consumer(GroupCalls):
 
         Raises: what `poll` raises.
         """
-        while (found := self._wait_for_run()) is not None:
-            assigned, run = found
+        while (found := self._next_run()) is not None:
+            assigned, run, fetch_epoch = found
+            if assigned.fetch_epoch != fetch_epoch:
+                continue  # the leader is another one, which may have lost what was found
             first_offset, last_offset = run.columns.first_offset, run.columns.last_offset
             assigned.leader_epoch = run.leader_epoch
             version = NEVER_LOOKED
@@ -268,10 +313,13 @@ class Consumer(GroupCalls):
         """Take records as soon as there are any, and send for the next ones."""
         self._records.check_may_read()
         self._require_assignment()
-        self._raise_interruption()
-        count_max = self._config.max_poll_records if max_records is None else max_records
-        if count_max < 1:
-            raise UsageError(f"max_records={max_records}: give a number from 1")
+        if self._is_interrupted:
+            self._note_finished()
+            self._raise_interruption()
+        count_max = max_records
+        if count_max is None:
+            count_max = INT_MAX if is_raw else self._config.max_poll_records
+        check_count(count_max, "poll_arrow: max_records" if is_raw else "poll: max_records")
         timeout_ms = self._timeout_ms(timeout)
         self._begin_poll()
         self._metrics.on_poll(now_ms())
@@ -294,10 +342,6 @@ class Consumer(GroupCalls):
             self._has_kept_news = self._has_news
             self._keep_partitions()
             self._turn_if_due()
-        except BaseException:
-            if runs:
-                self._buffer.give_back(self._buffer.begun)
-            raise
         finally:
             self._end_poll()
         return runs
@@ -333,43 +377,51 @@ class Consumer(GroupCalls):
         if error is not None:
             raise error
 
-    def _wait_for_run(self) -> tuple[AssignedPartition, RecordRun] | None:
-        with self._guard:
-            self._records.check_may_read()
-            self._require_assignment()
+    @public_call
+    def _next_run(self) -> tuple[AssignedPartition, RecordRun, int] | None:
+        """Return the next records of one partition, and the fetch epoch in which they were found.
+
+        The turn after that may find another leader.
+        """
+        self._records.check_may_read()
+        self._require_assignment()
+        if self._is_interrupted:
+            self._note_finished()
             self._raise_interruption()
-            self._begin_poll()
-            self._metrics.on_poll(now_ms())
-            self._set_limits(NO_LIMITS)
-            timeout_ms = self._config.consumer_timeout_ms
-            deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
-            is_over = self._giving_up_at(deadline_ms)
-            found: list[tuple[AssignedPartition, RecordRun]] = []
+        self._begin_poll()
+        self._metrics.on_poll(now_ms())
+        self._set_limits(NO_LIMITS)
+        timeout_ms = self._config.consumer_timeout_ms
+        deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
+        is_over = self._giving_up_at(deadline_ms)
+        found: list[tuple[AssignedPartition, RecordRun]] = []
 
-            def is_ready() -> bool:
-                count_max = self._config.max_poll_records
-                next_run = self._records.next_run(count_max, now_ms(), is_over=is_over)
-                found[:] = [] if next_run is None else [next_run]
-                return bool(found)
+        def is_ready() -> bool:
+            count_max = self._config.max_poll_records
+            next_run = self._records.next_run(count_max, now_ms(), is_over=is_over)
+            found[:] = [] if next_run is None else [next_run]
+            return bool(found)
 
-            # In steps, for each of which silence may have a reason by then.
-            step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
-            try:
-                self._tell_kept_news()
-                while not is_ready():
-                    self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
-                    if found:
-                        break
-                    if now_ms() >= deadline_ms:
-                        return None
-                self._has_kept_news = self._has_news
-                self._note_iterated(*found[0])
-                self._metrics.on_consumed([found[0][1]], now_ms())
-                self._keep_partitions()
-                self._turn_if_due()
-            finally:
-                self._end_poll()
-            return found[0]
+        # In steps, for each of which silence may have a reason by then.
+        step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
+        try:
+            self._tell_kept_news()
+            while not is_ready():
+                self._wait_for_records(is_ready, min(step_ms, max(0, deadline_ms - now_ms())))
+                if found:
+                    break
+                if now_ms() >= deadline_ms:
+                    return None
+            self._has_kept_news = self._has_news
+            assigned, run = found[0]
+            fetch_epoch = assigned.fetch_epoch
+            self._note_iterated(assigned, run)
+            self._metrics.on_consumed([run], now_ms())
+            self._keep_partitions()
+            self._turn_if_due()
+        finally:
+            self._end_poll()
+        return assigned, run, fetch_epoch
 
     def _tell_kept_news(self) -> None:
         """Raise what the last call kept back: a partition that always has records hides nothing."""

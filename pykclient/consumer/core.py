@@ -11,12 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pykclient.arguments import (
+    check_offset,
+    check_partition,
+    check_text,
+    partition_list,
+    shown_argument,
+)
+from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.consumer.parts import ConsumerParts
-from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.public_call import CLOSED_BY_HANDLER, public_call
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
-from pykclient.errors import NotSubscribedError, UsageError, WakeupError
-from pykclient.setting import INT_MAX, LONG_MAX
+from pykclient.errors import ClosedError, NotSubscribedError, UsageError, WakeupError
+from pykclient.network.manager import NEVER_MS
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
 
-__all__ = ["NO_LIMITS", "ConsumerCore", "check_offset", "check_partition"]
+__all__ = ["NO_LIMITS", "ConsumerCore"]
 
 NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
 
@@ -36,6 +44,7 @@ class ConsumerCore(ConsumerParts):
 
     # The assignment.
 
+    @public_call
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; none at all for an empty list.
 
@@ -49,21 +58,19 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: something is not a `TopicPartition` with a number from 0.
         """
-        with self._guard:
-            wanted = list(partitions)
-            for partition in wanted:
-                check_partition(partition)
-            if wanted:
-                self._commit_before_assigning()
-            for dropped in self._subscription.assign(wanted):
-                self._buffer.drop(dropped)
-            self._follow_topics()
+        wanted = partition_list(partitions, "assign")
+        if wanted:
+            self._commit_before_assigning()
+        for dropped in self._subscription.assign(wanted):
+            self._buffer.drop(dropped)
+        self._follow_topics()
 
+    @public_call
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that this consumer reads."""
-        with self._guard:
-            return self._subscription.partitions
+        return self._subscription.partitions
 
+    @public_call
     def subscribe(
         self,
         topics: Collection[str] = (),
@@ -85,32 +92,34 @@ class ConsumerCore(ConsumerParts):
             UsageError: there is no `group_id`, both or neither of topics and pattern are given, one
                 is malformed, or partitions were given to `assign`; call `unsubscribe` first.
         """
-        with self._guard:
-            group = self._require_group("subscribe")
-            if listener is not None and not isinstance(listener, RebalanceListener):
-                raise UsageError(
-                    f"subscribe: {listener!r:.100} is no RebalanceListener; make one of functions"
-                )
-            if (pattern is None) == (not topics):
-                raise UsageError(
-                    "subscribe takes topics or a pattern, one of the two; unsubscribe() ends it"
-                )
-            if pattern is None:
-                self._subscription.subscribe(checked_topics(topics))
-            elif isinstance(pattern, str) and self._config.group_protocol == "consumer":
-                self._subscription.subscribe_broker_pattern(pattern)
-            else:
-                self._subscription.subscribe_pattern(compiled_pattern(pattern))
-            group.on_subscribed(listener)
-            self._follow_topics()
+        group = self._require_group("subscribe")
+        if listener is not None and not isinstance(listener, RebalanceListener):
+            raise UsageError(
+                f"subscribe: listener is {shown_argument(listener)}; make a RebalanceListener "
+                f"of functions"
+            )
+        if (pattern is None) == (not topics):
+            raise UsageError(
+                "subscribe takes topics or a pattern, one of the two; unsubscribe() ends it"
+            )
+        if pattern is None:
+            self._subscription.subscribe(checked_topics(topics))
+        elif isinstance(pattern, str) and self._config.group_protocol == "consumer":
+            check_text(pattern, "pattern", "subscribe")
+            self._subscription.subscribe_broker_pattern(pattern)
+        else:
+            self._subscription.subscribe_pattern(compiled_pattern(pattern))
+        group.on_subscribed(listener)
+        self._follow_topics()
 
+    @public_call
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed to; of a pattern those that match by now."""
-        with self._guard:
-            return self._subscription.wanted_topics
+        return self._subscription.wanted_topics
 
     # Positions.
 
+    @public_call
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read a partition from this offset on. Nothing fetched from elsewhere is handed out.
 
@@ -119,23 +128,24 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: the partition is not assigned, or the offset is not an integer from 0.
         """
-        with self._guard:
-            assigned = self._subscription.require(partition)
-            leader_epoch = None
-            if isinstance(offset, OffsetAndMetadata):
-                leader_epoch = offset.leader_epoch
-                offset = offset.offset
-            check_offset(offset, f"seek({partition}) to")
-            if self._commits is not None:
-                self._commits.handed_out.forget(assigned)
-            if self._buffer.can_skip_to(assigned, offset):
-                # Past a bad record, say: what is behind it need not be fetched again.
-                self._subscription.skip_to(assigned, offset)
-                self._buffer.forgive(assigned)
-            else:
-                self._buffer.drop(assigned)
-                self._subscription.seek(assigned, offset, leader_epoch)
+        check_partition(partition, "seek")
+        assigned = self._subscription.require(partition)
+        leader_epoch = None
+        if isinstance(offset, OffsetAndMetadata):
+            leader_epoch = offset.leader_epoch
+            offset = offset.offset
+        check_offset(offset, f"seek({partition}): offset")
+        if self._commits is not None:
+            self._commits.handed_out.forget(assigned)
+        if leader_epoch is None and self._buffer.can_skip_to(assigned, offset):
+            # Past a bad record, say: what is behind it need not be fetched again.
+            self._subscription.skip_to(assigned, offset)
+            self._buffer.forgive(assigned)
+        else:
+            self._buffer.drop(assigned)
+            self._subscription.seek(assigned, offset, leader_epoch)
 
+    @public_call
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read from the first offset of the log; None means all that are assigned.
 
@@ -144,9 +154,9 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: a partition is not assigned.
         """
-        with self._guard:
-            self._reset(partitions, OffsetReset.EARLIEST)
+        self._reset(partitions, OffsetReset.EARLIEST, "seek_to_beginning")
 
+    @public_call
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read what comes from now on; None means all that are assigned.
 
@@ -156,9 +166,9 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: a partition is not assigned.
         """
-        with self._guard:
-            self._reset(partitions, OffsetReset.LATEST)
+        self._reset(partitions, OffsetReset.LATEST, "seek_to_end")
 
+    @public_call
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out no records of these partitions until `resume`. What is buffered is kept.
 
@@ -167,27 +177,27 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: a partition is not assigned.
         """
-        with self._guard:
-            for assigned in self._subscription.require_all(partitions):
-                self._subscription.pause(assigned)
-                self._buffer.refresh(assigned)
+        for assigned in self._subscription.require_all(partition_list(partitions, "pause")):
+            self._subscription.pause(assigned)
+            self._buffer.refresh(assigned)
 
+    @public_call
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`; no effect on partitions that are not paused.
 
         Raises:
             UsageError: a partition is not assigned.
         """
-        with self._guard:
-            for assigned in self._subscription.require_all(partitions):
-                self._subscription.resume(assigned)
-                self._buffer.refresh(assigned)
+        for assigned in self._subscription.require_all(partition_list(partitions, "resume")):
+            self._subscription.resume(assigned)
+            self._buffer.refresh(assigned)
 
+    @public_call
     def paused(self) -> frozenset[TopicPartition]:
         """Return the partitions that are paused."""
-        with self._guard:
-            return frozenset(a.partition for a in self._subscription if a.is_paused)
+        return frozenset(a.partition for a in self._subscription if a.is_paused)
 
+    @public_call
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets are between the position and the end, as last heard of it.
 
@@ -196,9 +206,9 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: the partition is not assigned.
         """
-        with self._guard:
-            assigned = self._subscription.require(partition)
-            return assigned.lag(self._config.isolation_level)
+        check_partition(partition, "current_lag")
+        assigned = self._subscription.require(partition)
+        return assigned.lag(self._config.isolation_level)
 
     def wakeup(self) -> None:
         """Make the call that waits now, or else the next one that may wait, raise `WakeupError`.
@@ -215,6 +225,9 @@ class ConsumerCore(ConsumerParts):
 
     # For the front-end.
 
+    def _close_as_requested(self) -> None:
+        """Close, because `close` was called on top of the call that ends now."""
+
     def _commit_before_assigning(self) -> None:
         """Commit what may be dropped, where that is asked for."""
 
@@ -224,22 +237,35 @@ class ConsumerCore(ConsumerParts):
         Requires the core lock. Nothing is waited for: answers are looked for a moment later.
         """
         assert self._group is not None
+        if self._guard.is_closed:
+            return NEVER_MS
+        if self._guard.is_torn:
+            self._recover()
+        self._guard.is_torn = True
         next_ms = self._engine.step_in_background(now_ms)
         self._port.wait(0)
         self._engine.complete(now_ms)
         if self._group.has_request_in_flight:
             next_ms = min(next_ms, now_ms + self._config.retry_backoff_ms)
+        self._guard.is_torn = False
         return next_ms
 
     @property
     def _is_interrupted(self) -> bool:
         """Whether a wait must end, whatever it waits for."""
-        return self._is_woken or self._metadata.fatal_error is not None
+        return (
+            self._is_woken
+            or self._close_request is not None
+            or self._metadata.fatal_error is not None
+        )
 
     def _raise_interruption(self) -> None:
         """Raise what ended a wait; return when nothing did."""
-        if self._metadata.fatal_error is not None:
-            raise self._metadata.fatal_error
+        if self._close_request is not None:
+            raise ClosedError(CLOSED_BY_HANDLER)
+        fatal_error = self._metadata.take_fatal_error()
+        if fatal_error is not None:
+            raise fatal_error
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("Consumer.wakeup() was called")
@@ -280,42 +306,11 @@ class ConsumerCore(ConsumerParts):
         )
 
     def _reset(
-        self, partitions: Iterable[TopicPartition] | None, reset_to: OffsetReset
+        self, partitions: Iterable[TopicPartition] | None, reset_to: OffsetReset, call: str
     ) -> list[AssignedPartition]:
-        chosen = self._subscription.require_all(partitions)
+        listed = None if partitions is None else partition_list(partitions, call)
+        chosen = self._subscription.require_all(listed)
         for assigned in chosen:
             self._buffer.drop(assigned)
             self._subscription.await_reset(assigned, reset_to)
         return chosen
-
-
-def check_partition(partition: TopicPartition) -> None:
-    """Refuse what only looks like a partition.
-
-    Raises:
-        UsageError: it is no `TopicPartition` with a topic's name and a number from 0.
-    """
-    if not (
-        isinstance(partition, TopicPartition)
-        and isinstance(partition.topic, str)
-        and _is_number(partition.partition, INT_MAX)
-    ):
-        raise UsageError(
-            f"{partition!r} is no partition; give TopicPartition(topic, number), numbers from 0 "
-            f"to {INT_MAX}"
-        )
-
-
-def check_offset(offset: object, where: str) -> None:
-    """Refuse what is no offset.
-
-    Raises:
-        UsageError: it is no integer from 0 that a log can have.
-    """
-    if not _is_number(offset, LONG_MAX):
-        raise UsageError(f"{where} {offset!r}: an offset is an integer from 0 to {LONG_MAX}")
-
-
-def _is_number(value: object, maximum: int) -> bool:
-    # What does not fit a request's field would fail that of every other partition as well.
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum

@@ -9,8 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from pykclient.arguments import check_text, shown_argument
 from pykclient.consumer.commit_calls import CommitCalls
 from pykclient.consumer.heartbeat_thread import HeartbeatThread
+from pykclient.consumer.public_call import public_call
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive, now_ms, run_user_calls, wall_ms
 
@@ -24,6 +26,8 @@ __all__ = ["GroupCalls"]
 MEMBERSHIP_AT_CLOSE: Final = ("default", "leave_group", "remain_in_group")
 TURN_COUNT_MAX: Final = 20
 """How often the group's business may go on before a poll looks for records."""
+JOIN_MIN_MS: Final = 100
+"""How long the heartbeat thread has to end, though the time of `close` is up."""
 GROUP_TURN_INTERVAL_MS: Final = 50
 """How long polls may find records at hand before the group's business goes on all the same: a
 leader has to share out, and to notice that topics grow."""
@@ -37,6 +41,7 @@ class GroupCalls(CommitCalls):
     """Ends when the coordinator has heard that this member leaves; None if it never left."""
     _group_turned_ms = 0
 
+    @public_call
     def unsubscribe(self) -> None:
         """Stop reading, and leave the group if this is a member of one.
 
@@ -46,19 +51,19 @@ class GroupCalls(CommitCalls):
         Raises:
             RebalanceListenerError: the listener failed. The consumer has left all the same.
         """
-        with self._guard:
-            if self._group is not None and self._subscription.is_by_group:
-                is_dynamic = self._config.group_instance_id is None
-                self._give_up(
-                    "the consumer unsubscribed from all topics",
-                    sends=is_dynamic,
-                    deadline_ms=now_ms() + self._config.request_timeout_ms,
-                )
-            for dropped in self._subscription.unsubscribe():
-                self._buffer.drop(dropped)
-            self._follow_topics()
-            self._raise_listener_error()
+        if self._group is not None and self._subscription.is_by_group:
+            is_dynamic = self._config.group_instance_id is None
+            self._give_up(
+                "the consumer unsubscribed from all topics",
+                sends=is_dynamic,
+                deadline_ms=now_ms() + self._config.request_timeout_ms,
+            )
+        for dropped in self._subscription.unsubscribe():
+            self._buffer.drop(dropped)
+        self._follow_topics()
+        self._raise_listener_error()
 
+    @public_call
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         """Have the group share its partitions out anew; the next `poll` begins it (KIP-568).
 
@@ -66,22 +71,25 @@ class GroupCalls(CommitCalls):
         coordinator (KIP-800).
 
         Raises:
-            UsageError: nothing is subscribed to.
+            UsageError: nothing is subscribed to, or `reason` cannot be sent.
         """
-        with self._guard:
-            if self._group is None or not self._subscription.is_by_group:
-                raise UsageError("enforce_rebalance() needs a subscription: call subscribe() first")
-            self._group.enforce_rebalance(reason)
+        if self._group is None or not self._subscription.is_by_group:
+            raise UsageError("enforce_rebalance() needs a subscription: call subscribe() first")
+        if not isinstance(reason, str):
+            raise UsageError(f"enforce_rebalance: reason is {shown_argument(reason)}; give text")
+        check_text(reason, "reason", "enforce_rebalance")
+        self._group.enforce_rebalance(reason)
 
+    @public_call
     def group_metadata(self) -> GroupMetadata:
         """Return who this consumer is in its group now, as transactions want it (KIP-447).
 
         Raises:
             UsageError: there is no `group_id`.
         """
-        with self._guard:
-            return self._require_group("group_metadata").identity
+        return self._require_group("group_metadata").identity
 
+    @public_call
     def group_history(self) -> tuple[Rebalance, ...]:
         """Return the last rebalances of this consumer, the oldest first: when, why, what moved.
 
@@ -90,9 +98,8 @@ class GroupCalls(CommitCalls):
         Raises:
             UsageError: there is no `group_id`.
         """
-        with self._guard:
-            history = self._require_group("group_history").history
-            return history.rebalances(now_ms(), datetime.fromtimestamp(wall_ms() / 1_000, UTC))
+        history = self._require_group("group_history").history
+        return history.rebalances(now_ms(), datetime.fromtimestamp(wall_ms() / 1_000, UTC))
 
     # For the front-end.
 
@@ -121,22 +128,29 @@ class GroupCalls(CommitCalls):
             raise
 
     def _watch_heartbeats(self) -> None:
-        """See that somebody sends heartbeats while the application is away."""
+        """See that heartbeats are sent while the application is away."""
         thread = self._heartbeat_thread
-        if thread is None:
-            self._heartbeat_thread = HeartbeatThread(
-                self._step_in_background,
-                self._guard.background,
-                heartbeat_interval_ms=self._config.heartbeat_interval_ms,
-                client_id=self._config.client_id,
-            )
-        elif thread.failure is not None:
+        if thread is not None and thread.failure is not None:
             raise thread.failure
-
-    def _end_heartbeats(self) -> None:
-        thread, self._heartbeat_thread = self._heartbeat_thread, None
+        if thread is not None and thread.is_started:
+            return
         if thread is not None:
-            self._guard.lend(thread.close)
+            thread.stop()  # an interrupt came while it was being started: it may run, or not
+        # Noted before it is started, so that there is never one that nobody knows of.
+        thread = self._heartbeat_thread = HeartbeatThread(
+            self._step_in_background,
+            self._guard.background,
+            heartbeat_interval_ms=self._config.heartbeat_interval_ms,
+            client_id=self._config.client_id,
+        )
+        thread.start()
+
+    def _end_heartbeats(self, deadline_ms: int) -> None:
+        thread = self._heartbeat_thread
+        if thread is not None:
+            # At least for a moment, or one that ends just now would be called late.
+            self._guard.lend(thread.close, max(JOIN_MIN_MS, deadline_ms - now_ms()) / 1_000)
+            self._heartbeat_thread = None
 
     def _keep_partitions(self) -> None:
         """Take nothing away from now on: what poll returns is the application's until the next."""
@@ -212,5 +226,6 @@ def check_membership_at_close(value: str) -> None:
     """
     if value not in MEMBERSHIP_AT_CLOSE:
         raise UsageError(
-            f"close(group_membership={value!r}): give {', '.join(MEMBERSHIP_AT_CLOSE)}"
+            f"close(group_membership={shown_argument(value)}): give "
+            f"{', '.join(MEMBERSHIP_AT_CLOSE)}"
         )

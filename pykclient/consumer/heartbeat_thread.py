@@ -1,9 +1,9 @@
 """HeartbeatThread: drives the group's business while the application is not in the consumer.
 
-It *runs* until it is closed, or the consumer is gone, or a step failed. Now and then it tries the
-core lock: if that is free, it makes one step of the background managers, without waiting for any
-I/O; if not, the application drives, and sends the heartbeats itself. It never waits for the lock,
-calls no user code and commits nothing.
+It *runs*, once it is started, until it is closed, or the consumer is gone, or a step failed. Now
+and then it tries the core lock: if that is free, it makes one step of the background managers,
+without waiting for any I/O; if not, the application drives, and sends the heartbeats itself.
+It never waits for the lock, calls no user code and commits nothing.
 
 Owner: itself; `close` and `failure` are for the thread that uses the consumer.
 Source: Java class ``HeartbeatThread`` of ``AbstractCoordinator``; KIP-62.
@@ -15,8 +15,10 @@ import threading
 from typing import TYPE_CHECKING, Final
 from weakref import WeakMethod
 
-from pykclient.network.client_log import ClientLog
+from pykclient.network.client_log import ClientLog, keep_messages
 from pykclient.network.drive import now_ms
+from pykclient.network.gate import Gate
+from pykclient.network.interrupts import call_masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,21 +51,44 @@ class HeartbeatThread:
         self._step = WeakMethod(step)
         self._core_lock = core_lock
         self._pause_max_ms = max(1, heartbeat_interval_ms // TURNS_PER_INTERVAL)
-        self._is_closing = threading.Event()
+        self._closing = Gate()
         name = f"pykclient-heartbeat {client_id}".strip()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self.is_started = False
 
-    def close(self) -> None:
-        """End it, and wait until it has. Requires that the caller does not have the core lock."""
-        self._is_closing.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+    def start(self) -> None:
+        """Begin. Where there can be no more threads, polls alone send heartbeats."""
+        try:
+            call_masked(self._thread.start)
+        except RuntimeError as error:
+            self._log.warning("heartbeats are sent by poll() alone, until there is room: %s", error)
+            return
+        self.is_started = True
+
+    def stop(self) -> None:
+        """Have it end, without waiting for that."""
+        self._closing.open()
+
+    def close(self, timeout_s: float) -> None:
+        """End it, and wait until it has; it is left alone if it does not in that time.
+
+        Requires that the caller does not have the core lock.
+        """
+        self.stop()
+        if not self.is_started or threading.current_thread() is self._thread:
+            return
+        self._thread.join(min(timeout_s, threading.TIMEOUT_MAX))
+        if self._thread.is_alive():
+            self._log.warning(
+                "the heartbeat thread has not ended within %.1f s; does a log handler block it?",
+                timeout_s,
+            )
 
     def _run(self) -> None:
         pause_ms: int | None = 0
-        while pause_ms is not None and not self._is_closing.wait(pause_ms / 1_000):
-            pause_ms = self._turn()
+        while pause_ms is not None and not self._closing.wait(pause_ms / 1_000):
+            with keep_messages():  # a log handler that blocks must not block with the core lock
+                pause_ms = self._turn()
 
     def _turn(self) -> int | None:
         """Make a step if nobody drives; return how long to pause, None for ever."""

@@ -8,11 +8,12 @@ Source: KIP-42; Java class ``ConsumerInterceptors``.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
+from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError
-from pykclient.setting import resolve_class_setting
+from pykclient.network.client_log import ClientLog
+from pykclient.network.interrupts import raise_of_signal_handler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerInterceptor", "ConsumerInterceptors"]
 
-log = logging.getLogger("pykclient.consumer")
+log = ClientLog("pykclient.consumer", "")
 
 
 class ConsumerInterceptor(Protocol):
@@ -68,7 +69,8 @@ class ConsumerInterceptors:
         for interceptor in self._interceptors:
             try:
                 records = interceptor.on_consume(records)
-            except Exception:  # the application's code; the records go their way
+            except Exception as error:  # the application's code; the records go their way
+                raise_of_signal_handler(error)
                 log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
         return records
 
@@ -80,7 +82,8 @@ class ConsumerInterceptors:
                 continue
             try:
                 on_commit(offsets)
-            except Exception:  # the application's code; the offsets are committed all the same
+            except Exception as error:  # the application's code; the offsets are committed
+                raise_of_signal_handler(error)
                 log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
 
     def close(self) -> None:

@@ -9,47 +9,48 @@ Source: the constructor of Java's ``KafkaConsumer``.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pykclient import accel
-from pykclient.consumer.assignors.choice import make_assignors
-from pykclient.consumer.commits import Commits, CommitSettings
-from pykclient.consumer.committed import CommittedOffsets
 from pykclient.consumer.config import LAG
-from pykclient.consumer.consumer_group import (
+from pykclient.consumer.deserializers import RecordDeserializer
+from pykclient.consumer.duration import duration_ms
+from pykclient.consumer.fetch.buffer import NOT_BEGUN, FetchBuffer
+from pykclient.consumer.fetch.completed_fetch import DecodeSettings
+from pykclient.consumer.fetch.fetcher import Fetcher, FetchSettings
+from pykclient.consumer.fetch.read import RecordErrors
+from pykclient.consumer.fetch.stalls import Silence
+from pykclient.consumer.fetch.troubles import FetchTroubles
+from pykclient.consumer.group.assignors.setting import make_assignors
+from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
+from pykclient.consumer.group.group import (
     ConsumerGroup,
     GroupInBackground,
     GroupSurroundings,
 )
-from pykclient.consumer.consumer_metrics import ConsumerMetrics
-from pykclient.consumer.coordinator import ConsumerCoordinator
-from pykclient.consumer.deserialization import RecordDeserializer
-from pykclient.consumer.duration import duration_ms
-from pykclient.consumer.fetch_buffer import FetchBuffer
-from pykclient.consumer.fetch_troubles import FetchTroubles
-from pykclient.consumer.fetched_partition import DecodeSettings
-from pykclient.consumer.fetcher import Fetcher, FetchSettings
+from pykclient.consumer.group.kip848.coordinator import ModernCoordinator
 from pykclient.consumer.interceptors import ConsumerInterceptors
-from pykclient.consumer.modern_coordinator import ModernCoordinator
-from pykclient.consumer.offset_lookups import OffsetLookups
-from pykclient.consumer.position_validator import PositionValidator
-from pykclient.consumer.positions import PositionManager
-from pykclient.consumer.record_errors import RecordErrors
-from pykclient.consumer.silence import Silence
+from pykclient.consumer.list_topics import TopicListing
+from pykclient.consumer.metrics import ConsumerMetrics
+from pykclient.consumer.offsets.committed import CommittedOffsets
+from pykclient.consumer.offsets.committer import Commits, CommitSettings
+from pykclient.consumer.offsets.list_offsets import OffsetLookups
+from pykclient.consumer.offsets.reset import PositionManager
+from pykclient.consumer.offsets.validate import PositionValidator
+from pykclient.consumer.public_call import CLOSED_BY_HANDLER
 from pykclient.consumer.subscription import OffsetReset, SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
-from pykclient.consumer.topic_listing import TopicListing
-from pykclient.errors import UsageError
+from pykclient.errors import ClosedError, UsageError
 from pykclient.metrics.sensors import Windows
 from pykclient.network.backoff import Backoff
-from pykclient.network.client import NetworkClient
+from pykclient.network.broker.client import NetworkClient
 from pykclient.network.client_log import ClientLog
-from pykclient.network.coordinators import Coordinators
-from pykclient.network.drive import wall_ms
+from pykclient.network.cluster.coordinators import Coordinators
+from pykclient.network.cluster.metadata import Metadata
+from pykclient.network.drive import now_ms, wall_ms
 from pykclient.network.engine import Engine
-from pykclient.network.interrupts import call_whole
-from pykclient.network.live_client import LiveClient
-from pykclient.network.metadata import Metadata
+from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.network.long_wait import LongWaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,15 +58,22 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.record import RecordRun
     from pykclient.consumer.subscription import AssignedPartition
-    from pykclient.network.cluster import Cluster
-    from pykclient.network.manager import Manager, Operation, UserCall
-    from pykclient.network.port import Port
+    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.io.port import Port
+    from pykclient.network.manager import Manager, Operation, RecoveringManager, UserCall
 
 __all__ = ["ConsumerParts"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ConsumerParts(LiveClient):
     """The parts of one consumer. Nothing is connected before the first call that needs a broker."""
+
+    _is_shut_down = False
+    _close_request: tuple[float | None, str] | None = None
+    """With what `close` was called on top of the call under way."""
 
     def __init__(
         self, config: ConsumerConfig, port: Port, *, wall_clock_ms: Callable[[], int] = wall_ms
@@ -80,7 +88,7 @@ class ConsumerParts(LiveClient):
             accel.crc32c(b"")
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._port = port
-        self._guard = ThreadGuard("consumer")
+        self._guard = ThreadGuard("consumer", self._recover)
         self._is_woken = False
         self._asked_topics: set[str] = set()
         """Topics of calls under way, which are followed as those of the assignment are."""
@@ -103,7 +111,7 @@ class ConsumerParts(LiveClient):
             self._subscription,
             config.on_record_error,
             metrics=self._metrics,
-            lend=self._guard.lend,
+            lend=self._lend,
             lend_run=self._lend_run,
             client_id=config.client_id,
         )
@@ -124,7 +132,12 @@ class ConsumerParts(LiveClient):
             self._build_group(config.group_id, retry_backoff)
         self._listing = TopicListing(retry_backoff)
         self._build_reading(retry_backoff, wall_clock_ms)
-        self._silence = Silence(
+        self._silence = self._build_silence()
+        self._engine = self._build_engine()
+
+    def _build_silence(self) -> Silence:
+        config = self._config
+        return Silence(
             self._metadata,
             self._client,
             self._subscription,
@@ -135,14 +148,15 @@ class ConsumerParts(LiveClient):
             group_id=config.group_id,
             session_timeout_ms=config.session_timeout_ms,
             why_no_member=lambda: None if self._group is None else self._group.trouble,
+            client_id=config.client_id,
         )
-        self._engine = self._build_engine()
 
     def _build_reading(self, retry_backoff: Backoff, wall_clock_ms: Callable[[], int]) -> None:
         config = self._config
         reset, _, duration = config.auto_offset_reset.partition(":")
         auto_offset_reset = OffsetReset(reset)
         self._troubles = FetchTroubles()
+        self._waits = LongWaits(self._log)
         reset_age_ms = duration_ms(duration) if duration else 0
         self._positions = PositionManager(
             self._subscription,
@@ -174,7 +188,7 @@ class ConsumerParts(LiveClient):
         )
 
     def _build_engine(self) -> Engine:
-        managers: list[Manager | None] = [
+        managers: list[RecoveringManager | None] = [
             self._metadata,
             self._listing,
             self._group,
@@ -186,13 +200,13 @@ class ConsumerParts(LiveClient):
             self._validator,
             self._fetcher,
         ]
+        self._managers = [manager for manager in managers if manager is not None]
         return Engine(
             self._client,
-            [manager for manager in managers if manager is not None],
+            self._managers,
             self._user_calls,
             background=self._background_managers(),
-            lend=self._guard.lend,
-            call_whole=call_whole,
+            lend=self._lend,
         )
 
     def _background_managers(self) -> list[Manager]:
@@ -241,7 +255,10 @@ class ConsumerParts(LiveClient):
         return ConsumerCoordinator(self._config, surroundings, self._assignors)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
+        group_id = self._config.group_id
+        about = "" if group_id is None else f", group {group_id!r}"
+        state = "closed" if self._guard.is_closed else "open"
+        return describe_client(self, self._config, state, about)
 
     def _follow_topics(self) -> None:
         """Have metadata kept for what is wanted, assigned and asked about."""
@@ -258,6 +275,53 @@ class ConsumerParts(LiveClient):
             raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
         return self._group
 
+    # Interrupts.
+
+    def _make_good(self) -> None:
+        """Undo what a call that did not end has left behind. It may be interrupted as well."""
+        is_torn, self._guard.is_torn = self._guard.is_torn, True
+        if is_torn:
+            self._recover()
+        else:
+            self._buffer.give_back()
+        if self._close_request is not None:
+            raise ClosedError(CLOSED_BY_HANDLER)
+
+    def _recover(self) -> None:
+        """Go on as if all connections had been lost now, from wherever a call was interrupted.
+
+        Positions go back to what calls that returned have handed out, what is in flight is asked
+        anew, and what was half changed is made anew from what cannot be. Requires the core lock.
+        """
+        recovered_ms = now_ms()
+        self._log.info("a call was interrupted; connecting anew")
+        if not self._guard.is_lent:  # else a call is under way that has called user code
+            self._forget_calls()
+        self._subscription.restart()
+        self._buffer.restart()
+        self._engine.restart()
+        for manager in self._managers:
+            manager.restart(recovered_ms)
+        self._follow_topics()
+        self._guard.is_torn = False
+
+    def _forget_calls(self) -> None:
+        """Forget what calls under way had noted for their time."""
+        self._asked_topics.clear()
+        self._records.forget_calls()
+        if self._commits is not None:
+            self._commits.forget_calls()
+        if self._group is not None:
+            self._group.end_poll()
+
+    def _lend(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
+        """Call user code without the core lock, and with a clean slate for its own calls."""
+        begun, self._buffer.begun = self._buffer.begun, NOT_BEGUN
+        try:
+            return self._guard.lend(function, *args, **keywords)
+        finally:
+            self._buffer.begun = begun
+
     def _lend_run(
         self,
         deserialize: Callable[[RecordRun], RecordRun],
@@ -272,10 +336,10 @@ class ConsumerParts(LiveClient):
             self._commits.handed_out.add(assigned, run.columns.first_offset)
         group = self._group
         if group is None or not self._subscription.is_by_group:
-            return self._guard.lend(deserialize, run)
+            return self._lend(deserialize, run)
         group.end_poll()
         try:
-            return self._guard.lend(deserialize, run)
+            return self._lend(deserialize, run)
         finally:
             group.begin_poll()
 

@@ -11,22 +11,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.core import ConsumerCore, check_partition
-from pykclient.consumer.offset_lookups import EARLIEST, LATEST
+from pykclient.arguments import (
+    check_partition,
+    check_topic,
+    partition_list,
+    times_by_partition,
+)
+from pykclient.consumer.core import ConsumerCore
+from pykclient.consumer.fetch.stalls import unknown_partition
+from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
 from pykclient.consumer.partition_list import describe_partitions
-from pykclient.consumer.silence import unknown_partition
-from pykclient.errors import KafkaTimeoutError, UsageError
+from pykclient.consumer.public_call import public_call
+from pykclient.errors import KafkaTimeoutError
 from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
-from pykclient.setting import LONG_MAX
 from pykclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
-    from pykclient.consumer.offset_lookups import OffsetLookup
+    from pykclient.consumer.offsets.list_offsets import OffsetLookup
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.types import OffsetAndTimestamp
 
 __all__ = ["BrokerQuestions"]
@@ -39,6 +46,7 @@ UNKNOWN_TOPIC_WAIT_MS = 5_000
 class BrokerQuestions(ConsumerCore):
     """Where partitions begin and end, where this consumer stands in them, and which there are."""
 
+    @public_call
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """Return the offset of the next record to be handed out, looking it up if need be.
 
@@ -49,20 +57,21 @@ class BrokerQuestions(ConsumerCore):
             KafkaTimeoutError: no broker could tell in time.
             NoOffsetForPartitionError, UnknownTopicOrPartitionError and others: as in `poll`.
         """
-        with self._guard:
-            assigned = self._subscription.require(partition)
-            timeout_ms = self._timeout_ms(timeout)
+        check_partition(partition, "position")
+        assigned = self._subscription.require(partition)
+        timeout_ms = self._timeout_ms(timeout)
 
-            def is_ready() -> bool:
-                return assigned.has_position or self._subscription.error_of(assigned) is not None
+        def is_ready() -> bool:
+            return assigned.has_position or self._subscription.error_of(assigned) is not None
 
-            if not is_ready() and not self._drive(is_ready, timeout_ms, (partition,)):
-                last_error = self._positions.last_error(assigned)
-                raise self._late(f"the position of {partition}", timeout_ms, last_error)
-            if assigned.has_position:
-                return assigned.offset
-            raise self._subscription.take_error_of(assigned)
+        if not is_ready() and not self._drive(is_ready, timeout_ms, (partition,)):
+            last_error = self._positions.last_error(assigned)
+            raise self._late(f"the position of {partition}", timeout_ms, last_error)
+        if assigned.has_position:
+            return assigned.offset
+        raise self._subscription.take_error_of(assigned)
 
+    @public_call
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -75,9 +84,9 @@ class BrokerQuestions(ConsumerCore):
             KafkaTimeoutError: not all brokers answered in time.
             BrokerError: a broker refuses.
         """
-        with self._guard:
-            return self._edges(partitions, EARLIEST, timeout)
+        return self._edges(partitions, EARLIEST, timeout, "beginning_offsets")
 
+    @public_call
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -86,36 +95,31 @@ class BrokerQuestions(ConsumerCore):
         With `read_committed` it is the last stable offset, else the high watermark. Otherwise as
         `beginning_offsets`. The lag of partitions that are assigned is counted to these ends.
         """
-        with self._guard:
-            ends = self._edges(partitions, LATEST, timeout)
-            is_committed = self._config.isolation_level is IsolationLevel.READ_COMMITTED
-            for partition, end in ends.items():
-                assigned = self._subscription.find(partition)
-                if assigned is not None and is_committed:
-                    assigned.last_stable_offset = end
-                elif assigned is not None:
-                    assigned.high_watermark = end
-            return ends
+        ends = self._edges(partitions, LATEST, timeout, "end_offsets")
+        is_committed = self._config.isolation_level is IsolationLevel.READ_COMMITTED
+        for partition, end in ends.items():
+            assigned = self._subscription.find(partition)
+            if assigned is not None and is_committed:
+                assigned.last_stable_offset = end
+            elif assigned is not None:
+                assigned.high_watermark = end
+        return ends
 
+    @public_call
     def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], timeout: float | None = None
+        self, timestamps_ms: Mapping[TopicPartition, int | datetime], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after a time for each partition, None where none is.
 
-        Times are milliseconds since 1970. Otherwise as `beginning_offsets`.
+        Times are milliseconds since 1970, or datetimes with a time zone. Otherwise as
+        `beginning_offsets`.
 
         Raises:
-            UsageError: a time is negative, or beyond 64 bits.
+            UsageError: a time is none, such as a float (of seconds?), or it is before 1970.
         """
-        with self._guard:
-            for partition, timestamp_ms in timestamps_ms.items():
-                if not 0 <= timestamp_ms <= LONG_MAX:
-                    raise UsageError(
-                        f"offsets_for_times: {timestamp_ms} for {partition} is no time; give "
-                        f"milliseconds since 1970, or use beginning_offsets and end_offsets"
-                    )
-            return self._look_up(timestamps_ms, timeout)
+        return self._look_up(times_by_partition(timestamps_ms, "offsets_for_times"), timeout)
 
+    @public_call
     def partitions_for(self, topic: str, timeout: float | None = None) -> tuple[PartitionInfo, ...]:
         """Return a topic's partitions, in order of their numbers. It need not be assigned.
 
@@ -125,22 +129,24 @@ class BrokerQuestions(ConsumerCore):
             UnknownTopicOrPartitionError: the brokers do not know the topic.
             KafkaTimeoutError: no broker answered in time.
             BrokerError: a broker refuses, such as InvalidTopicError.
+            UsageError: brokers cannot be asked about such a name.
         """
-        with self._guard:
-            timeout_ms = self._timeout_ms(timeout)
-            self._asked_topics.add(topic)
-            try:
-                self._follow_topics()
-                self._drive(lambda: self._is_told(topic), timeout_ms, (TopicPartition(topic, 0),))
-                cluster = self._metadata.cluster
-                infos = cluster.partitions_for(topic)
-                if infos is not None:
-                    return infos
-                raise cluster.topic_errors.get(topic) or self._late(f"topic {topic!r}", timeout_ms)
-            finally:
-                self._asked_topics.discard(topic)
-                self._follow_topics()
+        check_topic(topic, "partitions_for")
+        timeout_ms = self._timeout_ms(timeout)
+        self._asked_topics.add(topic)
+        try:
+            self._follow_topics()
+            self._drive(lambda: self._is_told(topic), timeout_ms, (TopicPartition(topic, 0),))
+            cluster = self._metadata.cluster
+            infos = cluster.partitions_for(topic)
+            if infos is not None:
+                return infos
+            raise cluster.topic_errors.get(topic) or self._late(f"topic {topic!r}", timeout_ms)
+        finally:
+            self._asked_topics.discard(topic)
+            self._follow_topics()
 
+    @public_call
     def list_topics(self, timeout: float | None = None) -> dict[str, tuple[PartitionInfo, ...]]:
         """Return all topics that this client may see, with their partitions; internal ones too.
 
@@ -150,16 +156,17 @@ class BrokerQuestions(ConsumerCore):
             KafkaTimeoutError: no broker answered in time.
             BrokerError: a broker refuses.
         """
-        with self._guard:
-            timeout_ms = self._timeout_ms(timeout)
-            listing = self._listing.start()
-            try:
-                if not self._drive(lambda: listing.operation.is_done, timeout_ms):
-                    raise self._late("the list of topics", timeout_ms, listing.last_error)
-                topics = listing.operation.result()
-            finally:
-                self._listing.cancel(listing)
-            return {topic.name: topic.partitions for topic in topics}
+        timeout_ms = self._timeout_ms(timeout)
+        listing = self._listing.start()
+        try:
+            if not self._drive(
+                lambda: listing.operation.is_done, timeout_ms, what="the list of topics"
+            ):
+                raise self._late("the list of topics", timeout_ms, listing.last_error)
+            topics = listing.operation.result()
+        finally:
+            self._listing.cancel(listing)
+        return {topic.name: topic.partitions for topic in topics}
 
     # Waiting.
 
@@ -171,8 +178,12 @@ class BrokerQuestions(ConsumerCore):
         is_ready: Callable[[], bool],
         timeout_ms: int,
         about: Sequence[TopicPartition] = (),
+        *,
+        what: str = "",
     ) -> bool:
         """Run the engine until `is_ready` or the time is up; return which.
+
+        `what` is waited for, for the log; by default the partitions that this is `about`.
 
         Raises `WakeupError`, what is fatal, and `UnknownTopicOrPartitionError` when brokers do not
         know one of the partitions that this is `about`.
@@ -184,7 +195,16 @@ class BrokerQuestions(ConsumerCore):
             error = unknown_partition(self._metadata.cluster, partition)
             if error is not None:
                 raise error
-        return is_done or self._drive_to(is_ready, deadline_ms)
+        if is_done:
+            return True
+        wait = self._waits.begin(
+            what or describe_partitions(about), self._client.describe_failures, started_ms
+        )
+        for until_ms in dict.fromkeys((wait.until_ms(deadline_ms), deadline_ms)):
+            if self._drive_to(is_ready, until_ms):
+                return True
+            wait.look(now_ms())
+        return False
 
     def _drive_to(self, is_ready: Callable[[], bool], deadline_ms: int) -> bool:
         drive(
@@ -201,9 +221,14 @@ class BrokerQuestions(ConsumerCore):
     # Looking up offsets.
 
     def _edges(
-        self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float | None
+        self,
+        partitions: Iterable[TopicPartition],
+        timestamp: int,
+        timeout: float | None,
+        call: str,
     ) -> dict[TopicPartition, int]:
-        found = self._look_up(dict.fromkeys(partitions, timestamp), timeout)
+        wanted = partition_list(partitions, call)
+        found = self._look_up(dict.fromkeys(wanted, timestamp), timeout)
         return {
             partition: answer.offset for partition, answer in found.items() if answer is not None
         }
@@ -211,8 +236,6 @@ class BrokerQuestions(ConsumerCore):
     def _look_up(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        for partition in timestamps:
-            check_partition(partition)
         timeout_ms = self._timeout_ms(timeout)
         self._asked_topics.update(partition.topic for partition in timestamps)
         lookups = [self._lookups.start(*question) for question in timestamps.items()]

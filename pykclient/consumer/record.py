@@ -14,12 +14,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel import ConsumerRecord, iterate_records
+from pykclient.accel.pure.columns import ListColumns
+from pykclient.errors import UsageError
+from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pykclient.accel.abc import RecordColumns
-    from pykclient.types import TimestampType, TopicPartition
+    from pykclient.types import TimestampType
+
+    Position = tuple[TopicPartition, int, int | None]
+    """Where a partition goes on: the next offset, and the leader epoch of the record before it."""
 
 __all__ = ["ConsumerRecord", "ConsumerRecords", "RecordRun"]
 
@@ -63,11 +69,17 @@ class ConsumerRecords:
     their offsets; partitions follow one another.
     """
 
-    __slots__ = ("_count", "_runs")
+    __slots__ = ("_count", "_positions", "_runs")
 
-    def __init__(self, runs: Sequence[RecordRun] = ()) -> None:
+    def __init__(
+        self,
+        runs: Sequence[RecordRun] = (),
+        positions: Sequence[Position] | None = None,
+    ) -> None:
+        """Take runs and the positions behind them; None if they are where the runs end."""
         self._runs = tuple(runs)
-        self._count = sum(run.record_count for run in self._runs)
+        self._positions = positions
+        self._count = sum([len(run.columns) for run in runs])
 
     def __len__(self) -> int:
         return self._count
@@ -78,6 +90,46 @@ class ConsumerRecords:
     def __repr__(self) -> str:
         partitions = ", ".join(str(partition) for partition in self.partitions)
         return f"<ConsumerRecords: {self._count} of {partitions or 'no partition'}>"
+
+    def __getitem__(self, partition: TopicPartition) -> list[ConsumerRecord]:
+        """Return the records of one partition, in order of their offsets; none is no error.
+
+        Raises:
+            UsageError: it is not a `TopicPartition`.
+        """
+        if not isinstance(partition, TopicPartition):
+            raise UsageError(
+                f"ConsumerRecords[...] takes a TopicPartition, not {type(partition).__name__}; for "
+                f"records by number make a list of them"
+            )
+        runs = (run.records() for run in self._runs if run.partition == partition)
+        return list(chain.from_iterable(runs))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Say how it is made anew elsewhere: from the fields of its records, batch by batch."""
+        runs = [run._replace(columns=_as_lists(run.columns)) for run in self._runs]
+        return ConsumerRecords, (runs, self._positions)
+
+    @property
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where each partition goes on behind these records, as `Consumer.commit` takes it.
+
+        That may be beyond the last record's offset + 1: behind the marker of a transaction, or
+        behind offsets that compaction left empty (KIP-1094).
+        """
+        if self._positions is not None:
+            partitions = frozenset(self.partitions)
+            return {
+                partition: OffsetAndMetadata(offset, leader_epoch=leader_epoch)
+                for partition, offset, leader_epoch in self._positions
+                if partition in partitions
+            }
+        return {
+            run.partition: OffsetAndMetadata(
+                run.columns.last_offset + 1, leader_epoch=run.leader_epoch
+            )
+            for run in self._runs
+        }
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -90,3 +142,15 @@ class ConsumerRecords:
         for run in self._runs:
             result.setdefault(run.partition, []).extend(run.records())
         return result
+
+
+def _as_lists(columns: RecordColumns) -> ListColumns:
+    """Return columns that can be pickled: those of the compiled core are memory of this process."""
+    return ListColumns(
+        list(columns.offsets),
+        list(columns.timestamps_ms),
+        list(columns.keys),
+        list(columns.values),
+        list(columns.headers),
+        size_bytes=columns.size_bytes,
+    )

@@ -101,6 +101,7 @@ class AssignedPartition:
         "read_replica_id",
         "reset_to",
         "retry_at_ms",
+        "skip_count",
         "state",
         "validated_epoch",
     )
@@ -114,6 +115,8 @@ class AssignedPartition:
         """Whether it is about to be given up: nothing more of it is handed out."""
         self.epoch = 0
         """Counts seeks and resets."""
+        self.skip_count = 0
+        """Counts moves ahead to what is fetched by then, which make no answer void."""
         self.fetch_epoch = 0
         """Counts whatever makes answers to fetches void: these, and validations."""
         self.offset = 0
@@ -378,6 +381,23 @@ class SubscriptionState:
             self.version += 1
         return changed
 
+    def restart(self) -> None:
+        """Make whole what an interrupt may have left half done, from the assignment alone."""
+        self._limits = None
+        self._without_position.clear()
+        self._unvalidated.clear()
+        for assigned in self._assigned.values():
+            assigned.is_assigned = True
+            assigned.is_held = False
+            assigned.retry_at_ms = 0
+            if assigned.state is PositionState.AWAITING_VALIDATION:
+                self._unvalidated[assigned] = None
+            elif assigned.state is not PositionState.FETCHING:
+                self._without_position[assigned] = None
+        for failed in [each for each in self._errors if not each.is_assigned]:
+            del self._errors[failed]
+        self.version += 1
+
     # Positions.
 
     def seek(
@@ -389,17 +409,24 @@ class SubscriptionState:
         assigned.validated_epoch = None if leader_epoch is None else UNCHECKED
 
     def skip_to(self, assigned: AssignedPartition, offset: int) -> None:
-        """Move a position ahead. Answers asked for before stay good."""
+        """Move a position ahead. Answers asked for before stay good.
+
+        Who wrote the record before the new offset is not known.
+        """
         assert assigned.state is PositionState.FETCHING, assigned
-        assigned.offset = offset
+        assigned.skip_count += 1
+        if offset != assigned.offset:
+            # In this order, should it be interrupted: no offset has the epoch of another.
+            assigned.leader_epoch = None
+            assigned.offset = offset
         self._errors.pop(assigned, None)
 
     def await_reset(self, assigned: AssignedPartition, reset_to: OffsetReset) -> None:
         """Have a broker asked for the position. Answers asked for before are void."""
         self._begin_epoch(assigned)
-        self._to(assigned, PositionState.AWAITING_RESET)
         assigned.reset_to = reset_to
         self._without_position[assigned] = None
+        self._to(assigned, PositionState.AWAITING_RESET)
 
     def lose_position(self, assigned: AssignedPartition, reset_to: OffsetReset) -> None:
         """Have a position replaced that is outside the log; remember it for the report."""
@@ -407,13 +434,24 @@ class SubscriptionState:
         self.await_reset(assigned, reset_to)
         assigned.lost_offset = lost_offset
 
-    def complete_reset(
-        self, assigned: AssignedPartition, offset: int, leader_epoch: int | None
-    ) -> None:
-        """Take a position from a broker. Requires that the partition awaits it."""
+    def complete_reset(self, assigned: AssignedPartition, offset: int) -> None:
+        """Take a position that was looked up. Requires that the partition awaits it.
+
+        It has no leader epoch: a broker reports that of the record at the offset, or its own, which
+        may never write anything, and not that of the record before.
+        """
         assert assigned.state is PositionState.AWAITING_RESET, assigned
-        self._to_fetching(assigned, offset, leader_epoch)
+        self._to_fetching(assigned, offset, None)
         assigned.validated_epoch = None
+
+    def accept_leader(self, assigned: AssignedPartition, leader_epoch: int) -> None:
+        """Go on at a new leader without a question, as the position has no epoch to ask by.
+
+        Responses to fetches of the former leader are void.
+        """
+        if assigned.validated_epoch is not None:
+            self._void_fetches(assigned)
+        assigned.validated_epoch = leader_epoch
 
     def await_validation(self, assigned: AssignedPartition) -> None:
         """Have a new leader asked about the position. Answers to fetches before are void."""
@@ -485,9 +523,12 @@ class SubscriptionState:
     def _to_fetching(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None
     ) -> None:
-        self._to(assigned, PositionState.FETCHING)
+        # In this order, whose every beginning makes sense, should it be interrupted: an offset has
+        # no epoch of another, and a partition no position before it is the one.
+        assigned.leader_epoch = None
         assigned.offset = offset
         assigned.leader_epoch = leader_epoch
+        self._to(assigned, PositionState.FETCHING)
         assigned.reset_to = None
         assigned.lost_offset = None
         self._without_position.pop(assigned, None)

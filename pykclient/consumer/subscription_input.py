@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from pykclient.arguments import shown_argument, value_list
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,14 +27,17 @@ def checked_topics(topics: Collection[str]) -> list[str]:
         UsageError: it is one string, or something in it can name no topic.
     """
     if isinstance(topics, str):
-        raise UsageError(f"subscribe({topics!r}): give a list, as in subscribe([{topics!r}])")
-    for topic in topics:
+        shown = shown_argument(topics)
+        raise UsageError(f"subscribe({shown}): give a list, as in subscribe([{shown}])")
+    listed = value_list(topics, "subscribe: topics", "the name of a topic")
+    for topic in listed:
         if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise UsageError(
-                f"{topic!r:.300} can be no topic: give up to 249 letters, digits, dots, "
-                f"underscores and hyphens; for a regular expression use subscribe(pattern=...)"
+                f"subscribe: {shown_argument(topic)} can be no topic: give up to 249 letters, "
+                f"digits, dots, underscores and hyphens; for a regular expression use "
+                f"subscribe(pattern=...)"
             )
-    return list(topics)
+    return listed
 
 
 def compiled_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
@@ -45,7 +49,9 @@ def compiled_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except (re.error, TypeError) as error:
-        raise UsageError(f"{pattern!r:.300} is no regular expression: {error}") from error
+        raise UsageError(
+            f"subscribe: pattern {shown_argument(pattern)} is no regular expression: {error}"
+        ) from error
     if not isinstance(compiled.pattern, str):
-        raise UsageError(f"{pattern!r:.300} is a pattern of bytes; topics are text")
+        raise UsageError("subscribe: pattern is one of bytes; topics are text")
     return compiled

@@ -1,13 +1,14 @@
-"""ThreadGuard: one thread at a time uses a consumer, and the same thread may come in again.
+"""ThreadGuard: one thread at a time uses a consumer, and none on top of its own call.
 
 *Free*, *held* by a thread of the application, *lent* by it to user code that it calls, *stepped* by
 the heartbeat thread, and in the end *closed*. It never waits for another thread of the application:
-that one gets an error at once, since waiting would hide a mistake.
+that one gets an error at once, since waiting would hide a mistake. Nor may the thread that is
+inside come in again (a signal handler, a destructor, a handler of log records), unless it is lent
+to user code.
 
 The core lock inside is held by whoever touches the consumer's state, and is all that tells whether
-it is held: there is no count beside it that an interrupt could put out of step. A signal may raise
-after any call of a function, so what must not be left half done is either one call into C, or made
-good in a `finally`.
+it is held. A signal may raise after any call of a function, so the lock is taken and given back by
+calls into C. `is_torn` says that the state may be half changed: see `network.interrupts`.
 
 Owner: the thread that holds it.
 Source: ``acquire`` and ``release`` of Java's ``KafkaConsumer``.
@@ -19,7 +20,13 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, Literal, ParamSpec, TypeVar
 
-from pykclient.errors import ClosedError, ConcurrentModificationError, ForkedClientError
+from pykclient.errors import (
+    ClosedError,
+    ConcurrentModificationError,
+    ForkedClientError,
+    UsageError,
+)
+from pykclient.network.interrupts import call_harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,15 +65,25 @@ class BackgroundLock:
 class ThreadGuard:
     """A context manager around each public method of the object called `name`.
 
-    Entering raises `ClosedError` after `close`, `ForkedClientError` in a child process, and
-    `ConcurrentModificationError` while another thread is inside, or in user code that it called.
+    Entering raises `ClosedError` after `close`, `ForkedClientError` in a child process,
+    `ConcurrentModificationError` while another thread is inside, or in user code that it called,
+    and `UsageError` on top of a call of the same thread. `recover` makes the state whole; it is
+    called where user code that was called has left it torn, by a call of its own.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, recover: Callable[[], None] = lambda: None) -> None:
         self.is_closed = False
+        self.is_torn = False
+        """Whether the state may be half changed: true inside a call, and after one that did not
+        end. Requires the core lock."""
+        self.inside: int | None = None
+        """The thread that is in a call; None while it is in user code, and after the last one."""
         self._name = name
+        self._recover = recover
         self._process_id = os.getpid()
         self._core_lock = threading.RLock()  # one that knows its owner; it is never taken twice
+        # As `threading.Condition` asks it.
+        self._is_owned: Callable[[], bool] = self._core_lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
         self._owner: int | None = None
         """Who came in last, for messages."""
         self._lender: int | None = None
@@ -76,45 +93,74 @@ class ThreadGuard:
     @property
     def is_held(self) -> bool:
         """Whether the thread that asks is inside, and not in user code that it was lent to."""
-        # As `threading.Condition` asks it.
-        is_owned: bool = self._core_lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001
-        return is_owned
+        return self._is_owned()
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether a call is in user code, so that there is one around whoever is inside."""
+        return self._lender is not None
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether the thread that asks is on top of a call of its own."""
+        return self.inside == threading.get_ident() or self.is_held
+
+    @property
+    def is_in_child(self) -> bool:
+        """Whether this is a child process, where nothing here may be touched."""
+        return os.getpid() != self._process_id
 
     def __enter__(self) -> None:
         # First, because a child may have inherited the lock as another thread held it.
-        self.check_process()
+        if os.getpid() != self._process_id:
+            self.check_process()
         if self.is_closed:
             raise self._closed()
-        if not self.is_held:
-            self._come_in()
+        if self._is_owned():
+            raise self.refused("a call")
+        self._come_in()
 
     @property
     def __exit__(self) -> Callable[..., object]:
-        """What ends the block that is about to be entered: nothing where it is inside another one.
+        """What ends the block that is about to be entered.
 
         A `with` statement asks for it before it enters. It is no method of ours because a signal
         could raise at the beginning of one, before it has done anything.
         """
-        return _nothing if self.is_held else self._core_lock.__exit__
+        return self._core_lock.__exit__
 
     def lend(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
-        """Call user code without the core lock; it may come in again. Requires the core lock."""
+        """Call user code without the core lock; it may come in. Requires the core lock."""
         assert self.is_held
-        outer = self._lender
+        outer, inside = self._lender, self.inside
         try:
             self._lender = threading.get_ident()
+            self.inside = None
+            self.is_torn = False
             try:
                 self._core_lock.release()
-                return function(*args, **keywords)
+                return call_harmless(function, *args, **keywords)
             finally:
-                self._take_back()
+                self._core_lock.acquire()
         finally:
-            self._lender = outer
-            self._take_back()  # again, where an interrupt came between
+            try:
+                self._take_back()  # again, if an interrupt came while it was waited for
+                self._recover_if_torn()
+            finally:
+                self._lender, self.inside = outer, inside
+                self.is_torn = True
+
+    def _take_back(self) -> None:
+        if not self.is_held:
+            self._core_lock.acquire()
+
+    def _recover_if_torn(self) -> None:
+        if self.is_torn:
+            self._recover()
 
     def check_process(self) -> None:
         """Raise `ForkedClientError` in a child process, where nothing here may be touched."""
-        if os.getpid() != self._process_id:
+        if self.is_in_child:
             raise ForkedClientError(
                 f"this {self._name} was made in process {self._process_id}, and this is process "
                 f"{os.getpid()}; make a new one after a fork"
@@ -124,6 +170,15 @@ class ThreadGuard:
         """Let nobody enter from now on. Requires the guard."""
         assert self.is_held
         self.is_closed = True
+
+    def refused(self, call: str) -> UsageError:
+        """Return why `call` is not made on top of another one of the same thread."""
+        return UsageError(
+            f"{call} was called while this {self._name} is in the middle of another call of this "
+            f"thread, by a signal handler, a destructor or a handler of log records. Call wakeup() "
+            f"there, which makes the call under way raise WakeupError, or close(), which takes "
+            f"effect when that call ends"
+        )
 
     def _come_in(self) -> None:
         me = threading.get_ident()
@@ -157,10 +212,6 @@ class ThreadGuard:
             if self._core_lock.acquire(timeout=STEP_WAIT_S):
                 return
 
-    def _take_back(self) -> None:
-        if not self.is_held:
-            self._core_lock.acquire()
-
     def _refusal(self, owner: int | None) -> ConcurrentModificationError:
         return ConcurrentModificationError(
             f"another thread is using this {self._name} (thread id {owner}); give each thread its "
@@ -169,7 +220,3 @@ class ThreadGuard:
 
     def _closed(self) -> ClosedError:
         return ClosedError(f"this {self._name} is closed; make a new one")
-
-
-_nothing: Final[Callable[..., object]] = "".format
-"""Takes anything, does nothing, and is written in C."""

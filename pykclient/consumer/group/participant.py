@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pykclient.consumer.group.kip848.requests import Interest
     from pykclient.consumer.group.member import GroupMetadata
-    from pykclient.consumer.group.modern_requests import Interest
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Operation, PollResult
     from pykclient.protocol.messages.join_group import JoinGroupResponse
@@ -134,6 +134,10 @@ class GroupMembership(Protocol):
 
     def wants_turn(self, now_ms: int) -> bool:
         """Whether a poll by the application would change something now."""
+        ...
+
+    def restart(self, now_ms: int, *, is_wanted: bool) -> None:
+        """Forget what is in flight or half done; be a member, or become one, if `is_wanted`."""
         ...
 
     def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Operation[None]:

@@ -1,0 +1,118 @@
+"""RecordDeserializer: applies the user's deserializers to records, a column at a time.
+
+It has no state. A deserializer that fails ends the run before the record that it failed on; only
+when that is the first one, it is an error, which carries the raw bytes.
+
+Owner: none.
+Source: KIP-334 and KIP-1036 (``RecordDeserializationException``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.config.setting import resolve_class_setting
+from pykclient.errors import RecordDeserializationError
+from pykclient.errors.cause import describe_cause
+from pykclient.network.interrupts import raise_of_signal_handler
+from pykclient.serialization import deserialize_function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.record import RecordRun
+    from pykclient.serialization import Deserialize
+
+__all__ = ["RecordDeserializer"]
+
+
+class _Failure(NamedTuple):
+    """Which record of a run could not be read, in what, and why."""
+
+    row: int
+    what: str
+    cause: Exception
+
+
+class RecordDeserializer:
+    """The two deserializers of a consumer; None leaves bytes as they are."""
+
+    def __init__(self, key: Deserialize | None, value: Deserialize | None) -> None:
+        self._key = key
+        self._value = value
+
+    @classmethod
+    def from_config(cls, config: ConsumerConfig) -> RecordDeserializer | None:
+        """Return what the settings ask for, None if they ask for nothing.
+
+        Raises:
+            ConfigError: a setting cannot be imported, or is no deserializer.
+        """
+        functions: list[Deserialize | None] = []
+        for name, setting in (
+            ("key_deserializer", config.key_deserializer),
+            ("value_deserializer", config.value_deserializer),
+        ):
+            if setting is None:
+                functions.append(None)
+                continue
+            functions.append(deserialize_function(name, resolve_class_setting(name, setting)))
+        key, value = functions
+        return None if key is None and value is None else cls(key, value)
+
+    def apply(self, run: RecordRun) -> RecordRun:
+        """Return the run with keys and values deserialized, up to a record that cannot be.
+
+        Raises:
+            RecordDeserializationError: the first record cannot be deserialized.
+        """
+        topic, columns = run.partition.topic, run.columns
+        keys, key_failure = _apply(self._key, "key", topic, columns.keys)
+        values, value_failure = _apply(self._value, "value", topic, columns.values)
+        failures = [failure for failure in (key_failure, value_failure) if failure is not None]
+        failure = min(failures, key=lambda failure: failure.row, default=None)
+        if failure is None:
+            return run._replace(keys=keys, values=values)
+        if failure.row == 0:
+            raise _error(run, failure) from failure.cause
+        return run._replace(
+            columns=columns.rows(0, failure.row),
+            keys=None if keys is None else keys[: failure.row],
+            values=None if values is None else values[: failure.row],
+        )
+
+
+def _apply(
+    deserialize: Deserialize | None, what: str, topic: str, column: Sequence[bytes | None]
+) -> tuple[list[object] | None, _Failure | None]:
+    """Return the column deserialized, as far as it goes, and what ended it."""
+    if deserialize is None:
+        return None, None
+    result: list[object] = []
+    add = result.append
+    try:
+        for data in column:
+            add(None if data is None else deserialize(topic, data))
+    except Exception as error:  # noqa: BLE001  # the application's code; the record's error says it
+        raise_of_signal_handler(error)
+        return result, _Failure(len(result), what, error)
+    return result, None
+
+
+def _error(run: RecordRun, failure: _Failure) -> RecordDeserializationError:
+    columns = run.columns
+    offset = columns.first_offset
+    topic, partition = run.partition
+    return RecordDeserializationError(
+        f"{run.partition}: {failure.what}_deserializer failed on the {failure.what} of the record "
+        f"at offset {offset}: {describe_cause(failure.cause)}; the position stays there, seek() to "
+        f"{offset + 1} skips it, and this error has its raw bytes",
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=columns.timestamps_ms[0],
+        key=columns.keys[0],
+        value=columns.values[0],
+        headers=columns.headers[0],
+    )

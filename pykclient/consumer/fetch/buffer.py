@@ -1,0 +1,406 @@
+"""FetchBuffer: fetched but not yet handed out; takes records from it in fair turns.
+
+Per partition it keeps a chain of answers, each beginning where the one before it ends, the first
+one at the position. A partition is *ready*, or *put aside*: paused, at its limit, or stopped by a
+record that its deserializer could not read. Positions move when records are taken, not before.
+
+Of answers with something ready a node has two at most. Those of which all that is left is put aside
+may take `aside_max_bytes` together: beyond that the oldest is dropped, to be fetched anew when it
+is wanted.
+
+It runs no user code itself. `Read`, which does, is called between looking at records and moving
+past them; whatever it has others do to the partition meanwhile counts, and the records are looked
+at anew.
+
+Owner: the core lock, as `SubscriptionState`.
+Source: Java classes ``FetchBuffer`` and ``FetchCollector``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.consumer.record import RecordRun
+from pykclient.errors import CorruptRecordError, KafkaError, RecordDeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pykclient.consumer.fetch.completed_fetch import FetchedPartition
+    from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.network.backoff import Backoff
+
+    Read = Callable[[AssignedPartition, RecordRun], RecordRun]
+    """Makes of records what the application gets: of all of them, or of the first ones.
+
+    Raises:
+        RecordDeserializationError: the first record cannot be read.
+    """
+
+__all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "FetchedResponse", "Start"]
+
+TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""How much one take unfolds; the next one goes on. A single batch is bounded by its own limit, and
+both are below what a column of Arrow's can hold."""
+
+ASIDE_MAX_BYTES: Final = 50 * 1024 * 1024
+"""How much may be put aside where nobody says: as much as is asked of all brokers at a time."""
+
+
+class FetchedResponse:
+    """One answer of one broker. Any part of it keeps all of its bytes in memory.
+
+    `owners` are the partitions that have a part which is not used up; `ready_count` is how many of
+    those parts are ready to be taken.
+    """
+
+    __slots__ = ("node_id", "owners", "ready_count", "size_bytes")
+
+    def __init__(self, node_id: int, size_bytes: int) -> None:
+        self.node_id = node_id
+        self.size_bytes = size_bytes
+        self.owners: set[AssignedPartition] = set()
+        self.ready_count = 0
+
+
+class _Link(NamedTuple):
+    """One part of a chain, and the answer that it came in."""
+
+    fetched: FetchedPartition
+    response: FetchedResponse
+
+
+class Start(NamedTuple):
+    """Where a take began in a partition, and in which of its epochs."""
+
+    epoch: int
+    skip_count: int
+    offset: int
+    leader_epoch: int | None
+
+    def is_of_now(self, assigned: AssignedPartition) -> bool:
+        """Return whether the user has not moved the partition since."""
+        return self.epoch == assigned.epoch and self.skip_count == assigned.skip_count
+
+
+NOT_BEGUN: Final[Mapping[AssignedPartition, Start]] = MappingProxyType({})
+"""What was begun when nothing was."""
+
+
+class FetchBuffer:
+    """What is fetched, by partition."""
+
+    def __init__(self, retry_backoff: Backoff, *, aside_max_bytes: int = ASIDE_MAX_BYTES) -> None:
+        self.version = 0
+        """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
+        self.used_up_count = 0
+        """How many answers were read to their end, or put aside: room for the next ones."""
+        self._retry_backoff = retry_backoff
+        self._chains: dict[AssignedPartition, deque[_Link]] = {}
+        self._ready: OrderedDict[AssignedPartition, None] = OrderedDict()
+        self._failed: dict[AssignedPartition, KafkaError] = {}
+        self._response_counts: defaultdict[int, int] = defaultdict(int)
+        self._aside_max_bytes = aside_max_bytes
+        self.begun = NOT_BEGUN
+        """Where the take began whose records the application has not got yet. Whoever hands them
+        out makes it empty, as the last thing it does; who finds it not empty gives them back."""
+        self._aside: dict[FetchedResponse, None] = {}
+        """Answers that nobody reads at present, first those that are put aside for longest."""
+        self.aside_bytes = 0
+        """How large they are together."""
+
+    # What the fetcher asks and brings.
+
+    def response_count(self, node_id: int) -> int:
+        """Return how many answers of a node are not used up, those put aside not counted."""
+        return self._response_counts[node_id]
+
+    def has(self, assigned: AssignedPartition) -> bool:
+        """Return whether anything fetched of a partition is left."""
+        return assigned in self._chains
+
+    def fetch_offset(self, assigned: AssignedPartition) -> int | None:
+        """Return from where a partition is to be fetched next; None if not at present."""
+        if assigned in self._failed:
+            return None
+        chain = self._chains.get(assigned)
+        if chain is None:
+            offset = assigned.offset
+        elif chain[-1].fetched.is_damaged:
+            return None
+        else:
+            offset = chain[-1].fetched.end_offset
+        is_wanted = assigned.limit is None or offset < assigned.limit
+        return offset if is_wanted else None
+
+    def add(
+        self, assigned: AssignedPartition, fetched: FetchedPartition, response: FetchedResponse
+    ) -> None:
+        """Keep what was fetched from `fetch_offset(assigned)`."""
+        link = _Link(fetched, response)
+        self._chains.setdefault(assigned, deque()).append(link)
+        response.owners.add(assigned)
+        if assigned in self._ready:
+            self._hold(link)
+        self._note_aside(response)
+        self.refresh(assigned)
+        self._drop_what_is_too_much()
+
+    # What the consumer does with a partition.
+
+    def refresh(self, assigned: AssignedPartition) -> None:
+        """Put a partition aside, or take it back, as its state says by now."""
+        is_stopped = assigned.is_paused or assigned.is_held or assigned.has_reached_limit
+        is_aside = is_stopped or assigned in self._failed
+        if assigned in self._ready and is_aside:
+            del self._ready[assigned]
+            chain = self._chains[assigned]
+            if is_stopped:  # not for one bad record after another, of a batch that is unfolded
+                chain[0].fetched.fold()
+            for link in chain:
+                self._release(link)
+            self._drop_what_is_too_much()
+        elif assigned in self._chains and assigned not in self._ready and not is_aside:
+            self._ready[assigned] = None
+            for link in self._chains[assigned]:
+                self._hold(link)
+
+    def drop(self, assigned: AssignedPartition) -> None:
+        """Forget everything fetched of a partition."""
+        self._forget(assigned)
+        self._drop_what_is_too_much()
+
+    def _forget(self, assigned: AssignedPartition) -> None:
+        self.version += 1
+        self._failed.pop(assigned, None)
+        is_ready = assigned in self._ready
+        self._ready.pop(assigned, None)
+        for link in self._chains.pop(assigned, ()):
+            link.response.owners.discard(assigned)
+            if is_ready:
+                self._release(link)
+            self._note_aside(link.response)
+
+    def can_skip_to(self, assigned: AssignedPartition, offset: int) -> bool:
+        """Return whether what is buffered can be read from `offset` on, further ahead."""
+        chain = self._chains.get(assigned)
+        return (
+            chain is not None
+            and assigned.offset <= offset < chain[-1].fetched.end_offset
+            and assigned.is_fetching
+        )
+
+    def forgive(self, assigned: AssignedPartition) -> None:
+        """Read on where a deserializer failed: the user moved the position past it."""
+        self.version += 1
+        self._failed.pop(assigned, None)
+        self.refresh(assigned)
+
+    # Taking records.
+
+    def take(self, count_max: int, now_ms: int, read: Read | None = None) -> list[RecordRun]:
+        """Take up to `count_max` records and move the positions past them.
+
+        Fewer are taken where they would be more than `TAKEN_SIZE_BYTES_MAX`, but for the first run.
+        `read` makes of a run what is taken; None leaves keys and values as they are. An error is
+        raised when nothing could be taken before it; the position of its partition stays.
+
+        Raises:
+            CorruptRecordError: the records are dropped, to be fetched anew after a back-off.
+            RecordDeserializationError: raised again by later calls that have nothing else.
+        """
+        runs: list[RecordRun] = []
+        begun: dict[AssignedPartition, Start] = {}
+        self.begun = begun
+        room_bytes = TAKEN_SIZE_BYTES_MAX
+        try:
+            while count_max > 0 and self._ready:
+                assigned = next(iter(self._ready))
+                start = begun.get(assigned)
+                if start is None or not start.is_of_now(assigned):
+                    begun[assigned] = Start(
+                        assigned.epoch,
+                        assigned.skip_count,
+                        assigned.offset,
+                        assigned.leader_epoch,
+                    )
+                run = self._peek(assigned, count_max, read)
+                if run is not None:
+                    room_bytes -= run.columns.size_bytes
+                    if room_bytes < 0 and runs:
+                        break
+                    runs.append(run)
+                    count_max -= run.record_count
+                    self.advance(assigned, run)
+        except (CorruptRecordError, RecordDeserializationError) as error:
+            # Behind records, it waits: the next call finds it first, and nothing before it.
+            if not runs:
+                self._stop(assigned, error, now_ms)
+                self.begun = NOT_BEGUN
+                raise
+        if not runs:
+            self.begun = NOT_BEGUN
+            self._raise_failure()
+        gone = {assigned.partition for assigned in begun if not assigned.is_assigned}
+        return [run for run in runs if run.partition not in gone] if gone else runs
+
+    def next_run(
+        self, count_max: int, now_ms: int, read: Read | None = None
+    ) -> tuple[AssignedPartition, RecordRun] | None:
+        """Return the next records of one partition without moving its position; None if none.
+
+        The caller moves `offset` record by record, and calls `advance` at the end.
+
+        Raises: as `take`.
+        """
+        while self._ready:
+            assigned = next(iter(self._ready))
+            try:
+                run = self._peek(assigned, count_max, read)
+            except (CorruptRecordError, RecordDeserializationError) as error:
+                self._stop(assigned, error, now_ms)
+                raise
+            if run is not None:
+                return assigned, run
+        self._raise_failure()
+        return None
+
+    def advance(self, assigned: AssignedPartition, run: RecordRun) -> None:
+        """Move the position past a run, and past what follows it that nobody gets to see."""
+        assigned.offset = run.columns.last_offset + 1
+        assigned.leader_epoch = run.leader_epoch
+        self._settle(assigned)
+
+    def give_back(self) -> None:
+        """Undo a take whose records did not reach the application: read them again.
+
+        A partition that the user has moved since stays where it is. It may be interrupted, and
+        called again.
+        """
+        for assigned, start in self.begun.items():
+            if start.is_of_now(assigned):
+                self.drop(assigned)
+                assigned.offset = start.offset
+                # A position that is being validated keeps an epoch to be asked by.
+                if start.leader_epoch is not None or assigned.has_position:
+                    assigned.leader_epoch = start.leader_epoch
+        self.begun = NOT_BEGUN
+
+    def restart(self) -> None:
+        """Forget everything that is fetched, half noted or not, and undo a take as `give_back`."""
+        self._chains.clear()
+        self._ready.clear()
+        self._failed.clear()
+        self._response_counts.clear()
+        self._aside.clear()
+        self.aside_bytes = 0
+        self.used_up_count += 1
+        self.version += 1
+        self.give_back()
+
+    def _raise_failure(self) -> None:
+        """Raise what a partition failed with, where nothing else is to be read."""
+        if self._failed:
+            raise next(iter(self._failed.values())).with_traceback(None)
+
+    def _peek(
+        self, assigned: AssignedPartition, count_max: int, read: Read | None
+    ) -> RecordRun | None:
+        """Return what comes next of a partition, `read`; None if that is not known yet."""
+        link = self._chains[assigned][0]
+        rows = link.fetched.peek(assigned.offset, count_max, assigned.limit)
+        if rows is None:
+            if not link.fetched.is_exhausted:
+                # All that is left lies beyond the limit, so nothing before it is left to come.
+                assert assigned.limit is not None
+                if assigned.offset < assigned.limit:
+                    assigned.offset = assigned.limit
+                    assigned.leader_epoch = None  # nobody knows of which epoch that is
+            self._settle(assigned)
+            return None
+        run = RecordRun(assigned.partition, *rows)
+        if read is None:
+            return run
+        offset = assigned.offset
+        try:
+            run = read(assigned, run)
+        except RecordDeserializationError:
+            if self._is_next(assigned, link, offset):
+                raise
+            return None
+        return run if self._is_next(assigned, link, offset) else None
+
+    def _is_next(self, assigned: AssignedPartition, link: _Link, offset: int) -> bool:
+        """Whether a partition may be read, and stands where it did."""
+        return (
+            assigned in self._ready
+            and self._chains[assigned][0] is link
+            and assigned.offset == offset
+        )
+
+    def _settle(self, assigned: AssignedPartition) -> None:
+        """Move on to what can be read next, and let the other partitions have their turn."""
+        chain = self._chains[assigned]
+        fetched = chain[0].fetched
+        offset = fetched.settle(assigned.offset)
+        if offset != assigned.offset:
+            assigned.offset = offset
+            assigned.leader_epoch = fetched.passed_leader_epoch
+        if fetched.is_exhausted:
+            link = chain.popleft()
+            link.response.owners.discard(assigned)
+            self._release(link)
+            if chain:
+                self._ready.move_to_end(assigned)
+            else:
+                del self._chains[assigned]
+                del self._ready[assigned]
+            self._drop_what_is_too_much()
+            if not chain:
+                return
+        self.refresh(assigned)
+
+    def _stop(self, assigned: AssignedPartition, error: KafkaError, now_ms: int) -> None:
+        if isinstance(error, CorruptRecordError):
+            # It may have been damaged on its way: what is read next comes from the broker again.
+            self.drop(assigned)
+            assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
+            assigned.failure_count += 1
+        else:
+            self._failed[assigned] = error
+            self.refresh(assigned)
+
+    # Counting the answers in use.
+
+    def _hold(self, link: _Link) -> None:
+        response = link.response
+        if response.ready_count == 0:
+            self._response_counts[response.node_id] += 1
+        response.ready_count += 1
+        self._note_aside(response)
+
+    def _release(self, link: _Link) -> None:
+        response = link.response
+        response.ready_count -= 1
+        if response.ready_count == 0:
+            self._response_counts[response.node_id] -= 1
+            self.used_up_count += 1
+            self._note_aside(response)
+
+    def _note_aside(self, response: FetchedResponse) -> None:
+        """Count an answer among those put aside, or no longer."""
+        is_aside = response.ready_count == 0 and bool(response.owners)
+        if is_aside and response not in self._aside:
+            self._aside[response] = None
+            self.aside_bytes += response.size_bytes
+        elif not is_aside and response in self._aside:
+            del self._aside[response]
+            self.aside_bytes -= response.size_bytes
+
+    def _drop_what_is_too_much(self) -> None:
+        # The last one is kept, however large it is: else each pause would cost a fetch.
+        while self.aside_bytes > self._aside_max_bytes and len(self._aside) > 1:
+            for assigned in tuple(next(iter(self._aside)).owners):
+                self._forget(assigned)

@@ -1,0 +1,507 @@
+"""Fetcher: asks each leader for the next records of its partitions, one request at a time.
+
+Per node it is *idle* or has one fetch *in flight*. While one answer waits to be read it sends for
+more that is known to be there, so that a broker reads while the application works; memory stays at
+two answers a node, each of which is its share of `fetch_max_bytes`. With each node it has a
+session, so that a fetch names what is new. An answer that was overtaken by a seek or an unassign is
+thrown away.
+
+Owner: the driver of the engine.
+Source: Java class ``AbstractFetch``; KIP-227 (sessions), KIP-320 (leader epochs), KIP-392 (read
+from followers).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from pykclient.consumer.fetch.buffer import FetchedResponse
+from pykclient.consumer.fetch.completed_fetch import FetchedPartition
+from pykclient.consumer.fetch.request import FetchCall, Target, Targets, session_message
+from pykclient.consumer.fetch.session import FetchSession
+from pykclient.errors import (
+    CorruptMessageError,
+    CorruptRecordError,
+    DecodeError,
+    FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
+    FrameTooLargeError,
+    InvalidFetchSessionEpochError,
+    OffsetOutOfRangeError,
+    UnknownServerError,
+    error_for_code,
+)
+from pykclient.network.client_log import ClientLog
+from pykclient.network.cluster.leader_hints import LeaderHints
+from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.repeated_log import RepeatedLog
+from pykclient.protocol.messages.fetch import FetchResponse
+from pykclient.records.control import AbortedTransactions
+from pykclient.types import IsolationLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from pykclient.consumer.fetch.buffer import FetchBuffer
+    from pykclient.consumer.fetch.completed_fetch import DecodeSettings
+    from pykclient.consumer.fetch.troubles import FetchTroubles
+    from pykclient.consumer.metrics import ConsumerMetrics
+    from pykclient.consumer.subscription import (
+        AssignedPartition,
+        OffsetReset,
+        SubscriptionState,
+    )
+    from pykclient.errors import KafkaError
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.cluster.metadata import Metadata
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.fetch import PartitionData
+
+__all__ = ["FetchSettings", "Fetcher", "Reachability"]
+
+UNUSED_RESPONSES_MAX: Final = 1
+"""With more answers of a node than this still to be read, it is not asked for another."""
+
+LATE_MS: Final = 2_000
+"""How long after `fetch_max_wait_ms` an answer may still take before we doubt the leader."""
+
+ABSENCE_MS: Final = 500
+"""Looked at so much later than asked for, a fetch is not late: its answer may lie unread."""
+
+UNGROUPED: Final = (-1, -1, -1)
+
+_LOST_SESSIONS: Final = (
+    FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpochError,
+)
+"""Nothing is wrong with the partitions: the next fetch, which names them all, goes out at once."""
+
+
+class Reachability(Protocol):
+    """What a fetcher asks the network client about a node."""
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Return whether a request sent now would be written now."""
+        ...
+
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        """Return whether the node waits out its back-off."""
+        ...
+
+    def next_ready_ms(self, node_id: int, now_ms: int) -> int:
+        """Return when to look again."""
+        ...
+
+
+class FetchSettings(NamedTuple):
+    """How to fetch. `read_replica_ms` is how long a follower is read from before asking again."""
+
+    min_bytes: int
+    max_wait_ms: int
+    max_bytes: int
+    partition_max_bytes: int
+    isolation_level: IsolationLevel
+    rack: str
+    read_replica_ms: int
+    auto_offset_reset: OffsetReset
+    decode: DecodeSettings
+    client_id: str = ""
+    prefers_lag: bool = False
+
+
+class Fetcher:
+    """The manager of all fetches. Comes last in the engine: it reads positions that others set."""
+
+    def __init__(
+        self,
+        *,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        metadata: Metadata,
+        client: Reachability,
+        settings: FetchSettings,
+        retry_backoff: Backoff,
+        metrics: ConsumerMetrics,
+        troubles: FetchTroubles,
+    ) -> None:
+        self._metrics = metrics
+        self._troubles = troubles
+        self._log = ClientLog("pykclient.consumer", settings.client_id)
+        self._repeated = RepeatedLog(self._log)
+        self._subscription = subscription
+        self._buffer = buffer
+        self._metadata = metadata
+        self._client = client
+        self._settings = self._node_settings = settings
+        self._retry_backoff = retry_backoff
+        self._in_flight: dict[int, int] = {}
+        """When the answer of each node that was asked counts as late."""
+        self._sessions: dict[int, FetchSession] = {}
+        self._by_node: dict[int, list[AssignedPartition]] = {}
+        self._grouped_at = UNGROUPED
+        """The versions of subscription, cluster and buffer that `_by_node` was made of."""
+        self._oversized: dict[int, AssignedPartition] = {}
+        """Nodes whose answer was too large, and the partition by which the user is told."""
+        self._unreadable_nodes: set[int] = set()
+        """Nodes whose last answer could not be read."""
+        self._nothing_ahead: dict[int, int] = {}
+        """Nodes of which no more is known to be there than was fetched, and when to look again."""
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Fetch from every node that is idle and has partitions to read."""
+        next_poll_ms = self._doubt_late(now_ms)
+        self._group(now_ms)
+        requests: list[Request] = []
+        for node_id in self._by_node:
+            unused_count = self._buffer.response_count(node_id)
+            if node_id in self._in_flight or unused_count > UNUSED_RESPONSES_MAX:
+                continue
+            if self._waits_for_user(node_id):
+                continue
+            if self._client.is_unavailable(node_id, now_ms):
+                next_poll_ms = min(next_poll_ms, self._client.next_ready_ms(node_id, now_ms))
+                continue
+            targets, retry_ms = self._targets(node_id, now_ms, is_ahead=unused_count > 0)
+            next_poll_ms = min(next_poll_ms, retry_ms)
+            if targets:
+                self._in_flight[node_id] = now_ms + self._settings.max_wait_ms + LATE_MS
+                next_poll_ms = min(next_poll_ms, self._in_flight[node_id])
+                requests.append(self._request(node_id, targets, now_ms))
+        return PollResult(requests, next_poll_ms)
+
+    def end_sessions(self, now_ms: int) -> list[Request]:
+        """Return requests by which brokers forget us; nobody waits for their answers.
+
+        Only for those that owe us nothing: behind a fetch that waits for records, the request would
+        not be read before the connection is closed. The others give the place to somebody else when
+        they need it.
+        """
+        requests = []
+        for node_id, session in self._sessions.items():
+            is_free = node_id not in self._in_flight and self._client.is_ready(node_id, now_ms)
+            fetch = session.final() if is_free else None
+            if fetch is not None:
+                message = session_message(fetch, self._settings)
+                requests.append(Request(message, node_id, _ignore, _ignore))
+        return requests
+
+    def restart(self, now_ms: int) -> None:
+        """Fetch anew from everywhere."""
+        del now_ms
+        self._in_flight.clear()
+        self._nothing_ahead.clear()
+        self._grouped_at = UNGROUPED
+        for session in self._sessions.values():
+            session.restart()
+
+    # Whom to ask for what.
+
+    def _doubt_late(self, now_ms: int) -> int:
+        """Find out who leads the partitions of nodes that are late; return when to look again.
+
+        A leader that hangs, but keeps its connections, has been replaced by the others long before
+        `request_timeout_ms` would tell.
+        """
+        for node_id, late_ms in self._in_flight.items():
+            if now_ms < late_ms:
+                continue
+            self._in_flight[node_id] = now_ms + LATE_MS
+            # Looked at much later than asked for: the application was away, not the broker.
+            if now_ms < late_ms + ABSENCE_MS:
+                self._metadata.request_update()
+                for assigned in self._by_node.get(node_id, ()):
+                    self._troubles.note(assigned, f"broker {node_id} does not answer", now_ms)
+        return min(self._in_flight.values(), default=NEVER_MS)
+
+    def _group(self, now_ms: int) -> None:
+        """Sort the partitions by node, again only when something has changed."""
+        cluster = self._metadata.cluster
+        versions = (self._subscription.version, cluster.version, self._buffer.version)
+        if versions == self._grouped_at and not self._has_expired_replica(now_ms):
+            return
+        self._grouped_at = versions
+        self._nothing_ahead.clear()
+        by_node: dict[int, list[AssignedPartition]] = {}
+        for assigned in self._subscription:
+            if not assigned.is_fetching:
+                continue
+            node_id = self._node_id(assigned, now_ms)
+            if node_id is not None:
+                by_node.setdefault(node_id, []).append(assigned)
+            elif cluster.partitions_for(assigned.partition.topic) is not None:
+                self._metadata.request_update()
+                self._troubles.note(assigned, "it has no leader", now_ms)
+        self._by_node = by_node
+        # Two answers of each node may wait to be read; together they stay at twice the setting.
+        share_bytes = self._settings.max_bytes // max(1, len(by_node))
+        self._node_settings = self._settings._replace(max_bytes=share_bytes)
+
+    def _node_id(self, assigned: AssignedPartition, now_ms: int) -> int | None:
+        cluster = self._metadata.cluster
+        replica_id = assigned.read_replica_id
+        if replica_id is not None:
+            if replica_id in cluster.nodes and now_ms < assigned.read_replica_expires_ms:
+                return replica_id
+            assigned.read_replica_id = None
+        info = cluster.partition(assigned.partition)
+        return None if info is None else info.leader_id
+
+    def _has_expired_replica(self, now_ms: int) -> bool:
+        return bool(self._settings.rack) and any(
+            assigned.read_replica_id is not None and now_ms >= assigned.read_replica_expires_ms
+            for assigned in self._subscription
+        )
+
+    def _targets(self, node_id: int, now_ms: int, *, is_ahead: bool) -> tuple[Targets, int]:
+        """Return what to fetch from a node now, and when the first back-off of the others ends.
+
+        While there is still something to read, a fetch is sent ahead only for what is known to be
+        there: while a broker waits for more to come, its node is busy, and a seek has to wait.
+        """
+        if is_ahead and now_ms < self._nothing_ahead.get(node_id, 0):
+            return {}, self._nothing_ahead[node_id]
+        targets: Targets = {}
+        retry_ms = NEVER_MS
+        for assigned in self._by_node[node_id]:
+            if assigned.retry_at_ms > now_ms:
+                retry_ms = min(retry_ms, assigned.retry_at_ms)
+                continue
+            offset = self._buffer.fetch_offset(assigned)
+            if offset is not None:
+                targets[assigned.partition] = Target(assigned, assigned.fetch_epoch, offset)
+        if is_ahead and not any(map(self._may_have_more, targets.values())):
+            # Until the next answer, or something changes: a poll that takes a few records must not
+            # look at all partitions each time.
+            self._nothing_ahead[node_id] = retry_ms
+            return {}, retry_ms
+        if self._settings.prefers_lag:
+            # A broker fills its answer in this order.
+            level = self._settings.isolation_level
+            furthest_behind = sorted(targets.values(), key=lambda target: -target.backlog(level))
+            targets = {target.assigned.partition: target for target in furthest_behind}
+        return targets, retry_ms
+
+    def _may_have_more(self, target: Target) -> bool:
+        """Return whether the log goes on after what is fetched, as far as we have heard."""
+        return target.backlog(self._settings.isolation_level) > 0
+
+    def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
+        new = FetchSession(asks_all=self._settings.prefers_lag)
+        session = self._sessions.setdefault(node_id, new)
+        call = FetchCall(node_id, targets, self._metadata.cluster, session)
+        return call.request(
+            self._node_settings,
+            on_response=partial(self._on_response, call, now_ms),
+            on_failure=partial(self._on_failure, call),
+        )
+
+    # Answers.
+
+    def _on_response(
+        self, call: FetchCall, asked_ms: int, message: Message | None, now_ms: int
+    ) -> None:
+        assert isinstance(message, FetchResponse)
+        node_id = call.node_id
+        self._in_flight.pop(node_id, None)
+        self._nothing_ahead.pop(node_id, None)
+        self._unreadable_nodes.discard(node_id)
+        error = call.settle(message)
+        if error is not None:
+            self._log.debug("%s", error)
+            if call.is_full or not isinstance(error, _LOST_SESSIONS):
+                self._fail_all(call.targets, error, now_ms)
+            return
+        answers = list(call.answers(message))
+        size_bytes = sum(len(answer.records or b"") for _, answer in answers)
+        response = FetchedResponse(node_id, size_bytes)
+        hints = LeaderHints(message.node_endpoints)
+        told: set[tuple[str, int]] = set()
+        if self._troubles:
+            self._troubles.end(call.well_answered(message))
+        for target, answer in answers:
+            told.add(target.assigned.partition)
+            hints.add(target.assigned.partition, answer.current_leader)
+            if target.is_current:
+                self._on_answer(target, answer, response, now_ms)
+        self._metrics.on_fetched(size_bytes, now_ms - asked_ms, now_ms)
+        if self._metadata.learn_leaders(hints):
+            self._ask_new_leaders(call, now_ms)
+        if call.is_full:
+            self._wait_for_untold(call, told, now_ms)
+            self._let_others_first(node_id, response)
+
+    def _wait_for_untold(self, call: FetchCall, told: Set[tuple[str, int]], now_ms: int) -> None:
+        """Leave alone for a while what a broker says nothing of, though it was named."""
+        for name, target in call.targets.items():
+            if name not in told:
+                self._log.debug("broker %d: nothing about %s", call.node_id, name)
+                self._back_off(target.assigned, now_ms)
+
+    def _on_answer(
+        self, target: Target, answer: PartitionData, response: FetchedResponse, now_ms: int
+    ) -> None:
+        assigned = target.assigned
+        if answer.error_code != 0:
+            self._on_error(target, answer, now_ms)
+            return
+        assigned.failure_count = 0
+        self._note_log(assigned, answer)
+        if answer.preferred_read_replica >= 0:
+            self._read_from(assigned, answer.preferred_read_replica, now_ms)
+        if not answer.records:
+            return
+        if target.offset != self._buffer.fetch_offset(assigned):
+            self._log.debug(
+                "%s: what was fetched at %d is not wanted", assigned.partition, target.offset
+            )
+            return
+        aborted = None
+        if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
+            aborted = AbortedTransactions(
+                (transaction.producer_id, transaction.first_offset)
+                for transaction in answer.aborted_transactions or ()
+            )
+        fetched = FetchedPartition(
+            assigned.partition,
+            target.offset,
+            answer.records,
+            self._settings.decode,
+            high_watermark=assigned.high_watermark,
+            aborted=aborted,
+        )
+        self._buffer.add(assigned, fetched, response)
+
+    def _ask_new_leaders(self, call: FetchCall, now_ms: int) -> None:
+        """End the back-off of partitions that another broker leads by now."""
+        for target in call.targets.values():
+            leader = self._metadata.cluster.leader_of(target.assigned.partition)
+            if target.is_current and leader is not None and leader.id != call.node_id:
+                target.assigned.retry_at_ms = now_ms
+
+    def _note_log(self, assigned: AssignedPartition, answer: PartitionData) -> None:
+        # -1 is "not known"; no broker has a reason to send less, and nobody depends on it.
+        if answer.high_watermark >= 0:
+            assigned.high_watermark = answer.high_watermark
+        if answer.last_stable_offset >= 0:
+            assigned.last_stable_offset = answer.last_stable_offset
+        if answer.log_start_offset >= 0:
+            assigned.log_start_offset = answer.log_start_offset
+
+    def _read_from(self, assigned: AssignedPartition, replica_id: int, now_ms: int) -> None:
+        if assigned.read_replica_id != replica_id:
+            self._log.info("%s: reading from replica %d", assigned.partition, replica_id)
+        assigned.read_replica_id = replica_id
+        assigned.read_replica_expires_ms = now_ms + self._settings.read_replica_ms
+        self._grouped_at = UNGROUPED
+
+    def _on_error(self, target: Target, answer: PartitionData, now_ms: int) -> None:
+        assigned = target.assigned
+        error = error_for_code(
+            answer.error_code, f"Fetch of {assigned.partition} at offset {target.offset}"
+        )
+        if isinstance(error, OffsetOutOfRangeError):
+            self._on_out_of_range(target, now_ms)
+            return
+        if isinstance(error, CorruptMessageError):
+            corrupt = CorruptRecordError(
+                f"{assigned.partition}: the broker's own copy of the records at offset "
+                f"{target.offset} is corrupt: {error}",
+                topic=assigned.partition.topic,
+                partition=assigned.partition.partition,
+                offset=target.offset,
+            )
+            self._fail(assigned, corrupt, now_ms)
+            return
+        self._fail(assigned, error, now_ms)
+
+    def _on_out_of_range(self, target: Target, now_ms: int) -> None:
+        assigned = target.assigned
+        if assigned.read_replica_id is not None:
+            self._leave_replica(assigned)  # a follower may lag; the leader has the last word
+        elif target.offset != assigned.offset:
+            # Asked for ahead of what is buffered: it counts when reading gets there.
+            self._back_off(assigned, now_ms)
+        else:
+            self._buffer.drop(assigned)
+            self._subscription.lose_position(assigned, self._settings.auto_offset_reset)
+
+    def _on_failure(self, call: FetchCall, error: KafkaError, now_ms: int) -> None:
+        self._in_flight.pop(call.node_id, None)
+        call.fail(error)
+        self._log.debug("fetch from broker %d failed: %s", call.node_id, error)
+        self._fail_all(call.targets, error, now_ms)
+        current = [target.assigned for target in call.targets.values() if target.is_current]
+        if not current or not isinstance(error.__cause__, DecodeError):
+            return
+        if isinstance(error.__cause__, FrameTooLargeError):
+            # As large each time, so it is not asked for again before the user has heard of it.
+            self._oversized[call.node_id] = current[0]
+            self._subscription.fail(current[0], self._too_large(call, error.__cause__))
+            return
+        # A flipped bit is cured by another connection; a broker that keeps sending what cannot be
+        # read must not look like one that has nothing.
+        if call.node_id in self._unreadable_nodes:
+            self._subscription.fail(current[0], error.__cause__)
+        self._unreadable_nodes.add(call.node_id)
+
+    def _waits_for_user(self, node_id: int) -> bool:
+        told = self._oversized.get(node_id)
+        if told is not None and self._subscription.error_of(told) is None:
+            del self._oversized[node_id]
+            told = None
+        return told is not None
+
+    def _too_large(self, call: FetchCall, cause: FrameTooLargeError) -> FrameTooLargeError:
+        count = len(call.targets)
+        error = FrameTooLargeError(
+            f"the answer of broker {call.node_id} to a Fetch of {count} partition(s), "
+            f"{min(call.targets)} the first, is too large: {cause}; or lower fetch_max_bytes "
+            f"({self._settings.max_bytes}) and max_partition_fetch_bytes "
+            f"({self._settings.partition_max_bytes})"
+        )
+        error.__cause__ = cause
+        return error
+
+    def _fail_all(self, targets: Targets, error: KafkaError, now_ms: int) -> None:
+        for target in targets.values():
+            if target.is_current:
+                self._fail(target.assigned, error, now_ms)
+
+    def _fail(self, assigned: AssignedPartition, error: KafkaError, now_ms: int) -> None:
+        """Try again later; tell the user unless that may cure it."""
+        self._leave_replica(assigned)
+        self._back_off(assigned, now_ms)
+        self._troubles.note(assigned, error, now_ms)
+        if error.retriable:
+            self._metadata.request_update()
+        elif isinstance(error, UnknownServerError):
+            # A broker's passing trouble, as Java takes it.
+            key = (assigned.partition, type(error))
+            self._repeated.log(logging.WARNING, now_ms, key, "%s; trying again", error)
+        else:
+            self._subscription.fail(assigned, error)
+
+    def _leave_replica(self, assigned: AssignedPartition) -> None:
+        if assigned.read_replica_id is not None:
+            assigned.read_replica_id = None
+            self._grouped_at = UNGROUPED
+
+    def _back_off(self, assigned: AssignedPartition, now_ms: int) -> None:
+        assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
+        assigned.failure_count += 1
+
+    def _let_others_first(self, node_id: int, response: FetchedResponse) -> None:
+        """Name the partitions last in the next full request that had something in this answer.
+
+        A broker fills an answer in order of the request, up to max_bytes. In a session it turns the
+        order itself.
+        """
+        if response.ready_count and node_id in self._by_node:
+            self._by_node[node_id].sort(key=self._buffer.has)
+
+
+def _ignore(_: object, now_ms: int) -> None:
+    """Nobody waits for this answer."""

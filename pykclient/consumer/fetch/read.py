@@ -1,0 +1,192 @@
+"""RecordErrors: takes records out of the buffer, read, and knows what to do about bad ones.
+
+A record that its deserializer cannot read, or a batch that is damaged, is *raised* (the position
+stays) or *passed over*, as `on_record_error` says: always, never, or when the user's function has
+returned. A damaged batch is fetched anew first: it may have been damaged on its way. One whose end
+nobody knows cannot be passed over, and is raised.
+
+Deserializers and the function are the user's code: they run in the thread that polls, without the
+core lock, so that heartbeats go on, and may call the consumer; a deserializer may not read, though.
+
+Owner: the thread that polls.
+Source: ours; Java's consumer raises, and leaves it to the application to seek (KIP-334).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from pykclient.config.setting import resolve_class_setting
+from pykclient.consumer.subscription import PositionState
+from pykclient.errors import (
+    ConfigError,
+    CorruptRecordError,
+    RecordDeserializationError,
+    UsageError,
+)
+from pykclient.errors.cause import describe_cause
+from pykclient.network.client_log import ClientLog
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.consumer.deserializers import RecordDeserializer
+    from pykclient.consumer.fetch.buffer import FetchBuffer, Read
+    from pykclient.consumer.metrics import ConsumerMetrics
+    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.network.engine import Caller
+
+    DeserializeRun = Callable[[RecordRun], RecordRun]
+    LendRun = Callable[[DeserializeRun, AssignedPartition, RecordRun], RecordRun]
+
+__all__ = ["RAISE", "SKIP", "BadRecord", "RecordErrors"]
+
+RAISE: Final = "raise"
+SKIP: Final = "skip"
+
+BadRecord = CorruptRecordError | RecordDeserializationError
+"""What a function for `on_record_error` is called with."""
+
+T = TypeVar("T")
+
+
+class RecordErrors:
+    """The way from the buffer to the application. `policy` is the value of `on_record_error`.
+
+    `lend` calls the user's function without the core lock, and so does `lend_run` what makes of a
+    run of a partition what the application gets.
+    """
+
+    def __init__(
+        self,
+        buffer: FetchBuffer,
+        deserializer: RecordDeserializer | None,
+        subscription: SubscriptionState,
+        policy: object,
+        *,
+        metrics: ConsumerMetrics,
+        lend: Caller,
+        lend_run: LendRun,
+        client_id: str = "",
+    ) -> None:
+        self._buffer = buffer
+        self._lend_run = lend_run
+        self._read = self._reader(deserializer)
+        self._is_reading = False
+        """Whether a deserializer is at work."""
+        self._subscription = subscription
+        self._metrics = metrics
+        self._lend = lend
+        self._raises = policy == RAISE
+        self._function = None if policy in (RAISE, SKIP) else _function(policy)
+        self._log = ClientLog("pykclient.consumer", client_id)
+        self._damaged: dict[AssignedPartition, int] = {}
+        """Where a batch was damaged, which is being fetched anew."""
+
+    def take(
+        self, count_max: int, now_ms: int, *, is_over: Callable[[], bool], is_raw: bool = False
+    ) -> list[RecordRun]:
+        """Take records as `FetchBuffer.take`; raises what it does, and what the function raises.
+
+        `is_over` tells when to give up where one bad record follows another. Deserializers are not
+        applied to what is taken raw.
+        """
+        read = None if is_raw else self._read
+        return self._past_bad(lambda: self._buffer.take(count_max, now_ms, read), is_over) or []
+
+    def next_run(
+        self, count_max: int, now_ms: int, *, is_over: Callable[[], bool]
+    ) -> tuple[AssignedPartition, RecordRun] | None:
+        """Return records as `FetchBuffer.next_run`; otherwise as `take`."""
+        return self._past_bad(lambda: self._buffer.next_run(count_max, now_ms, self._read), is_over)
+
+    def check_may_read(self) -> None:
+        """Refuse a deserializer that asks for records: the first would be the one it has.
+
+        Raises:
+            UsageError: a deserializer is at work.
+        """
+        if self._is_reading:
+            raise UsageError(
+                "a deserializer cannot read records of the consumer that calls it: let it work "
+                "with the bytes it was given, and poll after this poll has returned"
+            )
+
+    def forget_calls(self) -> None:
+        """Note that no deserializer is at work."""
+        self._is_reading = False
+
+    def _reader(self, deserializer: RecordDeserializer | None) -> Read | None:
+        if deserializer is None:
+            return None
+        apply = deserializer.apply
+
+        def read(assigned: AssignedPartition, run: RecordRun) -> RecordRun:
+            self._is_reading = True
+            try:
+                return self._lend_run(apply, assigned, run)
+            finally:
+                self._is_reading = False
+
+        return read
+
+    def _past_bad(self, take: Callable[[], T], is_over: Callable[[], bool]) -> T | None:
+        while True:
+            try:
+                return take()
+            except (CorruptRecordError, RecordDeserializationError) as error:
+                if self._raises or not self._passes_over(error):
+                    raise
+            if is_over():
+                return None
+
+    def _passes_over(self, error: BadRecord) -> bool:
+        """Go on, and return True; or return False where that cannot be."""
+        assert error.topic is not None
+        assert error.partition is not None
+        assigned = self._subscription.find(TopicPartition(error.topic, error.partition))
+        if assigned is None or error.next_offset is None or error.next_offset <= assigned.offset:
+            return False
+        if isinstance(error, CorruptRecordError):
+            if self._damaged.get(assigned) != error.offset:
+                assert error.offset is not None
+                self._damaged = {a: at for a, at in self._damaged.items() if a.is_assigned}
+                self._damaged[assigned] = error.offset
+                return True
+            del self._damaged[assigned]
+        before = (assigned.epoch, assigned.offset)
+        if self._function is None:
+            assert error.__cause__ is not None
+            self._log.warning(
+                "%s: skipped what is bad from offset %d to %d: %s",
+                assigned.partition,
+                error.offset,
+                error.next_offset - 1,
+                describe_cause(error.__cause__),
+            )
+        else:
+            self._lend(self._function, error)
+        # The function may have sought elsewhere, or given the partition up.
+        if assigned.is_assigned and (assigned.epoch, assigned.offset) == before:
+            self._metrics.on_skipped()
+            self._skip_to(assigned, error.next_offset)
+        return True
+
+    def _skip_to(self, assigned: AssignedPartition, offset: int) -> None:
+        if not self._buffer.can_skip_to(assigned, offset):
+            self._buffer.drop(assigned)
+        if assigned.state is PositionState.FETCHING:
+            self._subscription.skip_to(assigned, offset)
+        self._buffer.forgive(assigned)
+
+
+def _function(policy: object) -> Callable[[BadRecord], object]:
+    function = resolve_class_setting("on_record_error", policy)
+    if not callable(function):
+        raise ConfigError(
+            f"on_record_error has {function!r:.100}, which cannot be called; give {RAISE!r}, "
+            f"{SKIP!r}, or a function that takes the error"
+        )
+    return cast("Callable[[BadRecord], object]", function)

@@ -1,0 +1,195 @@
+"""FetchCall: one Fetch request, from what is asked of each partition to what is said of it.
+
+What an answer means is the fetcher's matter; that it tells only of what was asked for, is checked
+here before the fetcher hears of it.
+
+Owner: the driver of the engine.
+Source: Java class ``AbstractFetch``, method ``createFetchRequest``; KIP-227 (sessions), KIP-516
+(topic ids).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.consumer.fetch.session import Asked
+from pykclient.errors import error_for_code
+from pykclient.network.answered_partitions import check_answered
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.network.manager import Request
+from pykclient.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.consumer.fetch.fetcher import FetchSettings
+    from pykclient.consumer.fetch.session import FetchSession, SessionFetch
+    from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.errors import KafkaError
+    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.fetch import PartitionData
+    from pykclient.types import IsolationLevel
+
+__all__ = ["FetchCall", "Target", "Targets", "session_message"]
+
+NO_EPOCH: Final = -1
+NO_ERROR: Final = 0
+
+TOPIC_NAMES_MAX_VERSION: Final = 12
+"""Newer versions of Fetch name topics by id alone (KIP-516)."""
+
+
+class Target(NamedTuple):
+    """What was asked of one partition."""
+
+    assigned: AssignedPartition
+    fetch_epoch: int
+    offset: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the answer still concerns anybody."""
+        return self.assigned.is_assigned and self.assigned.fetch_epoch == self.fetch_epoch
+
+    def backlog(self, isolation_level: IsolationLevel) -> float:
+        """Return how many offsets there are to fetch, infinitely many where nobody knows."""
+        end = self.assigned.end(isolation_level)
+        return math.inf if end is None else max(0, end - self.offset)
+
+
+Targets = dict[tuple[str, int], Target]
+
+
+class FetchCall:
+    """A request to `node_id` in its `session`; ids and leader epochs are those of `cluster`.
+
+    `targets` is everything that the answer may tell of; the request names what is new of it.
+    """
+
+    def __init__(
+        self, node_id: int, targets: Targets, cluster: Cluster, session: FetchSession
+    ) -> None:
+        self.node_id = node_id
+        self.targets = targets
+        self._cluster = cluster
+        self._session = session
+        wanted = {name: self._asked(target) for name, target in targets.items()}
+        self._has_ids = all(asked.topic_id != NO_TOPIC_ID for asked in wanted.values())
+        self._fetch = session.ask(wanted, uses_ids=self._has_ids)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the request names all that is wanted, and the answer is due to do so too."""
+        return self._fetch.is_full
+
+    def request(
+        self,
+        settings: FetchSettings,
+        *,
+        on_response: Callable[[Message | None, int], None],
+        on_failure: Callable[[KafkaError, int], None],
+    ) -> Request:
+        """Make the request, in a version that names topics if one of them has no id."""
+        message = session_message(self._fetch, settings)
+        return Request(
+            message,
+            self.node_id,
+            on_response=on_response,
+            on_failure=on_failure,
+            max_version=None if self._has_ids else TOPIC_NAMES_MAX_VERSION,
+            check=self.check,
+            held_ms=settings.max_wait_ms,
+        )
+
+    def settle(self, response: FetchResponse) -> KafkaError | None:
+        """Tell the session how the request went; return why it was refused, None if it was not."""
+        if response.error_code == 0:
+            self._session.on_answer(response.session_id)
+            return None
+        error = error_for_code(response.error_code, f"Fetch from broker {self.node_id}")
+        self._session.on_error(error)
+        return error
+
+    def fail(self, error: KafkaError) -> None:
+        """Tell the session that the answer will not come."""
+        self._session.on_error(error)
+
+    def check(self, response: Message) -> None:
+        """Make sure that an answer names no partition but those asked for, each once.
+
+        It may leave some out: one that throttles us names none.
+
+        Raises:
+            DecodeError: it does.
+        """
+        assert isinstance(response, FetchResponse)
+        answered = (partition for partition, _ in self._answers(response))
+        check_answered("Fetch", self.targets, answered, needs_all=False)
+
+    def answers(self, response: FetchResponse) -> Iterator[tuple[Target, PartitionData]]:
+        """Return what is said of each partition. Requires that the answer was checked."""
+        for partition, answer in self._answers(response):
+            yield self.targets[partition], answer
+
+    def well_answered(self, response: FetchResponse) -> list[AssignedPartition]:
+        """Return what the broker serves: in a session, what it has no news of is among it."""
+        codes = {name: answer.error_code for name, answer in self._answers(response)}
+        silent_code = NO_ERROR if not self.is_full else None
+        return [
+            target.assigned
+            for name, target in self.targets.items()
+            if codes.get(name, silent_code) == NO_ERROR
+        ]
+
+    def _asked(self, target: Target) -> Asked:
+        partition = target.assigned.partition
+        info = self._cluster.partition(partition)
+        epoch = None if info is None else info.leader_epoch
+        topic_id = self._cluster.topic_id(partition.topic)
+        return Asked(topic_id, NO_EPOCH if epoch is None else epoch, target.offset)
+
+    def _answers(self, response: FetchResponse) -> Iterator[tuple[tuple[str, int], PartitionData]]:
+        for topic in response.responses:
+            name = topic.topic or self._cluster.topic_name(topic.topic_id) or ""
+            for answer in topic.partitions:
+                yield (name, answer.partition_index), answer
+
+
+def session_message(fetch: SessionFetch, settings: FetchSettings) -> FetchRequest:
+    """Return the request that says what a session has to say."""
+    topics: dict[str, FetchTopic] = {}
+    for (name, index), asked in fetch.named.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchTopic(topic=name, topic_id=asked.topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=asked.leader_epoch,
+                fetch_offset=asked.offset,
+                partition_max_bytes=settings.partition_max_bytes,
+            )
+        )
+    forgotten: dict[str, ForgottenTopic] = {}
+    for (name, index), topic_id in fetch.forgotten:
+        left = forgotten.setdefault(name, ForgottenTopic(topic=name, topic_id=topic_id))
+        left.partitions.append(index)
+    return FetchRequest(
+        max_wait_ms=settings.max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=settings.isolation_level,
+        session_id=fetch.session_id,
+        session_epoch=fetch.epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=list(forgotten.values()),
+        rack_id=settings.rack,
+    )

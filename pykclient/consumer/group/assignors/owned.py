@@ -1,0 +1,119 @@
+"""Claims: who owned what before, made consistent; and the racks that count.
+
+Two members may claim one partition: one of them slept through a rebalance. The later generation
+counts; within one generation neither does.
+
+Owner: made and used within one call of `assign`.
+Source: Java class ``AbstractStickyAssignor``; KIP-341, KIP-881.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.consumer.group.assignors.assignor import is_rack_aware
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
+    from pykclient.types import TopicPartition
+
+__all__ = ["NO_GENERATION", "Claim", "Claims", "Racks"]
+
+NO_GENERATION: Final = -1
+
+
+class Claim(NamedTuple):
+    """What one member says it had, and in which generation; None when it did not say."""
+
+    partitions: tuple[TopicPartition, ...]
+    generation: int | None
+
+
+class Claims:
+    """The claims of all members. `owned` has no partition twice, and none that is gone."""
+
+    def __init__(self, topics: TopicRacks, by_member: Mapping[str, Claim]) -> None:
+        self.owned: dict[str, list[TopicPartition]] = {}
+        self.contested: set[TopicPartition] = set()
+        """What two members claim in one generation."""
+        self._by_member = dict(sorted(by_member.items()))
+        self._owners: dict[TopicPartition, str] = {}
+        for member_id, claim in self._by_member.items():
+            self.owned[member_id] = []
+            for partition in claim.partitions:
+                if 0 <= partition.partition < len(topics.get(partition.topic, ())):
+                    self._add(partition, member_id)
+
+    def earlier(self) -> dict[TopicPartition, str]:
+        """Return who had what in generations before the latest one."""
+        latest = max(map(self._generation, self._by_member), default=NO_GENERATION)
+        found: dict[TopicPartition, str] = {}
+        for member_id, claim in self._by_member.items():
+            generation = self._generation(member_id)
+            if generation < latest:
+                for partition in claim.partitions:
+                    other = found.get(partition)
+                    if other is None or generation > self._generation(other):
+                        found[partition] = member_id
+        return found
+
+    def _add(self, partition: TopicPartition, member_id: str) -> None:
+        other = self._owners.get(partition)
+        if other is not None:
+            generation, other_generation = self._generation(member_id), self._generation(other)
+            if generation < other_generation:
+                return
+            if partition in self.owned[other]:
+                self.owned[other].remove(partition)
+            if generation == other_generation:
+                self.contested.add(partition)
+                self._owners[partition] = member_id
+                return
+        self.owned[member_id].append(partition)
+        self._owners[partition] = member_id
+
+    def _generation(self, member_id: str) -> int:
+        generation = self._by_member[member_id].generation
+        return NO_GENERATION if generation is None else generation
+
+
+class Racks:
+    """Which members are near which partitions; without rack awareness, all are."""
+
+    def __init__(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> None:
+        by_member = {member_id: m.rack for member_id, m in members.items() if m.rack}
+        self._of_partitions = topics
+        self._member_counts = Counter(by_member.values())
+        everywhere = [racks for of_topic in topics.values() for racks in of_topic]
+        is_aware = is_rack_aware(frozenset(by_member.values()), everywhere)
+        self._of_members = by_member if is_aware else {}
+
+    @property
+    def are_used(self) -> bool:
+        """Whether racks make a difference."""
+        return bool(self._of_members)
+
+    def are_apart(self, member_id: str, partition: TopicPartition) -> bool:
+        """Whether no replica of the partition is in the member's rack."""
+        rack = self._of_members.get(member_id)
+        return (
+            rack is not None
+            and rack not in self._of_partitions[partition.topic][partition.partition]
+        )
+
+    def are_together(self, member_id: str, partition: TopicPartition) -> bool:
+        """Whether the member has a rack, with a replica of the partition in it."""
+        return member_id in self._of_members and not self.are_apart(member_id, partition)
+
+    def by_choice(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions with the fewest members near them first."""
+        counts = self._member_counts
+        if not counts:
+            return list(partitions)
+        return sorted(
+            partitions,
+            key=lambda p: sum(counts[rack] for rack in self._of_partitions[p.topic][p.partition]),
+        )

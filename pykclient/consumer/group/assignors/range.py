@@ -1,0 +1,135 @@
+"""RangeAssignor: of each topic, every member gets a range of partitions; topics stay aligned.
+
+Members with the same topics get the same numbers of each, so that partition 3 of one topic is read
+where partition 3 of the other is. With racks, partitions go first to members in a rack that has a
+replica, within the same shares (KIP-881).
+
+Owner: no state.
+Source: Java class ``RangeAssignor``; KIP-881.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from pykclient.consumer.group.assignors.assignor import (
+    RebalanceProtocol,
+    is_rack_aware,
+    member_order,
+)
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
+
+__all__ = ["RangeAssignor"]
+
+
+class RangeAssignor:
+    """Shares each topic out by itself, in ranges; members that come first get one more."""
+
+    name: Final = "range"
+    protocols: Final = (RebalanceProtocol.EAGER,)
+
+    def user_data(self, topics: frozenset[str]) -> None:
+        """Return None: the leader needs no more than topics and racks."""
+
+    def assign(
+        self, topics: TopicRacks, members: Mapping[str, GroupMember]
+    ) -> dict[str, list[TopicPartition]]:
+        """Return the partitions of every member."""
+        shares = [
+            _TopicShares(topic, racks, members) for topic, racks in sorted(topics.items()) if racks
+        ]
+        if any(topic.is_rack_aware for topic in shares):
+            _match_racks(shares)
+        assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+        for topic in shares:
+            topic.assign_ranges(lambda member_id, index: True)
+            for member_id, taken in topic.taken.items():
+                assignment[member_id] += [TopicPartition(topic.name, i) for i in sorted(taken)]
+        return assignment
+
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
+        """Keep nothing."""
+
+
+class _TopicShares:
+    """One topic: whose partitions are whose so far, and how many more each member may take."""
+
+    def __init__(
+        self, name: str, racks: Sequence[frozenset[str]], members: Mapping[str, GroupMember]
+    ) -> None:
+        subscribed = sorted(
+            (item for item in members.items() if name in item[1].topics), key=member_order
+        )
+        self.name = name
+        self.member_racks = {member_id: member.rack or None for member_id, member in subscribed}
+        self.taken: dict[str, list[int]] = {member_id: [] for member_id in self.member_racks}
+        self.has_racks = any(self.member_racks.values())
+        self.is_rack_aware = is_rack_aware(
+            frozenset(rack for rack in self.member_racks.values() if rack), racks
+        )
+        self.partition_count = len(racks)
+        self._racks = racks
+        self._free = dict.fromkeys(range(len(racks)))
+        self._share, self._extra_count = divmod(len(racks), len(subscribed) or 1)
+
+    def racks_match(self, member_id: str, index: int) -> bool:
+        """Whether a member without a rack, or in a rack that has the partition, would read it."""
+        rack = self.member_racks[member_id]
+        return rack is None or rack in self._racks[index]
+
+    def room(self, member_id: str) -> int:
+        """How many more partitions the member may take."""
+        share = self._share + (self._extra_count > 0)
+        return max(0, share - len(self.taken[member_id]))
+
+    def take(self, member_id: str, indexes: Iterable[int]) -> None:
+        """Give the member these partitions, for which it has room."""
+        taken = self.taken[member_id]
+        for index in indexes:
+            del self._free[index]
+            taken.append(index)
+        if len(taken) > self._share:
+            self._extra_count -= 1
+
+    def assign_ranges(self, may_take: Callable[[str, int], bool]) -> None:
+        """Give each member in turn the first free partitions that it may take, up to its share."""
+        for member_id in self.taken:
+            room = self.room(member_id)
+            chosen = [index for index in self._free if may_take(member_id, index)][:room]
+            if chosen:
+                self.take(member_id, chosen)
+
+
+def _match_racks(shares: Iterable[_TopicShares]) -> None:
+    """Give away what can be read within a rack, keeping like topics aligned."""
+    alike: defaultdict[object, list[_TopicShares]] = defaultdict(list)
+    for topic in shares:
+        alike[frozenset(topic.taken), topic.has_racks and topic.partition_count].append(topic)
+    for group in alike.values():
+        if len(group) > 1:
+            _match_aligned(group)
+        elif group[0].is_rack_aware:
+            group[0].assign_ranges(group[0].racks_match)
+
+
+def _match_aligned(group: Sequence[_TopicShares]) -> None:
+    """Give each number of these topics to the first member that has room and a fitting rack."""
+    if not group[0].has_racks:
+        return
+    waiting = list(group[0].taken)
+    for index in range(group[0].partition_count):
+        for member_id in waiting:
+            if all(t.room(member_id) and t.racks_match(member_id, index) for t in group):
+                for topic in group:
+                    topic.take(member_id, [index])
+                if not any(topic.room(member_id) for topic in group):
+                    waiting.remove(member_id)
+                break

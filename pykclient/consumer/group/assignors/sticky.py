@@ -1,0 +1,155 @@
+"""StickyAssignor and CooperativeStickyAssignor: even shares, with as few moves as that allows.
+
+`claims.py` finds out who owned what; `even_shares.py` shares out among members that want the same
+topics, `uneven_shares.py` among others.
+
+Owner: the consumer that has it, which tells it of each assignment.
+Source: Java classes ``StickyAssignor``, ``CooperativeStickyAssignor``; KIP-54, KIP-341, KIP-429.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from pykclient.consumer.group.assignors.assignor import RebalanceProtocol
+from pykclient.consumer.group.assignors.constrained import EvenShares
+from pykclient.consumer.group.assignors.general import UnevenShares
+from pykclient.consumer.group.assignors.owned import NO_GENERATION, Claim, Claims
+from pykclient.errors import DecodeError
+from pykclient.protocol.primitives import INT32, write_count, write_numbers, write_string
+from pykclient.protocol.reader import Reader
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
+
+__all__ = ["CooperativeStickyAssignor", "StickyAssignor"]
+
+Assignment = dict[str, list[TopicPartition]]
+
+
+class StickyAssignor:
+    """Members give up everything, and the leader gives back to each what it had where it can."""
+
+    name: Final = "sticky"
+    protocols: Final = (RebalanceProtocol.EAGER,)
+
+    def __init__(self) -> None:
+        self._partitions: tuple[TopicPartition, ...] | None = None
+        self._generation = NO_GENERATION
+
+    def user_data(self, topics: frozenset[str]) -> bytes | None:
+        """Return what this member had, which it has given up by the time the leader asks."""
+        if self._partitions is None:
+            return None
+        out = bytearray()
+        by_topic = groupby(sorted(self._partitions), key=lambda partition: partition.topic)
+        owned = [(topic, [partition.partition for partition in rows]) for topic, rows in by_topic]
+        write_count(out, owned)
+        for topic, indexes in owned:
+            write_string(out, topic)
+            write_count(out, indexes)
+            write_numbers(out, "i", indexes)
+        out += INT32.pack(self._generation)
+        return bytes(out)
+
+    def assign(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> Assignment:
+        """Return the partitions of every member."""
+        claims = {member_id: _read_claim(member.user_data) for member_id, member in members.items()}
+        return _share_out(topics, members, claims)[0]
+
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
+        """Keep what this member got, to claim it again."""
+        self._partitions, self._generation = tuple(partitions), generation
+
+
+class CooperativeStickyAssignor:
+    """Members keep what they have; what moves is given up first and assigned in a second round.
+
+    It works in an eager group too, so that a group can change over in two rolling restarts.
+    """
+
+    name: Final = "cooperative-sticky"
+    protocols: Final = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+
+    def __init__(self) -> None:
+        self._generation = NO_GENERATION
+
+    def user_data(self, topics: frozenset[str]) -> bytes:
+        """Return the generation, which older leaders read here."""
+        return INT32.pack(self._generation)
+
+    def assign(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> Assignment:
+        """Return the partitions of every member, without those that another has to give up."""
+        claims = {
+            member_id: Claim(member.owned_partitions, _generation_of(member))
+            for member_id, member in members.items()
+        }
+        assignment, moving = _share_out(topics, members, claims)
+        if moving is None:
+            moving = _moving(members, assignment)
+        for partition, member_id in moving.items():
+            assignment[member_id].remove(partition)
+        return assignment
+
+    def on_assignment(
+        self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
+    ) -> None:
+        """Keep the generation."""
+        self._generation = generation
+
+
+def _share_out(
+    topics: TopicRacks, members: Mapping[str, GroupMember], by_member: Mapping[str, Claim]
+) -> tuple[Assignment, dict[TopicPartition, str] | None]:
+    """Return the assignment and, where it is known, what moves between members, and to whom."""
+    claims = Claims(topics, by_member)
+    if len({member.topics for member in members.values()}) <= 1:
+        even = EvenShares(topics, members, claims)
+        return even.assign(), even.moving
+    return UnevenShares(topics, members, claims).assign(), None
+
+
+def _moving(
+    members: Mapping[str, GroupMember], assignment: Mapping[str, Sequence[TopicPartition]]
+) -> dict[TopicPartition, str]:
+    """Return what a member gets while another still has it."""
+    added: dict[TopicPartition, str] = {}
+    lost: set[TopicPartition] = set()
+    for member_id, assigned in assignment.items():
+        owned = members[member_id].owned_partitions
+        added |= dict.fromkeys(set(assigned).difference(owned), member_id)
+        lost.update(set(owned).difference(assigned))
+    return {partition: member_id for partition, member_id in added.items() if partition in lost}
+
+
+def _read_claim(user_data: bytes | None) -> Claim:
+    """Read what `StickyAssignor.user_data` or Java's wrote; what cannot be read claims nothing."""
+    if not user_data:
+        return Claim((), None)
+    reader = Reader(user_data)
+    try:
+        owned = []
+        for _ in range(reader.count(6)):
+            topic = reader.string()
+            owned += [TopicPartition(topic, i) for i in reader.numbers("i", reader.count(4))]
+        # Members before Kafka 2.3 wrote no generation (KIP-341).
+        generation = reader.int32() if reader.remaining else None
+    except DecodeError:
+        # Another member's bytes must not keep the group from an assignment.
+        return Claim((), NO_GENERATION)
+    return Claim(tuple(owned), generation)
+
+
+def _generation_of(member: GroupMember) -> int | None:
+    if member.generation is not None or member.user_data is None:
+        return member.generation
+    try:
+        return Reader(member.user_data).int32()
+    except DecodeError:
+        return NO_GENERATION

@@ -1,0 +1,117 @@
+"""Heartbeat: when the next heartbeat is due, when the session ends, when the next poll is late.
+
+Pure timing: three deadlines, and whether a heartbeat is in flight. It sends nothing and reads no
+clock. While it is *stopped* (not a member) nothing is due; *started*, it counts from that moment.
+
+Owner: the core lock.
+Source: Java class ``Heartbeat``; KIP-62 (heartbeats apart from polls).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.network.manager import NEVER_MS
+
+if TYPE_CHECKING:
+    from pykclient.network.backoff import Backoff
+
+__all__ = ["Heartbeat"]
+
+
+class Heartbeat:
+    """The deadlines of one member. Times are absolute, in milliseconds."""
+
+    def __init__(
+        self,
+        *,
+        interval_ms: int,
+        session_timeout_ms: int,
+        max_poll_interval_ms: int,
+        retry_backoff: Backoff,
+    ) -> None:
+        self.is_in_flight = False
+        self._interval_ms = interval_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._max_poll_interval_ms = max_poll_interval_ms
+        self._retry_backoff = retry_backoff
+        self._due_ms = NEVER_MS
+        self._session_ends_ms = NEVER_MS
+        self._polled_ms = 0
+        self._failure_count = 0
+
+    @property
+    def is_started(self) -> bool:
+        """Whether this is a member that has to tell that it lives."""
+        return self._due_ms != NEVER_MS
+
+    def start(self, now_ms: int) -> None:
+        """Count from now on: the coordinator has just heard of this member."""
+        self._due_ms = now_ms + self._interval_ms
+        self._session_ends_ms = now_ms + self._session_timeout_ms
+        self._failure_count = 0
+
+    def doubt(self, now_ms: int) -> None:
+        """Give the coordinator another session's time, and tell it at once that we live."""
+        self.is_in_flight = False
+        self._due_ms = now_ms
+        self._session_ends_ms = now_ms + self._session_timeout_ms
+
+    def restart(self, now_ms: int) -> None:
+        """Tell the coordinator at once that we live, if it is to be told: the last is lost."""
+        self.is_in_flight = False
+        if self.is_started:
+            self._due_ms = now_ms
+
+    def stop(self) -> None:
+        """Stop counting. What is still in flight is nobody's any more."""
+        self._due_ms = self._session_ends_ms = NEVER_MS
+        self.is_in_flight = False
+
+    def on_poll(self, now_ms: int) -> None:
+        """Note that the application has asked for records, or is waiting for them."""
+        self._polled_ms = now_ms
+
+    def on_sent(self, now_ms: int) -> None:
+        """Note that a heartbeat is under way."""
+        self.is_in_flight = True
+        self._due_ms = now_ms + self._interval_ms
+
+    def on_received(self, now_ms: int) -> None:
+        """Note that the coordinator has heard of this member: its session begins anew."""
+        self.is_in_flight = False
+        self._failure_count = 0
+        if self.is_started:
+            self._session_ends_ms = now_ms + self._session_timeout_ms
+
+    def on_failed(self, now_ms: int) -> None:
+        """Note that a heartbeat did not arrive; the next one follows sooner than the interval."""
+        self.is_in_flight = False
+        if self.is_started:
+            self._due_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)
+            self._failure_count += 1
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a heartbeat is to be sent."""
+        return not self.is_in_flight and now_ms >= self._due_ms
+
+    def has_session_ended(self, now_ms: int) -> bool:
+        """Whether the coordinator must have given this member up, for all that we know."""
+        return now_ms >= self._session_ends_ms
+
+    def is_poll_late(self, now_ms: int) -> bool:
+        """Whether the application has not polled for `max_poll_interval_ms`."""
+        return self.is_started and now_ms >= self._polled_ms + self._max_poll_interval_ms
+
+    def next_ms(self, *, has_coordinator: bool) -> int:
+        """Return the next time at which one of the questions may be answered otherwise.
+
+        Without a coordinator nothing can be sent, and only the application may be late.
+        """
+        if not self.is_started:
+            return NEVER_MS
+        late_ms = self._polled_ms + self._max_poll_interval_ms
+        if not has_coordinator:
+            return late_ms
+        due_ms = NEVER_MS if self.is_in_flight else self._due_ms
+        return min(due_ms, self._session_ends_ms, late_ms)

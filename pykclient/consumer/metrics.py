@@ -1,0 +1,133 @@
+"""ConsumerMetrics: what a consumer has measured of its fetches, its records and its polls.
+
+Nothing is measured by record, and what follows from positions, such as lag, is not measured at all:
+it is looked up when somebody asks.
+
+Owner: the core lock, for measuring. Anybody may ask: what is read are numbers, and an assignment
+that is replaced whole.
+Source: Java classes ``FetchMetricsManager``, ``KafkaConsumerMetrics``; KIP-223 (lead).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.metrics.catalogue import CONSUMER, COORDINATOR, FETCHING, MetricName
+from pykclient.metrics.sensors import WINDOWS, Recent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.metrics.sensors import Windows
+    from pykclient.types import IsolationLevel
+
+__all__ = ["ConsumerMetrics"]
+
+
+class ConsumerMetrics:
+    """The sensors of one consumer, and what can be told of its positions."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        isolation_level: IsolationLevel,
+        windows: Windows = WINDOWS,
+    ) -> None:
+        self._subscription = subscription
+        self._isolation_level = isolation_level
+        self._fetch_count = self._record_count = self._byte_count = self._skipped_count = 0
+        self._fetches = Recent(windows)
+        self._latency_ms = Recent(windows)
+        self._fetched_bytes = Recent(windows)
+        self._records = Recent(windows)
+        self._bytes = Recent(windows)
+        self._between_polls_ms = Recent(windows)
+        self._polled_ms: int | None = None
+
+    # Measuring.
+
+    def on_fetched(self, size_bytes: int, latency_ms: int, now_ms: int) -> None:
+        """Take the answer to a fetch, which had so much in it."""
+        self._fetch_count += 1
+        self._fetches.add(1, now_ms)
+        self._latency_ms.add(latency_ms, now_ms)
+        self._fetched_bytes.add(size_bytes, now_ms)
+
+    def on_poll(self, now_ms: int) -> None:
+        """Take a call of `poll`, or a step of an iteration."""
+        if self._polled_ms is not None:
+            self._between_polls_ms.add(now_ms - self._polled_ms, now_ms)
+        self._polled_ms = now_ms
+
+    def on_consumed(self, runs: Sequence[RecordRun], now_ms: int) -> None:
+        """Take what is handed out."""
+        record_count = sum([len(run.columns) for run in runs])
+        byte_count = sum([run.columns.size_bytes for run in runs])
+        self._record_count += record_count
+        self._byte_count += byte_count
+        self._records.add(record_count, now_ms)
+        self._bytes.add(byte_count, now_ms)
+
+    def on_skipped(self) -> None:
+        """Take a record or a batch that was passed over."""
+        self._skipped_count += 1
+
+    # Telling.
+
+    def snapshot(self, now_ms: int) -> dict[MetricName, float]:
+        """Return what is known now; a metric of which nothing is known is left out."""
+        assigned = tuple(self._subscription)
+        measured: dict[tuple[str, str], float | None] = {
+            (FETCHING, "fetch-total"): self._fetch_count,
+            (FETCHING, "fetch-rate"): self._fetches.rate(now_ms),
+            (FETCHING, "fetch-latency-avg"): self._latency_ms.average(now_ms),
+            (FETCHING, "fetch-latency-max"): self._latency_ms.maximum(now_ms),
+            (FETCHING, "fetch-size-avg"): self._fetched_bytes.average(now_ms),
+            (FETCHING, "fetch-size-max"): self._fetched_bytes.maximum(now_ms),
+            (FETCHING, "records-consumed-total"): self._record_count,
+            (FETCHING, "records-consumed-rate"): self._records.rate(now_ms),
+            (FETCHING, "bytes-consumed-total"): self._byte_count,
+            (FETCHING, "bytes-consumed-rate"): self._bytes.rate(now_ms),
+            (FETCHING, "records-per-poll-avg"): self._records.average(now_ms),
+            (FETCHING, "records-skipped-total"): self._skipped_count,
+            (CONSUMER, "time-between-poll-avg"): self._between_polls_ms.average(now_ms),
+            (CONSUMER, "time-between-poll-max"): self._between_polls_ms.maximum(now_ms),
+            (COORDINATOR, "assigned-partitions"): len(assigned),
+        }
+        if self._polled_ms is not None:
+            measured[CONSUMER, "last-poll-seconds-ago"] = (now_ms - self._polled_ms) / 1_000
+        told = {
+            MetricName(name, group): value
+            for (group, name), value in measured.items()
+            if value is not None
+        }
+        lags = [(each, each.lag(self._isolation_level)) for each in assigned]
+        told.update(_by_partition("records-lag", "records-lag-max", max, lags))
+        leads = [(each, each.lead) for each in assigned]
+        told.update(_by_partition("records-lead", "records-lead-min", min, leads))
+        return told
+
+
+def _by_partition(
+    name: str,
+    extreme_name: str,
+    extreme: Callable[[Iterable[int]], int],
+    values: Iterable[tuple[AssignedPartition, int | None]],
+) -> dict[MetricName, float]:
+    """Return the values that are known, each under its partition, and the extreme of them."""
+    known = {
+        MetricName(name, FETCHING, _tags(assigned)): value
+        for assigned, value in values
+        if value is not None
+    }
+    told: dict[MetricName, float] = dict(known)
+    if known:
+        told[MetricName(extreme_name, FETCHING)] = extreme(known.values())
+    return told
+
+
+def _tags(assigned: AssignedPartition) -> tuple[tuple[str, str], ...]:
+    topic, partition = assigned.partition
+    return (("topic", topic), ("partition", str(partition)))

@@ -1,0 +1,1 @@
+"""Where reading begins and what was processed: positions, look-ups, validation, commits."""

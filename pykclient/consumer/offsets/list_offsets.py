@@ -1,0 +1,261 @@
+"""OffsetLookups: asks leaders where partitions begin and end, and where a point in time stands.
+
+A lookup waits for a leader, is in flight, waits out a back-off, and ends with an answer or with an
+error that trying again does not cure. It never gives up on its own: who started it has a deadline,
+and cancels it then.
+
+Owner: the driver of the engine.
+Source: Java class ``OffsetFetcher``; KIP-79 (offsets by time), KIP-320 (leader epochs).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, error_for_code
+from pykclient.network.answered_partitions import check_answered
+from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
+from pykclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from pykclient.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pykclient.errors import KafkaError
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.network.cluster.metadata import Metadata
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.list_offsets import ListOffsetsPartitionResponse
+    from pykclient.types import IsolationLevel
+
+__all__ = ["EARLIEST", "LATEST", "OffsetLookup", "OffsetLookups"]
+
+EARLIEST: Final = -2
+"""The timestamp that means the first offset of the log."""
+
+LATEST: Final = -1
+"""The timestamp that means the end of the log: the offset that the next record will get."""
+
+CONSUMER_REPLICA_ID: Final = -1
+NO_OFFSET: Final = -1
+
+
+class OffsetLookup:
+    """One question about one partition.
+
+    `operation` ends with the answer, or with None when no record is that late. `last_error` tells
+    why there is none yet.
+    """
+
+    __slots__ = (
+        "failure_count",
+        "is_in_flight",
+        "last_error",
+        "operation",
+        "partition",
+        "retry_at_ms",
+        "timestamp",
+    )
+
+    def __init__(self, partition: TopicPartition, timestamp: int) -> None:
+        self.partition = partition
+        self.timestamp = timestamp
+        self.operation: Operation[OffsetAndTimestamp | None] = Operation()
+        self.is_in_flight = False
+        self.retry_at_ms = 0
+        self.failure_count = 0
+        self.last_error: KafkaError | None = None
+
+
+class OffsetLookups:
+    """The manager of all lookups under way. Topics that it meets must be tracked by `metadata`."""
+
+    def __init__(
+        self, metadata: Metadata, *, isolation_level: IsolationLevel, retry_backoff: Backoff
+    ) -> None:
+        self._metadata = metadata
+        self._isolation_level = isolation_level
+        self._retry_backoff = retry_backoff
+        self._waiting: dict[OffsetLookup, None] = {}
+        """Neither done nor cancelled; some of them in flight."""
+
+    def start(self, partition: TopicPartition, timestamp: int) -> OffsetLookup:
+        """Ask for the first offset at or after a time in ms, or for `EARLIEST` or `LATEST`."""
+        lookup = OffsetLookup(partition, timestamp)
+        self._waiting[lookup] = None
+        return lookup
+
+    def cancel(self, lookup: OffsetLookup) -> None:
+        """Forget a lookup. Its operation does not end."""
+        self._waiting.pop(lookup, None)
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Ask each leader in one request about everything that is due."""
+        by_node: defaultdict[int, list[OffsetLookup]] = defaultdict(list)
+        next_poll_ms = NEVER_MS
+        for lookup in list(self._waiting):
+            if lookup.is_in_flight:
+                continue
+            if lookup.retry_at_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, lookup.retry_at_ms)
+                continue
+            info = self._leadership(lookup)
+            if info is not None and info.leader_id is not None:
+                by_node[info.leader_id].append(lookup)
+        requests = [
+            request
+            for node_id, lookups in by_node.items()
+            for request in self._requests(node_id, lookups)
+        ]
+        return PollResult(requests, next_poll_ms)
+
+    def restart(self, now_ms: int) -> None:
+        """Ask anew."""
+        del now_ms
+        for lookup in self._waiting:
+            lookup.is_in_flight = False
+
+    def _leadership(self, lookup: OffsetLookup) -> PartitionInfo | None:
+        """Return what is known of a partition; without a leader, note why, or end the lookup."""
+        cluster = self._metadata.cluster
+        info = cluster.partition(lookup.partition)
+        if info is not None and info.leader_id is not None:
+            return info
+        error = cluster.topic_errors.get(lookup.partition.topic)
+        if error is not None and not error.retriable:
+            self._end(lookup, error=error)
+        elif error is not None:
+            lookup.last_error = error
+        elif info is None and (known := cluster.partitions_for(lookup.partition.topic)) is not None:
+            lookup.last_error = UnknownTopicOrPartitionError(
+                f"partition {lookup.partition} does not exist: the topic has {len(known)} "
+                f"partitions, numbered from 0"
+            )
+            self._metadata.request_update()  # it may have got more partitions meanwhile
+        return None
+
+    def _requests(self, node_id: int, lookups: list[OffsetLookup]) -> Iterator[Request]:
+        # A request may name a partition once only, and two lookups may ask about the same one.
+        while lookups:
+            batch: dict[TopicPartition, OffsetLookup] = {}
+            for lookup in lookups:
+                batch.setdefault(lookup.partition, lookup)
+            yield self._request(node_id, batch)
+            lookups = [lookup for lookup in lookups if batch[lookup.partition] is not lookup]
+
+    def _request(self, node_id: int, batch: dict[TopicPartition, OffsetLookup]) -> Request:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for (topic, index), lookup in batch.items():
+            lookup.is_in_flight = True
+            info = self._metadata.cluster.partition(lookup.partition)
+            epoch = None if info is None else info.leader_epoch
+            topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=-1 if epoch is None else epoch,
+                    timestamp=lookup.timestamp,
+                )
+            )
+        message = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            isolation_level=self._isolation_level,
+            topics=list(topics.values()),
+        )
+        return Request(
+            message,
+            node_id,
+            on_response=partial(self._on_response, batch),
+            on_failure=partial(self._on_failure, batch),
+            check=partial(_check, batch),
+        )
+
+    def _on_response(
+        self, batch: dict[TopicPartition, OffsetLookup], message: Message | None, now_ms: int
+    ) -> None:
+        assert isinstance(message, ListOffsetsResponse)
+        for topic in message.topics:
+            for answer in topic.partitions:
+                lookup = batch[TopicPartition(topic.name, answer.partition_index)]
+                self._on_answer(lookup, answer, now_ms)
+
+    def _on_answer(
+        self, lookup: OffsetLookup, answer: ListOffsetsPartitionResponse, now_ms: int
+    ) -> None:
+        if answer.error_code != 0:
+            self._on_error(
+                lookup,
+                error_for_code(answer.error_code, f"ListOffsets of {lookup.partition}"),
+                now_ms,
+            )
+        elif answer.offset >= 0:
+            epoch = None if answer.leader_epoch < 0 else answer.leader_epoch
+            found = OffsetAndTimestamp(answer.offset, answer.timestamp, epoch)
+            self._end(lookup, found=found)
+        elif answer.offset == NO_OFFSET and lookup.timestamp >= 0:
+            self._end(lookup, found=None)
+        else:
+            error = DecodeError(
+                f"a ListOffsets answer gives {lookup.partition} the offset {answer.offset}"
+            )
+            self._end(lookup, error=error)
+
+    def _on_failure(
+        self, batch: dict[TopicPartition, OffsetLookup], error: KafkaError, now_ms: int
+    ) -> None:
+        for lookup in batch.values():
+            self._on_error(lookup, error, now_ms)
+
+    def _on_error(self, lookup: OffsetLookup, error: KafkaError, now_ms: int) -> None:
+        cause = error.__cause__
+        if isinstance(cause, DecodeError):
+            # A flipped bit is cured by another connection, a broker that always sends what cannot
+            # be read is not.
+            if isinstance(lookup.last_error, DecodeError):
+                self._end(lookup, error=cause)
+            else:
+                self._retry(lookup, cause, now_ms)
+            return
+        if not error.retriable:
+            self._end(lookup, error=error)
+            return
+        self._metadata.request_update()  # whatever went wrong, another broker may lead by now
+        self._retry(lookup, error, now_ms)
+
+    def _retry(self, lookup: OffsetLookup, error: KafkaError, now_ms: int) -> None:
+        lookup.is_in_flight = False
+        lookup.last_error = error
+        lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(lookup.failure_count)
+        lookup.failure_count += 1
+
+    def _end(
+        self,
+        lookup: OffsetLookup,
+        *,
+        found: OffsetAndTimestamp | None = None,
+        error: KafkaError | None = None,
+    ) -> None:
+        self._waiting.pop(lookup, None)
+        lookup.is_in_flight = False
+        if error is not None:
+            lookup.operation.fail(error)
+        else:
+            lookup.operation.succeed(found)
+
+
+def _check(batch: Mapping[TopicPartition, OffsetLookup], message: Message) -> None:
+    """Make sure that an answer names the partitions asked about, each once."""
+    assert isinstance(message, ListOffsetsResponse)
+    answered = (
+        (topic.name, answer.partition_index)
+        for topic in message.topics
+        for answer in topic.partitions
+    )
+    check_answered("ListOffsets", batch, answered)

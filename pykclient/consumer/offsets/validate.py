@@ -1,0 +1,420 @@
+"""PositionValidator: asks a new leader whether its log still has what was read before.
+
+A leader that was elected without having everything makes the others cut their logs. A position
+beyond the cut would skip records without a trace. So a position is held against the log of each new
+leader before anything is read from there: by the epoch of the leader that wrote the record before
+it. Where the logs part, reading goes back to that place, which is logged; without
+`auto_offset_reset` the user is told instead. A log that reaches the position but does not know the
+epoch proves nothing: an epoch in which nothing was written is known to its leader alone, and one
+whose batches were cleaned away is known to no replica that was built since. Reading goes on there,
+with a warning.
+
+A topic that was deleted and made anew under its name has another log altogether: no position
+outlives that. All of the new log came after what was read, so it is read from its beginning.
+Brokers that lag still tell of the old one for a while, or of a leader that was deposed: whom they
+name is not asked before they have had time to hear of the newer one.
+
+Owner: the driver of the engine.
+Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``
+(``maybeCompleteValidation``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.consumer.subscription import OffsetReset, PositionState
+from pykclient.errors import (
+    ClusterAuthorizationFailedError,
+    LogTruncationError,
+    UnsupportedVersionError,
+    error_for_code,
+)
+from pykclient.network.answered_partitions import check_answered
+from pykclient.network.client_log import ClientLog
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.consumer.fetch.buffer import FetchBuffer
+    from pykclient.consumer.fetch.troubles import FetchTroubles
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.errors import KafkaError
+    from pykclient.network.backoff import Backoff
+    from pykclient.network.cluster.metadata import Metadata
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+
+__all__ = ["PositionValidator"]
+
+CONSUMER_REPLICA_ID: Final = -1
+NOT_LOOKED_AT: Final = (-1, -1)
+
+OLD_LEADER_LOOKS_MAX: Final = 28
+"""How often newer metadata is asked for when a position was written by a newer leader than ours.
+
+With the default back-offs that takes 20 s at least, longer than a broker's session
+(`broker.session.timeout.ms` is 9 s, often set to 18 s): as long may a leader that hung not know
+that it is none any more. After that whoever leads is asked: the epoch may be one that somebody made
+up.
+"""
+
+GONE_IDS_MAX: Final = 1_000
+"""Ids of topics that were replaced, remembered; the oldest is forgotten first."""
+
+_CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
+"""Brokers before 2.3 answer this question to other brokers only."""
+
+
+class _Question(NamedTuple):
+    """A position to be validated: its offset, and the epoch of the record before.
+
+    `validated_in` is the epoch of the leader that validates it.
+    """
+
+    assigned: AssignedPartition
+    fetch_epoch: int
+    offset: int
+    leader_epoch: int
+    validated_in: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the response is about the position as it is now.
+
+        An iteration may hand out one more record meanwhile: then it is validated anew.
+        """
+        assigned = self.assigned
+        return (
+            assigned.is_assigned
+            and assigned.fetch_epoch == self.fetch_epoch
+            and assigned.state is PositionState.AWAITING_VALIDATION
+            and (assigned.offset, assigned.leader_epoch) == (self.offset, self.leader_epoch)
+        )
+
+
+_Questions = dict[TopicPartition, _Question]
+
+
+class PositionValidator:
+    """Looks after positions when leaders change. Comes before the fetcher in the engine."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        metadata: Metadata,
+        *,
+        auto_offset_reset: OffsetReset,
+        retry_backoff: Backoff,
+        troubles: FetchTroubles,
+        client_id: str = "",
+    ) -> None:
+        self._troubles = troubles
+        self._log = ClientLog("pykclient.consumer", client_id)
+        self._subscription = subscription
+        self._buffer = buffer
+        self._metadata = metadata
+        self._auto_offset_reset = auto_offset_reset
+        self._retry_backoff = retry_backoff
+        self._looked_at = NOT_LOOKED_AT
+        """The versions of subscription and cluster that were looked at last."""
+        self._in_flight: dict[AssignedPartition, int] = {}
+        """By its `fetch_epoch`, what is being asked about."""
+        self._topic_ids: dict[AssignedPartition, bytes] = {}
+        """The topic in which each position stands, as far as brokers tell (2.8 and newer)."""
+        self._made_anew: dict[AssignedPartition, int] = {}
+        """By its `fetch_epoch`, whose topic is another one now, while the user is to seek."""
+        self._gone_ids: dict[bytes, None] = {}
+        """Of topics that were replaced. They never come back, but brokers that lag tell of them."""
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Stop reading where the leader is another one, and ask it."""
+        next_poll_ms = NEVER_MS
+        versions = (self._subscription.version, self._metadata.cluster.version)
+        if versions != self._looked_at:
+            if self._lose_what_was_made_anew():
+                next_poll_ms = now_ms  # who looks after resets had his turn before this one
+            self._look()
+            self._looked_at = (self._subscription.version, self._metadata.cluster.version)
+        by_node: defaultdict[int, _Questions] = defaultdict(dict)
+        for assigned in self._subscription.awaiting_validation:
+            if self._in_flight.get(assigned) == assigned.fetch_epoch:
+                continue
+            if assigned.retry_at_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
+                continue
+            if self._waits_for_seek(assigned):
+                self._back_off(assigned, now_ms)
+                self._subscription.fail(assigned, _made_anew(assigned))
+                continue
+            self._ask(assigned, by_node, now_ms)
+            if assigned.retry_at_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
+        requests = [self._request(node_id, asked) for node_id, asked in by_node.items()]
+        return PollResult(requests, next_poll_ms)
+
+    def restart(self, now_ms: int) -> None:
+        """Look at every position, and ask anew."""
+        del now_ms
+        self._in_flight.clear()
+        self._looked_at = NOT_LOOKED_AT
+
+    def _lose_what_was_made_anew(self) -> bool:
+        """Lose the positions in topics that are others by now (KIP-516); return whether any is."""
+        cluster = self._metadata.cluster
+        before = self._topic_ids
+        if cluster.version == self._looked_at[1]:  # cheap, as each pause and resume comes here
+            for assigned in self._subscription:
+                if assigned not in before:
+                    before[assigned] = self._topic_id(assigned)
+            return False
+        topic_ids: dict[AssignedPartition, bytes] = {}
+        has_lost = False
+        for assigned in self._subscription:
+            now_id = self._topic_id(assigned)
+            was_id = before.get(assigned, now_id)
+            # While a topic does not exist, it may also be that a broker does not know it yet.
+            topic_ids[assigned] = was_id if now_id == NO_TOPIC_ID else now_id
+            if NO_TOPIC_ID in (now_id, was_id) or now_id == was_id:
+                continue
+            self._note_gone(was_id)
+            if assigned.has_offset:
+                self._lose(assigned)
+                has_lost = True
+        for gone in self._made_anew.keys() - topic_ids.keys():
+            del self._made_anew[gone]
+        self._topic_ids = topic_ids
+        return has_lost
+
+    def _topic_id(self, assigned: AssignedPartition) -> bytes:
+        """Return the id of the topic, `NO_TOPIC_ID` while brokers tell none, or a former one."""
+        topic_id = self._metadata.cluster.topic_id(assigned.partition.topic)
+        return NO_TOPIC_ID if topic_id in self._gone_ids else topic_id
+
+    def _note_gone(self, topic_id: bytes) -> None:
+        if topic_id not in self._gone_ids and len(self._gone_ids) >= GONE_IDS_MAX:
+            del self._gone_ids[next(iter(self._gone_ids))]
+        self._gone_ids[topic_id] = None
+
+    def _lose(self, assigned: AssignedPartition) -> None:
+        self._buffer.drop(assigned)
+        if self._auto_offset_reset is OffsetReset.NONE:
+            if assigned.state is PositionState.FETCHING:
+                self._subscription.await_validation(assigned)
+            self._made_anew[assigned] = assigned.fetch_epoch
+            return
+        self._log.warning(
+            "%s: its topic was deleted and made anew, and the position %d was one in the old log; "
+            "the new one is read from its beginning",
+            assigned.partition,
+            assigned.offset,
+        )
+        # All of the new log came after the last record read, for `latest` as well.
+        self._subscription.await_reset(assigned, OffsetReset.EARLIEST)
+
+    def _waits_for_seek(self, assigned: AssignedPartition) -> bool:
+        return self._made_anew.get(assigned) == assigned.fetch_epoch
+
+    def _look(self) -> None:
+        cluster = self._metadata.cluster
+        for assigned in self._subscription:
+            info = cluster.partition(assigned.partition)
+            if (
+                assigned.state is not PositionState.FETCHING
+                or info is None
+                or info.leader_epoch is None
+                or info.leader_epoch == assigned.validated_epoch
+            ):
+                continue
+            if assigned.validated_epoch is not None:
+                self._buffer.drop(assigned)
+            if assigned.leader_epoch is None or assigned.validated_epoch is None:
+                self._subscription.accept_leader(assigned, info.leader_epoch)
+            else:
+                self._subscription.await_validation(assigned)
+
+    def _ask(
+        self, assigned: AssignedPartition, by_node: dict[int, _Questions], now_ms: int
+    ) -> None:
+        cluster = self._metadata.cluster
+        info = cluster.partition(assigned.partition)
+        if info is None or info.leader_id is None or info.leader_epoch is None:
+            self._metadata.request_update()
+            has_leader = info is not None and info.leader_id is not None
+            why = "nobody tells its leader's epoch" if has_leader else "it has no leader"
+            error = cluster.topic_errors.get(assigned.partition.topic)
+            self._troubles.note(assigned, error or why, now_ms)
+            return
+        assert assigned.leader_epoch is not None
+        topic_id = cluster.topic_id(assigned.partition.topic)
+        is_behind = topic_id in self._gone_ids or info.leader_epoch < assigned.leader_epoch
+        if is_behind and assigned.failure_count < OLD_LEADER_LOOKS_MAX:
+            # 1. A leader hangs, and another one is elected. 2. A member of the group reads there,
+            # and commits with the new epoch. 3. The partition comes to us. 4. The old leader goes
+            # on, not knowing yet that it is none: it has never heard of that epoch.
+            self._back_off(assigned, now_ms)
+            self._metadata.request_update()
+            self._troubles.note(assigned, "brokers name only a former leader", now_ms)
+            return
+        self._gone_ids.pop(topic_id, None)  # told for so long it is the newer one after all
+        self._in_flight[assigned] = assigned.fetch_epoch
+        by_node[info.leader_id][assigned.partition] = _Question(
+            assigned,
+            assigned.fetch_epoch,
+            assigned.offset,
+            assigned.leader_epoch,
+            info.leader_epoch,
+        )
+
+    def _request(self, node_id: int, questions: _Questions) -> Request:
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for (topic, index), question in questions.items():
+            topics.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(
+                OffsetForLeaderPartition(
+                    partition=index,
+                    current_leader_epoch=question.validated_in,
+                    leader_epoch=question.leader_epoch,
+                )
+            )
+        return Request(
+            OffsetForLeaderEpochRequest(
+                replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values())
+            ),
+            node_id,
+            on_response=partial(self._on_response, questions),
+            on_failure=partial(self._on_failure, questions),
+            check=partial(_check, questions),
+        )
+
+    # Answers.
+
+    def _on_response(self, questions: _Questions, message: Message | None, now_ms: int) -> None:
+        assert isinstance(message, OffsetForLeaderEpochResponse)
+        for topic in message.topics:
+            for answer in topic.partitions:
+                question = questions[TopicPartition(topic.topic, answer.partition)]
+                self._end(question)
+                if question.is_current and not self._waits_for_seek(question.assigned):
+                    self._on_answer(question, answer, now_ms)
+
+    def _on_failure(self, questions: _Questions, error: KafkaError, now_ms: int) -> None:
+        for question in questions.values():
+            self._end(question)
+            if question.is_current and not self._waits_for_seek(question.assigned):
+                self._on_error(question, error, now_ms)
+
+    def _end(self, question: _Question) -> None:
+        if self._in_flight.get(question.assigned) == question.fetch_epoch:
+            del self._in_flight[question.assigned]
+
+    def _on_answer(self, question: _Question, answer: EpochEndOffset, now_ms: int) -> None:
+        assigned = question.assigned
+        if answer.error_code != 0:
+            what = f"OffsetForLeaderEpoch of {assigned.partition}"
+            self._on_error(question, error_for_code(answer.error_code, what), now_ms)
+            return
+        has_end = answer.end_offset >= 0 and answer.leader_epoch >= 0
+        if has_end and answer.end_offset < question.offset:
+            self._on_truncation(question, answer, now_ms)
+        elif has_end and answer.leader_epoch >= question.leader_epoch:
+            self._confirm(question, question.leader_epoch)
+        else:
+            # Nothing was written in that epoch, or it was cleaned away; or a leader that was
+            # deposed wrote on, and was elected all the same. Another replica may know the epoch, so
+            # it is kept, but for one that is beyond all of this log's: without an end in the
+            # response the next fetch finds out whether the log reaches as far.
+            self._log.warning(
+                "%s: the log has nothing of leader epoch %d, to which the position %d belongs; "
+                "reading goes on there",
+                assigned.partition,
+                question.leader_epoch,
+                question.offset,
+            )
+            self._confirm(question, question.leader_epoch if has_end else None)
+
+    def _confirm(self, question: _Question, leader_epoch: int | None) -> None:
+        self._subscription.complete_validation(
+            question.assigned, question.offset, leader_epoch, question.validated_in
+        )
+
+    def _on_truncation(self, question: _Question, answer: EpochEndOffset, now_ms: int) -> None:
+        assigned = question.assigned
+        if self._auto_offset_reset is OffsetReset.NONE:
+            self._back_off(assigned, now_ms)
+            self._subscription.fail(assigned, _truncated(assigned, answer.end_offset))
+            return
+        self._log.warning(
+            "%s: the log was cut at offset %d, before the position %d; reading goes on there",
+            assigned.partition,
+            answer.end_offset,
+            assigned.offset,
+        )
+        self._subscription.complete_validation(
+            assigned, answer.end_offset, answer.leader_epoch, question.validated_in
+        )
+
+    def _on_error(self, question: _Question, error: KafkaError, now_ms: int) -> None:
+        assigned = question.assigned
+        if isinstance(error, _CANNOT_TELL):
+            self._log.debug("%s is not held against the log: %s", assigned.partition, error)
+            self._confirm(question, question.leader_epoch)
+            return
+        self._log.debug("%s", error)
+        self._back_off(assigned, now_ms)
+        self._troubles.note(assigned, error, now_ms)
+        if error.retriable:
+            self._metadata.request_update()
+        else:
+            self._subscription.fail(assigned, error)
+
+    def _back_off(self, assigned: AssignedPartition, now_ms: int) -> None:
+        assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
+        assigned.failure_count += 1
+
+
+def _truncated(assigned: AssignedPartition, diverging_offset: int) -> LogTruncationError:
+    topic, partition = assigned.partition
+    return LogTruncationError(
+        f"{assigned.partition}: the position is {assigned.offset}, but the log was cut at offset "
+        f"{diverging_offset}, and may have other records there by now, and auto_offset_reset is "
+        f"none: seek() to {diverging_offset} to read what stands there, or set it to earliest or "
+        f"latest",
+        topic=topic,
+        partition=partition,
+        offset=assigned.offset,
+        diverging_offset=diverging_offset,
+    )
+
+
+def _made_anew(assigned: AssignedPartition) -> LogTruncationError:
+    topic, partition = assigned.partition
+    return LogTruncationError(
+        f"{assigned.partition}: the position is {assigned.offset}, but the topic was deleted and "
+        f"made anew since, so that is an offset of a log that is gone, and auto_offset_reset is "
+        f"none: seek() to an offset to go on, or set it to earliest or latest",
+        topic=topic,
+        partition=partition,
+        offset=assigned.offset,
+        diverging_offset=None,
+    )
+
+
+def _check(questions: Mapping[TopicPartition, _Question], message: Message) -> None:
+    """Make sure that an answer names the partitions asked about, each once."""
+    assert isinstance(message, OffsetForLeaderEpochResponse)
+    answered = (
+        (topic.topic, answer.partition) for topic in message.topics for answer in topic.partitions
+    )
+    check_answered("OffsetForLeaderEpoch", questions, answered)
