@@ -95,8 +95,9 @@ class _RangeRead:
         self._wanted = wanted
         self._options = options
         # A user who sets max.poll.records decides how large batches are.
-        is_set = {"max.poll.records", "max_poll_records"} & options.client_settings.keys()
-        self._rows_max = None if is_set else BATCH_ROWS
+        settings = options.client_settings
+        chosen = settings.get("max.poll.records", settings.get("max_poll_records", BATCH_ROWS))
+        self._rows_max = int(chosen)
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
         """Every record of the range, in order."""

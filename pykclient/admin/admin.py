@@ -8,37 +8,37 @@ Source: Java interface ``Admin``.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from pykclient.admin.core import SPREAD_MS_MAX
 from pykclient.admin.group_calls import GroupCalls
-from pykclient.admin.name_list import name_list
 from pykclient.admin.topics import (
     ALL_TOPICS,
     CreateTopics,
     DeleteTopics,
     DescribeTopics,
     ListTopics,
+    NewTopic,
     TopicsAbsent,
     TopicsPresent,
 )
+from pykclient.arguments import name_list, shown_argument, value_list
 from pykclient.errors import UsageError
+from pykclient.network.client_log import ClientLog
 from pykclient.network.drive import now_ms
-from pykclient.network.live_client import LiveClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.admin.call import AdminHandler
-    from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
+    from pykclient.admin.topics import CreatedTopic, TopicDescription, TopicListing
 
 __all__ = ["Admin"]
 
-log = logging.getLogger("pykclient.admin")
+log = ClientLog("pykclient.admin", "")
 
 
-class Admin(GroupCalls, LiveClient):
+class Admin(GroupCalls):
     """Creates, deletes and describes topics; describes groups, and moves and deletes their offsets.
 
     Safe from many threads; their calls run one after the other. It does not survive a fork. Use it
@@ -61,11 +61,11 @@ class Admin(GroupCalls, LiveClient):
             TopicAlreadyExistsError, InvalidReplicationFactorError, InvalidConfigError and others:
                 what the broker says of the one topic that it did not create.
             AdminCallError: it did not create several.
-            UsageError: a topic is given twice, or is no `NewTopic`.
+            UsageError: a topic is given twice, is no `NewTopic`, or has a name that cannot be sent.
             KafkaTimeoutError: no answer in time; the topics may have been created.
         """
-        given = list(topics)
-        by_name = {_name_of(topic): topic for topic in given}
+        given = _new_topics(topics)
+        by_name = {topic.name: topic for topic in given}
         if len(by_name) != len(given):
             raise UsageError("create_topics: a topic is given twice")
         deadline_ms, timeout_ms = self._deadline(timeout)
@@ -87,7 +87,7 @@ class Admin(GroupCalls, LiveClient):
             AdminCallError: it did not delete several.
             KafkaTimeoutError: no answer in time; the topics may have been deleted.
         """
-        names = name_list(topics, "topic")
+        names = name_list(topics, "topic", "delete_topics")
         deadline_ms, timeout_ms = self._deadline(timeout)
         with self._entered(timeout_ms):
             call = self._call(DeleteTopics(), names, deadline_ms)
@@ -123,9 +123,8 @@ class Admin(GroupCalls, LiveClient):
             AdminCallError: it cannot describe several.
             KafkaTimeoutError: no broker answered in time.
         """
-        return self._run(
-            DescribeTopics(), name_list(topics, "topic"), "the description of topics", timeout
-        )
+        names = name_list(topics, "topic", "describe_topics")
+        return self._run(DescribeTopics(), names, "the description of topics", timeout)
 
     def _spread(self, handler: AdminHandler[int, int], deadline_ms: int) -> None:
         """Wait until all brokers have heard of a change that is made already."""
@@ -140,8 +139,17 @@ class Admin(GroupCalls, LiveClient):
             )
 
 
-def _name_of(topic: NewTopic) -> str:
-    name = getattr(topic, "name", None)
-    if not isinstance(name, str):
-        raise UsageError(f"{topic!r:.100} is no topic to create; give NewTopic(name, ...)")
-    return name
+def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:
+    if isinstance(topics, NewTopic):
+        raise UsageError(
+            f"create_topics(NewTopic({topics.name!r})): give a list, as in "
+            f"create_topics([NewTopic({topics.name!r})])"
+        )
+    found = value_list(topics, "create_topics: topics", "NewTopic(name, ...)")
+    for topic in found:
+        if not isinstance(topic, NewTopic):
+            raise UsageError(
+                f"create_topics: {shown_argument(topic)} is no topic to create; give "
+                f"NewTopic(name, ...)"
+            )
+    return found

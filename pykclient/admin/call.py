@@ -20,16 +20,16 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from pykclient.errors import BrokerError, DecodeError, KafkaError
+from pykclient.network.broker.pending_requests import ANY_NODE
 from pykclient.network.manager import NEVER_MS, PollResult, Request
-from pykclient.network.unsent_requests import ANY_NODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pykclient.admin.lookup import Lookup, Place
     from pykclient.network.backoff import Backoff
+    from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.manager import Manager
-    from pykclient.network.metadata import Metadata
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 
@@ -37,6 +37,10 @@ __all__ = ["NEXT", "AdminCall", "AdminCalls", "AdminHandler", "Attempts", "KeySt
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
+
+
+NAMED_MAX: Final = 5
+"""Keys that a call's name has."""
 
 
 class KeyState(Enum):
@@ -134,6 +138,12 @@ class AdminCall(Generic[KeyT, ValueT]):
         return not self._unfinished
 
     @property
+    def name(self) -> str:
+        """What it is about, for log messages."""
+        keys = ", ".join(map(str, list(self._progress)[:NAMED_MAX]))
+        return f"{type(self._handler).__name__} of {keys}"
+
+    @property
     def unfinished(self) -> tuple[KeyT, ...]:
         """The keys that are not."""
         return tuple(self._unfinished)
@@ -229,6 +239,9 @@ class AdminCall(Generic[KeyT, ValueT]):
                 self._complete(key, answer)
 
     def _on_failure(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
+        cause = error.__cause__
+        if isinstance(cause, KafkaError) and cause.fatal:
+            error = cause  # of its broker, which nobody can take the place of
         for key in keys:
             self._progress[key].has_lost_answer = True
             outcome = self._handler.on_unreachable(key, error)
@@ -264,18 +277,18 @@ class AdminCall(Generic[KeyT, ValueT]):
 
 
 class AdminCalls:
-    """The manager that lets the calls under way speak."""
+    """The manager that lets the call under way speak."""
 
     def __init__(self) -> None:
         self._polls: list[Manager] = []
 
     def start(self, call: Manager) -> None:
-        """Take up a call."""
-        self._polls.append(call)
+        """Take up a call. There is one at a time; another one was interrupted."""
+        self._polls = [call]
 
-    def end(self, call: Manager) -> None:
-        """Let go of a call, done or not."""
-        self._polls.remove(call)
+    def end(self) -> None:
+        """Let go of the call, done or not."""
+        self._polls = []
 
     def poll(self, now_ms: int) -> PollResult:
         """Ask each of them."""

@@ -8,8 +8,8 @@ Source: Java class ``AdminClientConfig`` of 4.3.1.
 
 from __future__ import annotations
 
-from pykclient.config import ClientConfig
-from pykclient.setting import INT_MAX, Setting, integer
+from pykclient.config.client import ClientConfig
+from pykclient.config.setting import INT_MAX, Setting, integer
 
 __all__ = ["AdminConfig"]
 
@@ -26,3 +26,6 @@ class AdminConfig(ClientConfig):
         integer(0, INT_MAX), INT_MAX, "Further attempts at a request, within the call's timeout."
     )
     connections_max_idle_ms = ClientConfig.connections_max_idle_ms.with_default(300_000)
+
+    def _default_client_id(self) -> str:
+        return f"adminclient-{self._next_number()}"

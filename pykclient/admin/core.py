@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pykclient.admin.call import AdminCall, AdminCalls, Attempts
 from pykclient.errors import AdminCallError, KafkaError, KafkaTimeoutError
 from pykclient.network.backoff import Backoff
-from pykclient.network.client import NetworkClient
+from pykclient.network.broker.client import NetworkClient
+from pykclient.network.client_log import ClientLog
+from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.engine import Engine
-from pykclient.network.metadata import Metadata
+from pykclient.network.long_wait import LongWaits
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
     from pykclient.admin.call import AdminHandler
     from pykclient.admin.config import AdminConfig
-    from pykclient.network.port import Port
+    from pykclient.network.io.port import Port
 
 __all__ = ["SPREAD_MS_MAX", "AdminCore"]
 
@@ -42,10 +44,8 @@ class AdminCore:
         self._metadata.set_topics(())
         self._client = NetworkClient.from_config(config, port, self._metadata)
         self._calls = AdminCalls()
+        self._waits = LongWaits(ClientLog("pykclient.admin", config.client_id))
         self._engine = Engine(self._client, [self._metadata, self._calls])
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._config.client_id or 'without client_id'}>"
 
     def _call(
         self, handler: AdminHandler[KeyT, ValueT], keys: Iterable[KeyT], deadline_ms: int
@@ -78,14 +78,15 @@ class AdminCore:
         return call.values
 
     def _late(self, call: AdminCall[KeyT, ValueT], what: str, timeout_ms: int) -> KafkaTimeoutError:
-        reasons = [] if call.last_error is None else [str(call.last_error)]
-        failures = self._client.describe_failures()
-        if failures:
-            reasons.append(failures)
-        why = "; ".join(reasons) or "the brokers did not answer"
+        why = self._why_unfinished(call) or "the brokers did not answer"
         keys: Sequence[object] = call.unfinished
         error = KafkaTimeoutError(
             f"waited {timeout_ms} ms for {what} {', '.join(map(str, keys))}: {why}"
         )
         error.__cause__ = call.last_error
         return error
+
+    def _why_unfinished(self, call: AdminCall[KeyT, ValueT]) -> str:
+        """Return what is known of why a call has not ended; empty if nothing is."""
+        reasons = [] if call.last_error is None else [str(call.last_error)]
+        return "; ".join(filter(None, [*reasons, self._client.describe_failures()]))

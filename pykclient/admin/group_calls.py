@@ -24,19 +24,24 @@ from pykclient.admin.groups import (
     ListGroups,
 )
 from pykclient.admin.lookup import GroupCoordinator
-from pykclient.admin.name_list import check_text, name_list
+from pykclient.arguments import (
+    check_text,
+    name_list,
+    offsets_by_partition,
+    partition_list,
+    shown_argument,
+)
 from pykclient.errors import (
     GroupIdNotFoundError,
     UnsupportedVersionError,
     UsageError,
 )
-from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pykclient.admin.groups import GroupDescription, GroupListing
-    from pykclient.types import Node
+    from pykclient.types import Node, OffsetAndMetadata, TopicPartition
 
 __all__ = ["GroupCalls"]
 
@@ -65,7 +70,8 @@ class GroupCalls(AdminDriver):
             KafkaTimeoutError: a broker of the cluster did not answer in time.
             AdminCallError: several brokers did not tell; the errors are by their ids.
         """
-        wanted_states, wanted_types = name_list(states, "state"), name_list(types, "type")
+        wanted_states = name_list(states, "state", "list_groups")
+        wanted_types = name_list(types, "type", "list_groups")
         deadline_ms, timeout_ms = self._deadline(timeout)
         with self._entered(timeout_ms):
             brokers = self._call(ListBrokers(), (ALL_BROKERS,), deadline_ms)
@@ -88,7 +94,7 @@ class GroupCalls(AdminDriver):
             AdminCallError: it cannot describe several.
             KafkaTimeoutError: a coordinator did not answer in time.
         """
-        names = name_list(groups, "group")
+        names = name_list(groups, "group", "describe_groups")
         deadline_ms, timeout_ms = self._deadline(timeout)
         lookup = GroupCoordinator()
         with self._entered(timeout_ms):
@@ -116,7 +122,7 @@ class GroupCalls(AdminDriver):
             AdminCallError: it may not see several.
             KafkaTimeoutError: no broker told in time.
         """
-        names = name_list(groups, "group")
+        names = name_list(groups, "group", "find_coordinators")
         return self._run(FindCoordinators(), names, "the coordinators of groups", timeout)
 
     def delete_groups(self, groups: Iterable[str], timeout: float | None = None) -> None:
@@ -128,7 +134,8 @@ class GroupCalls(AdminDriver):
             AdminCallError: it did not delete several.
             KafkaTimeoutError: no answer in time; the groups may have been deleted.
         """
-        self._run(DeleteGroups(), name_list(groups, "group"), "the deletion of groups", timeout)
+        names = name_list(groups, "group", "delete_groups")
+        self._run(DeleteGroups(), names, "the deletion of groups", timeout)
 
     def list_group_offsets(
         self,
@@ -149,8 +156,8 @@ class GroupCalls(AdminDriver):
                 says.
             KafkaTimeoutError: no answer in time.
         """
-        name = _group_name(group)
-        given = None if partitions is None else _partitions(partitions)
+        name = _group_name(group, "list_group_offsets")
+        given = None if partitions is None else _partitions(partitions, "list_group_offsets")
         handler = ListGroupOffsets(given, is_stable=require_stable)
         return self._run(handler, (name,), "the offsets of group", timeout)[name]
 
@@ -169,11 +176,10 @@ class GroupCalls(AdminDriver):
             AdminCallError: it did not take several.
             KafkaTimeoutError: no answer in time; the offsets may have been taken.
         """
-        name = _group_name(group)
-        given = {partition: _offset(partition, offset) for partition, offset in offsets.items()}
-        keys = _partitions(given)
+        name = _group_name(group, "alter_group_offsets")
+        given = offsets_by_partition(offsets, "alter_group_offsets")
         self._run(
-            AlterGroupOffsets(name, given), keys, f"offsets of group {name!r}, partitions", timeout
+            AlterGroupOffsets(name, given), given, f"offsets of group {name!r}, partitions", timeout
         )
 
     def delete_group_offsets(
@@ -190,8 +196,8 @@ class GroupCalls(AdminDriver):
             AdminCallError: it did not forget several.
             KafkaTimeoutError: no answer in time; the offsets may have been forgotten.
         """
-        name = _group_name(group)
-        keys = _partitions(partitions)
+        name = _group_name(group, "delete_group_offsets")
+        keys = _partitions(partitions, "delete_group_offsets")
         self._run(DeleteGroupOffsets(name), keys, f"offsets of group {name!r}, partitions", timeout)
 
     def _watch_brokers(self) -> Callable[[int], bool]:
@@ -208,23 +214,12 @@ class GroupCalls(AdminDriver):
         return is_gone
 
 
-def _group_name(group: str) -> str:
+def _group_name(group: str, call: str) -> str:
     if not isinstance(group, str):
-        raise UsageError(f"{group!r:.100} is no group; give its name")
-    check_text(group, "group")
+        raise UsageError(f"{call}: group is {shown_argument(group)}; give its name")
+    check_text(group, "group", call)
     return group
 
 
-def _partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    found = list(dict.fromkeys(partitions))
-    for partition in found:
-        if not isinstance(partition, TopicPartition):
-            raise UsageError(f"{partition!r:.100} is no partition; give TopicPartition(topic, 0)")
-    return found
-
-
-def _offset(partition: TopicPartition, offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    found = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-    if not isinstance(found.offset, int) or found.offset < 0:
-        raise UsageError(f"{partition}: {offset!r:.100} is no offset; give a number from 0")
-    return found
+def _partitions(partitions: Iterable[TopicPartition], call: str) -> list[TopicPartition]:
+    return list(dict.fromkeys(partition_list(partitions, call)))

@@ -20,7 +20,7 @@ from pykclient.protocol.messages.find_coordinator import (
 from pykclient.types import Node
 
 if TYPE_CHECKING:
-    from pykclient.network.cluster import Cluster
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.protocol.message import Message, Request
 
 __all__ = [

@@ -7,11 +7,13 @@ ids), KIP-599 (creation quotas).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from pykclient.admin.call import AdminHandler
 from pykclient.admin.lookup import AnyBroker, Controller, NamedBroker
+from pykclient.arguments import check_topic, is_number, shown_argument
 from pykclient.errors import (
     KafkaError,
     LeaderNotAvailableError,
@@ -36,10 +38,10 @@ from pykclient.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pykclient.errors import BrokerError
-    from pykclient.network.cluster import PartitionInfo, TopicInfo
+    from pykclient.network.cluster.cluster import PartitionInfo, TopicInfo
     from pykclient.protocol.message import Message
 
 __all__ = [
@@ -86,6 +88,13 @@ class NewTopic:
     replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_topic(self.name, "NewTopic")
+        for field_name in ("config", "replica_assignments"):
+            given = getattr(self, field_name)
+            if not isinstance(given, Mapping):
+                raise UsageError(
+                    f"NewTopic {self.name!r}: {field_name} is {shown_argument(given)}; give a dict"
+                )
         for what, number, most in (
             ("num_partitions", self.num_partitions, INT32_MAX),
             ("replication_factor", self.replication_factor, INT16_MAX),
@@ -95,10 +104,10 @@ class NewTopic:
                     f"NewTopic {self.name!r} has both {what} and replica_assignments, which says "
                     f"the same; give one of them"
                 )
-            if number is not None and not 1 <= number <= most:
+            if number is not None and not (is_number(number, most) and number):
                 raise UsageError(
-                    f"NewTopic {self.name!r}: {what}={number}; give a number from 1 to {most}, or "
-                    f"None for the broker's default"
+                    f"NewTopic {self.name!r}: {what}={shown_argument(number)}; give a number from "
+                    f"1 to {most}, or None for the broker's default"
                 )
 
 

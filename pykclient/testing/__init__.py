@@ -12,16 +12,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pykclient.testing.broker_process import BrokerFailedError
     from pykclient.testing.clock import ManualClock
+    from pykclient.testing.cluster.cluster import KafkaCluster
+    from pykclient.testing.cluster.processes import BrokerFailedError
     from pykclient.testing.fake import faults
     from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.settings import GroupSettings
     from pykclient.testing.fake.server import FakeKafka
-    from pykclient.testing.kafka import KafkaCluster
     from pykclient.testing.prerequisite import MissingPrerequisiteError
-    from pykclient.testing.proxy import FaultProxy
-    from pykclient.testing.proxy_faults import (
+    from pykclient.testing.proxy.faults import (
         Blackhole,
         Cut,
         Delay,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         Lose,
         Refuse,
     )
+    from pykclient.testing.proxy.proxy import FaultProxy
 
 __all__ = [
     "Blackhole",
@@ -57,21 +57,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "BrokerFailedError": "pykclient.testing.broker_process",
+    "BrokerFailedError": "pykclient.testing.cluster.processes",
     "FakeCluster": "pykclient.testing.fake.cluster",
     "FakeKafka": "pykclient.testing.fake.server",
     "GroupSettings": "pykclient.testing.fake.groups.settings",
     "ManualClock": "pykclient.testing.clock",
     "faults": "pykclient.testing.fake",
-    "KafkaCluster": "pykclient.testing.kafka",
+    "KafkaCluster": "pykclient.testing.cluster.cluster",
     "MissingPrerequisiteError": "pykclient.testing.prerequisite",
-    "FaultProxy": "pykclient.testing.proxy",
+    "FaultProxy": "pykclient.testing.proxy.proxy",
     **dict.fromkeys(
         (
             *("Blackhole", "Cut", "Delay", "Direction", "Double", "Fault", "Flip", "ForgeLength"),
             *("Lose", "Refuse"),
         ),
-        "pykclient.testing.proxy_faults",
+        "pykclient.testing.proxy.faults",
     ),
 }
 

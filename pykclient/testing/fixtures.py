@@ -26,9 +26,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pykclient.testing.cluster.cluster import KafkaCluster
+    from pykclient.testing.cluster.properties import PropertyValue
     from pykclient.testing.fake.server import FakeKafka
-    from pykclient.testing.kafka import KafkaCluster
-    from pykclient.testing.properties import PropertyValue
 
 __all__ = [
     "KafkaClusterFactory",
@@ -60,8 +60,8 @@ def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
     Use it in a ``with`` block, or in a fixture of your own that many tests share; what is still
     open when the run ends is closed then.
     """
-    from pykclient.testing.kafka import KafkaCluster
-    from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+    from pykclient.testing.cluster.cluster import KafkaCluster
+    from pykclient.testing.cluster.jars import KAFKA_VERSIONS
     from pykclient.testing.prerequisite import MissingPrerequisiteError
 
     with ExitStack() as clusters:

@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config import from_properties
+from pykclient.config.client import from_properties
 from pykclient.consumer.consumer import Consumer
-from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.errors import FencedInstanceIdError, KafkaError, WakeupError
 from pykclient.types import OffsetAndMetadata, TopicPartition
 

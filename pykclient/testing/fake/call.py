@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.protocol.message import Message, RequestHeader
-    from pykclient.testing.fake.timing_wheel import TimingWheel
+    from pykclient.testing.fake.timers import TimingWheel
 
 __all__ = ["Call", "CallState"]
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 from zlib import crc32
 
+from pykclient.arguments import check_number, shown_argument, value_list
+from pykclient.config.setting import INT_MAX
 from pykclient.errors.base import DecodeError, UnsupportedVersionError, UsageError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import RequestHeader, decode_request, decode_request_header
@@ -28,7 +30,7 @@ from pykclient.testing.fake.groups.settings import GroupSettings
 from pykclient.testing.fake.handlers import HANDLERS
 from pykclient.testing.fake.handlers.api_versions import answer_unsupported
 from pykclient.testing.fake.replication import Replication
-from pykclient.testing.fake.timing_wheel import TimingWheel
+from pykclient.testing.fake.timers import TimingWheel
 from pykclient.testing.fake.topics import NO_LEADER, Partition, Topic, is_valid_name
 from pykclient.testing.fake.turns import Turns
 
@@ -44,6 +46,8 @@ __all__ = ["Broker", "FakeCluster"]
 
 CLUSTER_ID = "pykclient-fake-cluster"
 FIRST_PORT = 9092
+BROKER_COUNT_MAX = 100
+PARTITION_COUNT_MAX = 10_000
 RETENTION_CHECK_MS = 300_000
 DEFAULT_REPLICATION_FACTOR = 3
 GROUP_KEY = 0
@@ -96,13 +100,20 @@ class FakeCluster:
         epoch_ms: int = SMALLEST_EPOCH_MS,
         now_ms: int = 0,
     ) -> None:
-        if brokers < 1:
-            raise UsageError(f"a cluster has at least one broker, not {brokers}")
-        if racks and len(racks) != brokers:
-            raise UsageError(f"{brokers} brokers need as many racks, or none, not {len(racks)}")
+        check_number(brokers, "brokers", 1, BROKER_COUNT_MAX)
+        check_number(default_partition_count, "default_partition_count", 1, PARTITION_COUNT_MAX)
+        check_number(min_insync_replicas, "min_insync_replicas", 1, BROKER_COUNT_MAX)
+        check_number(replication_delay_ms, "replication_delay_ms", 0, INT_MAX)
+        rack_names = value_list(racks, "racks", "the name of a rack")
+        if rack_names and len(rack_names) != brokers:
+            raise UsageError(
+                f"{brokers} brokers need as many racks, or none, not {len(rack_names)}"
+            )
+        if group_settings is not None and not isinstance(group_settings, GroupSettings):
+            raise UsageError(f"group_settings is {shown_argument(group_settings)}")
         self.brokers = {
             number: Broker(
-                number, "localhost", FIRST_PORT + number, racks[number] if racks else None
+                number, "localhost", FIRST_PORT + number, rack_names[number] if rack_names else None
             )
             for number in range(brokers)
         }

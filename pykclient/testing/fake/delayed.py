@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable
 
-    from pykclient.testing.fake.timing_wheel import TimingWheel
+    from pykclient.testing.fake.timers import TimingWheel
 
 __all__ = ["DelayedOperation", "Purgatory"]
 
@@ -82,6 +82,8 @@ class Purgatory:
         return len({operation for each in self._watchers.values() for operation in each})
 
     def _expire(self, operation: DelayedOperation, now_ms: int) -> None:
+        if operation.is_done:  # it completes just now, and its answer has moved the clock
+            return
         self._end(operation)
         operation.expire(now_ms)
 

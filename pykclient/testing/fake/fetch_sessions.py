@@ -36,11 +36,14 @@ class FetchSession:
         self.session_id = session_id
         self.next_epoch = 1
         self.wanted: dict[TopicPartition, FetchPartition] = {}
+        self.topic_ids: dict[TopicPartition, bytes] = {}
+        """By which id a partition was named (KIP-516), whatever has become of its topic since."""
         self._told: dict[TopicPartition, tuple[int, int, int]] = {}
 
     def forget(self, name: TopicPartition) -> None:
         """Follow this partition no more."""
         self.wanted.pop(name, None)
+        self.topic_ids.pop(name, None)
         self._told.pop(name, None)
 
     def is_news(self, name: TopicPartition, data: PartitionData) -> bool:

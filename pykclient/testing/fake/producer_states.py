@@ -57,6 +57,8 @@ class ProducerStates:
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
         self.aborted: list[AbortedTransaction] = []
+        self._unreplicated: list[tuple[int, int]] = []
+        """Where transactions began and ended whose markers may not be in all replicas yet."""
 
     def duplicate(self, batch: RecordBatch) -> RememberedBatch | None:
         """The batch that this one repeats, None when it is new."""
@@ -101,10 +103,11 @@ class ProducerStates:
         if batch.is_transactional and producer.open_from is None:
             producer.open_from = batch.base_offset
 
-    def first_open_offset(self) -> int | None:
-        """Where the earliest open transaction begins, None without any."""
-        opened = (p.open_from for p in self._producers.values() if p.open_from is not None)
-        return min(opened, default=None)
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the earliest transaction begins without a marker in all replicas; None if none."""
+        self._unreplicated = [each for each in self._unreplicated if each[1] >= high_watermark]
+        opened = [p.open_from for p in self._producers.values() if p.open_from is not None]
+        return min([*opened, *(first for first, _ in self._unreplicated)], default=None)
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch these offsets."""
@@ -119,7 +122,10 @@ class ProducerStates:
         self._producers.clear()
 
     def _end_transaction(self, batch: RecordBatch, producer: _Producer, *, is_commit: bool) -> None:
-        if producer.open_from is not None and not is_commit:
+        if producer.open_from is None:
+            return
+        self._unreplicated.append((producer.open_from, batch.last_offset))
+        if not is_commit:
             self.aborted.append(
                 AbortedTransaction(batch.producer_id, producer.open_from, batch.last_offset)
             )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.testing.fake.delayed import Purgatory
-    from pykclient.testing.fake.timing_wheel import TimingWheel
+    from pykclient.testing.fake.timers import TimingWheel
     from pykclient.testing.fake.topics import Partition
 
 __all__ = ["LAG_MS_MAX", "Replication"]
@@ -144,6 +144,7 @@ class Replication:
     def _take_over(self, partition: Partition, broker_id: int) -> None:
         """Let all replicas have no more than the new leader has."""
         partition.log.truncate(partition.replica_ends[broker_id])
+        partition.log.begin_epoch(partition.leader_epoch)
         end_offset = partition.log.log_end_offset
         if broker_id not in partition.isr:
             partition.isr = [broker_id]

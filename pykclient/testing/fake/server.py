@@ -89,6 +89,7 @@ class FakeKafka:
         self._links: set[_Link] = set()
         self._is_closing = False
         self._failure: BaseException | None = None
+        self._follow_brokers()  # so that every port listens before anybody knows it
         self._thread = threading.Thread(target=self._run, name="fake-kafka", daemon=True)
         self._thread.start()
 
@@ -103,6 +104,9 @@ class FakeKafka:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<FakeKafka at {self.bootstrap_servers}{': closed' if self._is_closing else ''}>"
+
     @property
     def bootstrap_servers(self) -> str:
         """What clients are to be given: all brokers, stopped ones too."""
@@ -111,6 +115,8 @@ class FakeKafka:
     @contextlib.contextmanager
     def control(self) -> Iterator[FakeCluster]:
         """Look at the cluster and change it, while nothing else happens in it.
+
+        A broker that was started or stopped listens or refuses when the block is left.
 
         Raises:
             ClosedError: it was closed.
@@ -123,6 +129,7 @@ class FakeKafka:
                 self._cluster.advance(_now_ms())
                 yield self._cluster
             finally:
+                self._follow_brokers()
                 self._wake()
 
     def close(self) -> None:
@@ -190,12 +197,16 @@ class FakeKafka:
         """Do what is due, send what there is; how long to wait then, None without limit."""
         now_ms = _now_ms()
         self._cluster.advance(now_ms)
-        for broker in self._cluster.brokers.values():
-            self._listeners[broker.id].follow(broker, self._selector)
+        self._follow_brokers()
         while self._changed:
             self._flush(self._changed.pop())
         deadline_ms = self._cluster.next_deadline_ms()
         return None if deadline_ms is None else max(0, deadline_ms - now_ms) / 1000
+
+    def _follow_brokers(self) -> None:
+        """Have the ports of brokers that run listen, and the others refuse. Requires the lock."""
+        for broker in self._cluster.brokers.values():
+            self._listeners[broker.id].follow(broker, self._selector)
 
     def _on_event(self, source: object, mask: int) -> None:
         if isinstance(source, _Listener):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pykclient.testing.fake.partition_log import LogSettings, PartitionLog
+from pykclient.testing.fake.log import LogSettings, PartitionLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.groups.group import MemberSnapshot, Refusal
     from pykclient.testing.fake.groups.registry import GroupRegistry
-    from pykclient.testing.fake.timing_wheel import Timer
+    from pykclient.testing.fake.timers import Timer
     from pykclient.types import TopicPartition
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "ClassicGroup", "ClassicState"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.join_group import JoinGroupRequest
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.groups.group import Refusal
-    from pykclient.testing.fake.timing_wheel import Timer
+    from pykclient.testing.fake.timers import Timer
 
 __all__ = ["ClassicMember", "ClassicMembers", "protocols_of"]
 

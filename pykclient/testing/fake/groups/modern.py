@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from pykclient.testing.fake.groups.group import Refusal
     from pykclient.testing.fake.groups.settings import GroupSettings
-    from pykclient.testing.fake.timing_wheel import Timer, TimingWheel
+    from pykclient.testing.fake.timers import Timer, TimingWheel
     from pykclient.testing.fake.topics import Topic
 
 __all__ = ["ModernGroup"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pykclient.testing.fake.groups.modern_member import ModernMember
-    from pykclient.testing.fake.timing_wheel import Timer, TimingWheel
+    from pykclient.testing.fake.timers import Timer, TimingWheel
     from pykclient.testing.fake.topics import Topic
 
 __all__ = ["RegexChange", "RegexSubscriptions"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing.fake.groups.group import Group, Refusal
     from pykclient.testing.fake.groups.settings import GroupSettings
-    from pykclient.testing.fake.timing_wheel import TimingWheel
+    from pykclient.testing.fake.timers import TimingWheel
     from pykclient.testing.fake.topics import Partition, Topic
 
 __all__ = ["OFFSETS_TOPIC", "GroupRegistry"]

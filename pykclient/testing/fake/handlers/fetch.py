@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors.broker import (
     FencedLeaderEpochError,
+    InconsistentTopicIdError,
     NotLeaderOrFollowerError,
     UnknownTopicIdError,
 )
@@ -70,12 +71,14 @@ class _Reading:
         call: Call,
         request: FetchRequest,
         wanted: Mapping[TopicPartition, FetchPartition],
+        topic_ids: Mapping[TopicPartition, bytes],
         session: FetchSession | None,
     ) -> None:
         self._cluster = cluster
         self._call = call
         self._request = request
         self._wanted = wanted
+        self._topic_ids = topic_ids
         self._session = session
         self._is_full = session is None or request.session_epoch == INITIAL_EPOCH
         self._unknown = _unknown_topics(cluster, call, request)
@@ -123,6 +126,9 @@ class _Reading:
     def _read_one(
         self, name: TopicPartition, asked: FetchPartition, left_bytes: int, *, is_first: bool
     ) -> PartitionData:
+        topic = self._cluster.topics.get(name.topic)
+        if topic is not None and self._topic_ids.get(name, topic.topic_id) != topic.topic_id:
+            return _refused(name, InconsistentTopicIdError.code)
         may_follow = self._call.version >= FOLLOWERS_FROM_VERSION
         partition = led_partition(
             self._cluster,
@@ -210,15 +216,11 @@ class _Reading:
                 for name, each in data.items()
                 if session.is_news(name, each) or self._is_full
             }
-        topics: dict[str, FetchableTopicResponse] = {}
+        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
         for name, each in data.items():
-            found = self._cluster.topics.get(name.topic)
+            topic_id = self._topic_ids.get(name, ZERO_UUID)
             topic = topics.setdefault(
-                name.topic,
-                FetchableTopicResponse(
-                    topic=name.topic,
-                    topic_id=ZERO_UUID if found is None else found.topic_id,
-                ),
+                (name.topic, topic_id), FetchableTopicResponse(topic=name.topic, topic_id=topic_id)
             )
             topic.partitions.append(each)
         response = FetchResponse(
@@ -251,7 +253,7 @@ class _Reading:
 def handle(cluster: FakeCluster, call: Call, request: FetchRequest) -> FetchResponse | None:
     """Find or make the session, and read."""
     sessions = cluster.brokers[call.broker_id].fetch_sessions
-    named = _named(cluster, call, request)
+    named, topic_ids = _named(cluster, call, request)
     epoch = request.session_epoch
     session: FetchSession | None = None
     if call.version >= SESSIONS_FROM_VERSION and epoch != FINAL_EPOCH:
@@ -268,11 +270,12 @@ def handle(cluster: FakeCluster, call: Call, request: FetchRequest) -> FetchResp
     if session is None:
         wanted: Mapping[TopicPartition, FetchPartition] = named
     else:
-        for name in _forgotten(cluster, call, request):
+        for name in _forgotten(session, call, request):
             session.forget(name)
         session.wanted.update(named)
-        wanted = dict(session.wanted)
-    _Reading(cluster, call, request, wanted, session).run()
+        session.topic_ids.update(topic_ids)
+        wanted, topic_ids = dict(session.wanted), dict(session.topic_ids)
+    _Reading(cluster, call, request, wanted, topic_ids, session).run()
     return None
 
 
@@ -296,22 +299,39 @@ def refuse(_: FakeCluster, request: FetchRequest, error_code: int) -> FetchRespo
 
 def _named(
     cluster: FakeCluster, call: Call, request: FetchRequest
-) -> dict[TopicPartition, FetchPartition]:
-    """What is asked for, by name; topics with unknown ids are left to `_unknown_topics`."""
+) -> tuple[dict[TopicPartition, FetchPartition], dict[TopicPartition, bytes]]:
+    """What is asked for, by name, and by which id; unknown ids are left to `_unknown_topics`."""
     named: dict[TopicPartition, FetchPartition] = {}
+    topic_ids: dict[TopicPartition, bytes] = {}
     for topic in request.topics:
         name = _name_of(cluster, call, topic.topic, topic.topic_id)
-        if name is not None:
-            named.update((TopicPartition(name, each.partition), each) for each in topic.partitions)
-    return named
+        if name is None:
+            continue
+        for each in topic.partitions:
+            partition = TopicPartition(name, each.partition)
+            named[partition] = each
+            if call.version >= IDS_FROM_VERSION:
+                topic_ids[partition] = topic.topic_id
+    return named, topic_ids
 
 
-def _forgotten(cluster: FakeCluster, call: Call, request: FetchRequest) -> list[TopicPartition]:
-    return [
-        TopicPartition(name, number)
+def _forgotten(session: FetchSession, call: Call, request: FetchRequest) -> list[TopicPartition]:
+    """What is to be left out from now on: a topic's id says so after the topic is gone, too."""
+    if call.version < IDS_FROM_VERSION:
+        return [
+            TopicPartition(topic.topic, number)
+            for topic in request.forgotten_topics_data
+            for number in topic.partitions
+        ]
+    forgotten = {
+        (topic.topic_id, number)
         for topic in request.forgotten_topics_data
-        if (name := _name_of(cluster, call, topic.topic, topic.topic_id)) is not None
         for number in topic.partitions
+    }
+    return [
+        name
+        for name, topic_id in session.topic_ids.items()
+        if (topic_id, name.partition) in forgotten
     ]
 
 
@@ -350,7 +370,7 @@ def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | 
     """Where the reader's log and this one part, None while they agree."""
     if asked.last_fetched_epoch < 0:
         return None
-    epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch, partition.leader_epoch)
+    epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch)
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None

@@ -40,7 +40,7 @@ def handle(
         )
         if isinstance(partition, type):
             return EpochEndOffset(partition=asked.partition, error_code=partition.code)
-        epoch, end_offset = partition.log.epoch_end(asked.leader_epoch, partition.leader_epoch)
+        epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)
         return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
     return OffsetForLeaderEpochResponse(

@@ -31,7 +31,7 @@ from pykclient.protocol.messages.produce import (
 from pykclient.testing.fake.delayed import DelayedOperation
 from pykclient.testing.fake.handlers.handler import TypedHandler
 from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
-from pykclient.testing.fake.partition_log import Refused
+from pykclient.testing.fake.log import Refused
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call

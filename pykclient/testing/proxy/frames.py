@@ -17,8 +17,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from pykclient.testing.fault_plan import Strike
-from pykclient.testing.proxy_faults import (
+from pykclient.testing.proxy.faults import (
     Blackhole,
     Cut,
     Delay,
@@ -28,6 +27,7 @@ from pykclient.testing.proxy_faults import (
     ForgeLength,
     Lose,
 )
+from pykclient.testing.proxy.plan import Strike
 
 __all__ = ["Ending", "Event", "FrameStream", "OnHead", "Pause"]
 

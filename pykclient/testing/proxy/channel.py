@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from pykclient.testing.frame_stream import Ending, Pause
+from pykclient.testing.proxy.frames import Ending, Pause
 
 if TYPE_CHECKING:
-    from pykclient.testing.frame_stream import Event, FrameStream
+    from pykclient.testing.proxy.frames import Event, FrameStream
 
 __all__ = ["WAITING_BYTES_MAX", "ProxyChannel"]
 

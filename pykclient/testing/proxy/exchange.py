@@ -14,12 +14,12 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from pykclient.testing.fault_plan import FrameHead
-from pykclient.testing.frame_stream import SIZE, FrameStream
-from pykclient.testing.proxy_faults import Direction
+from pykclient.testing.proxy.faults import Direction
+from pykclient.testing.proxy.frames import SIZE, FrameStream
+from pykclient.testing.proxy.plan import FrameHead
 
 if TYPE_CHECKING:
-    from pykclient.testing.fault_plan import FaultPlan, Strike
+    from pykclient.testing.proxy.plan import FaultPlan, Strike
 
 __all__ = ["UNANSWERED_COUNT_MAX", "ProxiedExchange"]
 

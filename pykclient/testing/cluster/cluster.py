@@ -24,16 +24,16 @@ from pykclient.errors.base import (
     KafkaTimeoutError,
     UsageError,
 )
-from pykclient.testing.broker_probe import (
+from pykclient.testing.cluster.broker_state import BrokerState
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
+from pykclient.testing.cluster.probe import (
     ANSWER_TIMEOUT_S_MAX,
     Address,
     answer_timeout_s,
     ask_metadata,
 )
-from pykclient.testing.broker_state import BrokerState
+from pykclient.testing.cluster.server_properties import CONTROLLER_ID
 from pykclient.testing.deadline import Deadline
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
-from pykclient.testing.server_properties import CONTROLLER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
-    from pykclient.testing.properties import PropertyValue
-    from pykclient.testing.provider import Provider, Server
-    from pykclient.testing.proxy import FaultProxy
+    from pykclient.testing.cluster.properties import PropertyValue
+    from pykclient.testing.cluster.provider import Provider, Server
+    from pykclient.testing.proxy.proxy import FaultProxy
 
 __all__ = ["KafkaCluster"]
 
@@ -329,11 +329,11 @@ def _provider() -> _MakesProvider:
     """What the environment asks for; imported here, since each brings much that the other lacks."""
     name = os.environ.get(PROVIDER_VARIABLE) or PROVIDERS[0]
     if name == "docker":
-        from pykclient.testing.docker_cluster import DockerCluster
+        from pykclient.testing.cluster.docker import DockerCluster
 
         return DockerCluster
     if name == "jars":
-        from pykclient.testing.local_cluster import LocalCluster
+        from pykclient.testing.cluster.local import LocalCluster
 
         return LocalCluster
     from difflib import get_close_matches

@@ -33,7 +33,7 @@ from pykclient.testing.fake.producer_states import AbortedTransaction, ProducerS
 from pykclient.testing.fake.segment import FoundTimestamp, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pykclient.errors.base import BrokerError
 
@@ -86,7 +86,7 @@ class PartitionLog:
         self.high_watermark = 0
         self.producers = ProducerStates()
         self._segments = [Segment(0)]
-        self._epochs: list[EpochStart] = []
+        self._epochs = [EpochStart(0, 0)]
 
     @property
     def log_end_offset(self) -> int:
@@ -96,10 +96,10 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Up to where a reader of committed records may read."""
-        open_from = self.producers.first_open_offset()
-        if open_from is None:
+        unstable_from = self.producers.first_unstable_offset(self.high_watermark)
+        if unstable_from is None:
             return self.high_watermark
-        return min(open_from, self.high_watermark)
+        return min(unstable_from, self.high_watermark)
 
     @property
     def size_bytes(self) -> int:
@@ -182,7 +182,7 @@ class PartitionLog:
         written = bytes(data)
         batch = RecordBatch(memoryview(written), topic="", partition=0, check_crcs=False)
         if not self._epochs or self._epochs[-1].epoch < leader_epoch:
-            self._epochs.append(EpochStart(leader_epoch, base_offset))
+            self.begin_epoch(leader_epoch)
         segment = self._segments[-1]
         if segment.size_bytes and segment.size_bytes + len(written) > self.settings.segment_bytes:
             segment = Segment(base_offset)
@@ -245,16 +245,29 @@ class PartitionLog:
 
     # Leader epochs.
 
-    def epoch_end(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
-        """The largest epoch that is not above `epoch`, and where it ended; -1 and -1 for none."""
-        if epoch == leader_epoch:
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Have a new leader, which alone knows of its epoch until it has written something.
+
+        Followers learn of epochs from batches, so the new leader never knew of those in which
+        nothing was written.
+        """
+        end_offset = self.log_end_offset
+        self._epochs = [each for each in self._epochs if each.start_offset < end_offset]
+        self._epochs.append(EpochStart(leader_epoch, end_offset))
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch that is not above `epoch`, and where it ended.
+
+        An epoch before all that are known ended where the first of those began; of one after all of
+        them nothing is known: -1 and -1.
+        """
+        if not self._epochs or epoch > self._epochs[-1].epoch:
+            return -1, -1
+        if epoch == self._epochs[-1].epoch:
             return epoch, self.log_end_offset
         started = [each for each in self._epochs if each.epoch <= epoch]
-        if not started or epoch > leader_epoch:
-            return -1, -1
-        following = self._epochs[len(started) :]
-        end_offset = following[0].start_offset if following else self.log_end_offset
-        return started[-1].epoch, end_offset
+        following = self._epochs[len(started)]
+        return (started[-1].epoch if started else epoch), following.start_offset
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the leader that wrote, or is to write, this offset; -1 for none."""
@@ -266,28 +279,51 @@ class PartitionLog:
         """Lose everything from `end_offset` on, what is known of producers too."""
         if end_offset >= self.log_end_offset:
             return
-        kept = [
-            (batch, data)
-            for segment in self._segments
-            for batch, data in segment.batches()
-            if batch.last_offset < end_offset
-        ]
+        kept = [(b, data) for b, data in self._stored() if b.last_offset < end_offset]
         start = self._segments[0].base_offset
-        self._segments = [Segment(min(start, end_offset))]
         self._epochs = [each for each in self._epochs if each.start_offset < end_offset]
         self.producers = ProducerStates()
-        for batch, data in kept:
+        for batch, _ in kept:
+            self._note_producer(batch, NO_TIME)
+        self._store(min(start, end_offset), kept)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+
+    def clean(self, kept_of: Callable[[RecordBatch, bytes], bytes | None]) -> None:
+        """Compact the log: `kept_of` returns what is left of a batch, which keeps its last offset.
+
+        None is for a batch that goes, which the last one does not. An epoch of which none is left
+        is forgotten, as by a replica that was built since; the leader's own is not.
+        """
+        *older, last = self._stored()
+        kept = []
+        for batch, data in older:
+            left = kept_of(batch, data)
+            if left is not None:
+                kept.append((RecordBatch(memoryview(left), topic="", partition=0), left))
+        kept.append(last)
+        epochs = {batch.partition_leader_epoch for batch, _ in kept} | {self._epochs[-1].epoch}
+        self._epochs = [each for each in self._epochs if each.epoch in epochs]
+        self._store(self._segments[0].base_offset, kept)
+
+    def _stored(self) -> list[tuple[RecordBatch, bytes]]:
+        return [each for segment in self._segments for each in segment.batches()]
+
+    def _store(self, start: int, batches: list[tuple[RecordBatch, bytes]]) -> None:
+        self._segments = [Segment(start)]
+        for batch, data in batches:
             segment = self._segments[-1]
             if segment.size_bytes and segment.size_bytes + len(data) > self.settings.segment_bytes:
                 segment = Segment(batch.base_offset)
                 self._segments.append(segment)
             segment.append(batch, data)
-            self._note_producer(batch, NO_TIME)
-        self.high_watermark = min(self.high_watermark, self.log_end_offset)
 
     def delete_records(self, before_offset: int) -> None:
         """Move the log's start to `before_offset` (KIP-107); whole segments are given up."""
         self.log_start_offset = max(self.log_start_offset, before_offset)
+        gone = [each for each in self._epochs if each.start_offset <= self.log_start_offset]
+        if gone:
+            first = EpochStart(gone[-1].epoch, self.log_start_offset)
+            self._epochs = [first, *self._epochs[len(gone) :]]
         while len(self._segments) > 1 and self._segments[0].next_offset <= self.log_start_offset:
             del self._segments[0]
 

@@ -16,14 +16,14 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import KafkaError, KafkaTimeoutError
-from pykclient.testing.broker_state import BrokerState, check_allowed
+from pykclient.testing.cluster.broker_state import BrokerState, check_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pykclient.testing.port_reservation import PortReservation
-    from pykclient.testing.process_group import ProcessGroup
+    from pykclient.testing.cluster.port import PortReservation
+    from pykclient.testing.cluster.process_group import ProcessGroup
 
 __all__ = ["BrokerFailedError", "BrokerProcess", "tail"]
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import ClosedError, KafkaError
-from pykclient.testing import watchdog
+from pykclient.testing.cluster import watchdog
 from pykclient.testing.deadline import Deadline
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import struct
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.testing.frame_stream import Ending
-from pykclient.testing.proxied_exchange import ProxiedExchange
-from pykclient.testing.proxy_channel import ProxyChannel
+from pykclient.testing.proxy.channel import ProxyChannel
+from pykclient.testing.proxy.exchange import ProxiedExchange
+from pykclient.testing.proxy.frames import Ending
 
 if TYPE_CHECKING:
-    from pykclient.testing.fault_plan import FaultPlan
+    from pykclient.testing.proxy.plan import FaultPlan
 
 __all__ = ["READ_BYTES", "ProxyLink", "reset"]
 

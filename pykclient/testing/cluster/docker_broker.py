@@ -18,8 +18,8 @@ import docker.errors
 import requests
 
 from pykclient.errors.base import KafkaTimeoutError
-from pykclient.testing.broker_process import LOG_TAIL_LINES, BrokerFailedError
-from pykclient.testing.broker_state import BrokerState, check_allowed
+from pykclient.testing.cluster.broker_state import BrokerState, check_allowed
+from pykclient.testing.cluster.processes import LOG_TAIL_LINES, BrokerFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

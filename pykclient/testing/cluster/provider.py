@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pykclient.errors.base import ConnectionFailedError, KafkaTimeoutError
-from pykclient.testing.broker_probe import answer_timeout_s, ask_metadata
+from pykclient.testing.cluster.probe import answer_timeout_s, ask_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pykclient.testing.broker_probe import Address
-    from pykclient.testing.broker_state import BrokerState
+    from pykclient.testing.cluster.broker_state import BrokerState
+    from pykclient.testing.cluster.probe import Address
     from pykclient.testing.deadline import Deadline
-    from pykclient.testing.proxy import FaultProxy
+    from pykclient.testing.proxy.proxy import FaultProxy
 
 __all__ = ["Provider", "Server", "await_ready"]
 

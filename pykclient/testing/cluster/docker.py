@@ -23,16 +23,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import ConfigError, UsageError
-from pykclient.testing.broker_probe import Address
-from pykclient.testing.broker_process import BrokerFailedError
-from pykclient.testing.cluster_servers import ClusterServers
-from pykclient.testing.deadline import Deadline
-from pykclient.testing.kafka_jars import check_version
-from pykclient.testing.port_reservation import PortReservation
-from pykclient.testing.prerequisite import MissingPrerequisiteError
-from pykclient.testing.properties import dump_properties
-from pykclient.testing.proxy import FaultProxy
-from pykclient.testing.server_properties import (
+from pykclient.testing.cluster.jars import check_version
+from pykclient.testing.cluster.port import PortReservation
+from pykclient.testing.cluster.probe import Address
+from pykclient.testing.cluster.processes import BrokerFailedError
+from pykclient.testing.cluster.properties import dump_properties
+from pykclient.testing.cluster.server_properties import (
     ALL_PLAINTEXT,
     CONTROLLER_ID,
     INTER_BROKER,
@@ -40,7 +36,11 @@ from pykclient.testing.server_properties import (
     check_config,
     settings_of,
 )
-from pykclient.testing.storage import new_kafka_uuid
+from pykclient.testing.cluster.servers import ClusterServers
+from pykclient.testing.cluster.storage import new_kafka_uuid
+from pykclient.testing.deadline import Deadline
+from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.proxy.proxy import FaultProxy
 
 try:
     from docker.constants import DEFAULT_UNIX_SOCKET
@@ -49,7 +49,7 @@ try:
     from testcontainers.core.docker_client import DockerClient, get_docker_host
     from testcontainers.core.network import Network
 
-    from pykclient.testing.docker_broker import ENGINE_ERRORS, DockerBroker
+    from pykclient.testing.cluster.docker_broker import ENGINE_ERRORS, DockerBroker
 except ImportError as error:
     raise MissingPrerequisiteError(
         "PYKCLIENT_KAFKA_PROVIDER=docker needs the package testcontainers "
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.cluster.properties import PropertyValue
 
 __all__ = ["DockerCluster", "DockerLayout"]
 

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.testing.proxy_faults import Direction, Double, Fault, Refuse
+from pykclient.testing.proxy.faults import Direction, Double, Fault, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,14 +17,14 @@ import uuid
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import KafkaTimeoutError
-from pykclient.testing.broker_process import BrokerFailedError, tail
+from pykclient.testing.cluster.processes import BrokerFailedError, tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pykclient.testing.cluster.process_group import ProcessGroup
     from pykclient.testing.deadline import Deadline
-    from pykclient.testing.process_group import ProcessGroup
 
 __all__ = ["copy_storage", "format_storage", "new_kafka_uuid"]
 

@@ -10,7 +10,7 @@ PyPI package ``pyspark`` carries; both read the registry that they were set up f
 ``kafka_2.13`` and ``kafka-tools`` with their dependencies, and slf4j-simple as the one logger,
 since it is set by system properties and needs no file.
 
-Run as ``python -m pykclient.testing.kafka_jars [version ...]`` it fetches and prints the folders.
+Run as ``python -m pykclient.testing.cluster.jars [version ...]`` it fetches and prints the folders.
 
 Owner: the file system, under the lock file beside the folder.
 """
@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import ConfigError, KafkaTimeoutError
+from pykclient.testing.cluster.java import find_java
 from pykclient.testing.deadline import Deadline
-from pykclient.testing.jvm import find_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def _run(command: Sequence[str], version: str, environ: Mapping[str, str]) -> No
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fetch the jars of the given Kafka versions, all tested ones when none is given."""
     parser = argparse.ArgumentParser(
-        prog="python -m pykclient.testing.kafka_jars", description=main.__doc__
+        prog="python -m pykclient.testing.cluster.jars", description=main.__doc__
     )
     parser.add_argument("version", nargs="*", help=f"such as {KAFKA_VERSIONS[0]}")
     for version in parser.parse_args(arguments).version or KAFKA_VERSIONS:

@@ -12,24 +12,24 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from pykclient.testing.broker_probe import Address
-from pykclient.testing.broker_process import BrokerProcess
-from pykclient.testing.cluster_servers import ClusterServers
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
+from pykclient.testing.cluster.port import LOOPBACK, PortReservation
+from pykclient.testing.cluster.probe import Address
+from pykclient.testing.cluster.process_group import ProcessGroup
+from pykclient.testing.cluster.processes import BrokerProcess
+from pykclient.testing.cluster.properties import dump_properties
+from pykclient.testing.cluster.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
+from pykclient.testing.cluster.servers import ClusterServers
+from pykclient.testing.cluster.storage import copy_storage, format_storage
 from pykclient.testing.deadline import Deadline
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import kafka_jars
-from pykclient.testing.port_reservation import LOOPBACK, PortReservation
-from pykclient.testing.process_group import ProcessGroup
-from pykclient.testing.properties import dump_properties
-from pykclient.testing.proxy import FaultProxy
-from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
-from pykclient.testing.storage import copy_storage, format_storage
+from pykclient.testing.proxy.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.cluster.properties import PropertyValue
 
 __all__ = ["LocalCluster"]
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pykclient.testing.broker_state import BrokerState
+from pykclient.testing.cluster.broker_state import BrokerState
+from pykclient.testing.cluster.provider import Server, await_ready
+from pykclient.testing.cluster.server_properties import CONTROLLER_ID
 from pykclient.testing.deadline import Deadline
-from pykclient.testing.provider import Server, await_ready
-from pykclient.testing.server_properties import CONTROLLER_ID
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
-    from pykclient.testing.broker_probe import Address
-    from pykclient.testing.proxy import FaultProxy
+    from pykclient.testing.cluster.probe import Address
+    from pykclient.testing.proxy.proxy import FaultProxy
 
 __all__ = ["ClusterServers"]
 

@@ -22,16 +22,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
 from pykclient.errors.base import ClosedError, ConfigError, KafkaError
-from pykclient.testing.broker_probe import Address
-from pykclient.testing.fault_plan import FaultPlan
-from pykclient.testing.port_reservation import LOOPBACK, PortReservation
-from pykclient.testing.proxy_link import ProxyLink, reset
+from pykclient.testing.cluster.port import LOOPBACK, PortReservation
+from pykclient.testing.cluster.probe import Address
+from pykclient.testing.proxy.link import ProxyLink, reset
+from pykclient.testing.proxy.plan import FaultPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from pykclient.testing.proxy_faults import Fault
+    from pykclient.testing.proxy.faults import Fault
 
 __all__ = ["FaultProxy"]
 

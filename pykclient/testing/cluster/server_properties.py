@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors.base import ConfigError
-from pykclient.testing.port_reservation import LOOPBACK
+from pykclient.testing.cluster.port import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.cluster.properties import PropertyValue
 
 __all__ = [
     "ALL_PLAINTEXT",

@@ -1,0 +1,1 @@
+"""Real Kafka clusters for tests: jars, Java, processes, ports, data."""
