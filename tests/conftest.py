@@ -12,6 +12,8 @@ from pykclient.testing import fixtures
 if TYPE_CHECKING:
     import pytest
 
+pytest_plugins = ["tests.promises"]
+
 # The same made-up cases each time, so that a failure is one of the change that is tested; `make
 # fuzz` looks for new ones. How long a case takes is the machine's matter.
 settings.register_profile(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.testing.cluster.java import find_java
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.jvm import find_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 if TYPE_CHECKING:
-    from pykclient.testing.jvm import Java
+    from pykclient.testing.cluster.java import Java
 
 __all__ = ["java_with_compiler"]
 

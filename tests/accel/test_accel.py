@@ -36,6 +36,9 @@ def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
         accel.choose("rust")
 
 
+@pytest.mark.promise(
+    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
+)
 @pytest.mark.parametrize("wanted", [None, ""])
 def test_the_fastest_core_there_is_is_used_unless_another_is_asked_for(
     core: ModuleType, wanted: str | None
@@ -79,6 +82,9 @@ def test_a_build_without_a_compiled_core_runs_on_the_pure_one_and_says_so_when_a
     assert done.stderr == ""
 
 
+@pytest.mark.promise(
+    "an install needs no compiler; a failed build of the core is a warning with reason and cure"
+)
 def test_a_build_that_failed_is_a_warning_with_the_reason_and_the_cure(unbuilt: Path) -> None:
     (unbuilt / COMPILED / "build_failure.txt").write_text("CompileError: no cc\n")
     done = run(SHOW, unbuilt)
@@ -88,6 +94,9 @@ def test_a_build_that_failed_is_a_warning_with_the_reason_and_the_cure(unbuilt: 
     assert run(SHOW, unbuilt, PYKCLIENT_ACCEL="pure").stderr == ""
 
 
+@pytest.mark.promise(
+    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
+)
 def test_a_compiled_core_that_does_not_load_is_a_warning(unbuilt: Path) -> None:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for source in (unbuilt / COMPILED).glob("*.pyx"):
@@ -97,6 +106,9 @@ def test_a_compiled_core_that_does_not_load_is_a_warning(unbuilt: Path) -> None:
     assert "RuntimeWarning: pykclient runs on its pure core" in done.stderr
 
 
+@pytest.mark.promise(
+    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
+)
 def test_asking_for_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
     unbuilt: Path,
 ) -> None:
@@ -106,6 +118,9 @@ def test_asking_for_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
     assert "install a C compiler" in failed.stderr
 
 
+@pytest.mark.promise(
+    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
+)
 def test_the_environment_decides_at_import(core: ModuleType) -> None:
     wanted = core.__name__.rpartition(".")[2]
     program = (
@@ -126,6 +141,7 @@ def test_every_implementation_has_all_names(core: ModuleType) -> None:
         assert getattr(core, name)
 
 
+@pytest.mark.promise("`send` keeps to the per-record boundary")
 def test_the_pure_core_keeps_the_contract() -> None:
     # What mypy checks here is the test: a module may stand for a Protocol.
     implementation: Accelerator = pure

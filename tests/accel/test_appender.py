@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pykclient.accel.pure.appender import HEADER_COUNT_MAX
 from pykclient.errors.base import EncodeError, SerializationError
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ def sealed_bytes(appender: RecordAppender[None]) -> bytes:
     return bytes(appender.view())
 
 
+@pytest.mark.promise("every batch is read back as it was written, in five codecs")
 def test_a_record_has_the_bytes_that_the_protocol_says(core: ModuleType) -> None:
     appender = new(core)
     appender.append(1000, b"key", b"value", [("h", b"x"), ("null", None)])
@@ -169,17 +172,31 @@ def test_a_key_or_value_that_is_not_bytes_is_an_error_with_the_cure(
         ["ab"],
         [None],
         [("\ud800", b"")],
+        [("name", array("i", [1]))],
+        [("name", 5)],
     ],
 )
-def test_headers_of_another_form_are_an_error_that_shows_the_header(
+def test_headers_of_another_form_are_an_error_that_names_its_place(
     core: ModuleType, headers: Any
 ) -> None:
     appender = new(core)
     with pytest.raises(
-        SerializationError, match=r"header 0 of .* is wrong .* pass pairs of a str and bytes"
-    ):
+        SerializationError, match=r"headers: number 0 is wrong .* pass pairs of a str and bytes"
+    ) as caught:
         appender.append(0, None, b"", headers)
     assert appender.count == 0
+    assert "text" not in str(caught.value), "it is a record's"
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_more_headers_than_a_consumer_reads_are_refused(core: ModuleType, kind: Any) -> None:
+    headers = [("", None)] * (HEADER_COUNT_MAX + 1)
+    appender = new(core, capacity_bytes=10**9)
+    with pytest.raises(SerializationError, match=f"at most {HEADER_COUNT_MAX} headers, this one"):
+        appender.append(0, None, b"", kind(headers))
+    assert appender.count == 0
+    appender.append(0, None, b"", kind(headers[1:]))
+    assert appender.count == 1
 
 
 def test_headers_may_be_any_iterable(core: ModuleType) -> None:
@@ -229,6 +246,7 @@ def test_a_frame_is_the_records_behind_room_for_a_header(core: ModuleType, head_
     assert bytes(appender.view()) == records
 
 
+@pytest.mark.promise("a batch that is sent again shares no byte with its first attempt")
 def test_a_frame_outlives_its_appender_and_is_not_touched_by_a_later_one(core: ModuleType) -> None:
     appender = new(core)
     appender.append(0, None, b"value")
@@ -260,6 +278,7 @@ def test_memory_that_batches_gave_back_is_as_good_as_new(core: ModuleType) -> No
             assert sealed_bytes(appender).count(value) == 4
 
 
+@pytest.mark.promise("no record is lost or doubled among threads that append while one seals")
 def test_many_threads_append_and_none_is_lost_or_doubled(core: ModuleType) -> None:
     """Several threads append while one seals: what got a delivery is in the batch, once."""
     appender: RecordAppender[None] = core.RecordAppender(10**9, None, threading.Lock())

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pykclient.accel import ListColumns
+from pykclient.accel.pure.varint import encode_varint
 from tests.accel.sample_columns import ROWS, sample_columns
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def numbers(data: object) -> list[int]:
     return memoryview(data).cast("B").cast("q").tolist()  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
 def test_every_field_stands_in_its_buffer(core: ModuleType, columns: RecordColumns) -> None:
     filled = core.arrow_buffers([columns], include_headers=False)
     assert filled.record_count == 4
@@ -56,12 +58,24 @@ def test_every_field_stands_in_its_buffer(core: ModuleType, columns: RecordColum
     assert filled.headers is None
 
 
+@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
 def test_headers_stand_in_lists(core: ModuleType, columns: RecordColumns) -> None:
     headers = core.arrow_buffers([columns], include_headers=True).headers
     assert headers.header_count == 3
     assert memoryview(headers.offsets).cast("B").cast("i").tolist() == [0, 0, 2, 2, 3]
     assert binary(headers.names, 3) == [b"h", b"h", "ü".encode()]
     assert binary(headers.values, 3) == [b"x", None, b""]
+
+
+@pytest.mark.promise("a header name that is not UTF-8 is replaced")
+def test_names_of_headers_are_text_each_by_itself(core: ModuleType) -> None:
+    """Goal: two halves of a character are no text, though they would be if they stood together."""
+    names = [b"\xc3", b"\xbc", "ü".encode()]
+    headers = b"\x06" + b"".join(encode_varint(len(name)) + name + b"\x01" for name in names)
+    body = b"\0\0\0\x01\x01" + headers
+    columns, _ = core.decode_records(encode_varint(len(body)) + body, 0, 0, 1, 0, 0)
+    filled = core.arrow_buffers([columns], include_headers=True).headers
+    assert binary(filled.names, 3) == ["\ufffd".encode(), "\ufffd".encode(), "ü".encode()]
 
 
 def test_stretches_follow_one_another(core: ModuleType, columns: RecordColumns) -> None:
@@ -89,6 +103,7 @@ def test_a_column_without_nulls_has_no_bitmap(core: ModuleType, columns: RecordC
     assert filled.keys.null_count == 1
 
 
+@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
 @pytest.mark.parametrize("time_ms", [INT64_MAX, -INT64_MAX, INT64_MAX // 1000 + 1])
 def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> None:
     rows = ListColumns([1, 2], [time_ms, 7], [None] * 2, [None] * 2, [()] * 2, size_bytes=0)
@@ -106,6 +121,9 @@ def test_lists_and_frames_may_be_mixed(core: ModuleType, columns: RecordColumns)
     assert binary(filled.headers.names, 4) == [b"h", b"h", "ü".encode(), b"a"]
 
 
+@pytest.mark.promise(
+    "a column beyond 32-bit offsets is refused before memory is taken; no poll unfolds that much"
+)
 def test_a_column_beyond_two_gibibytes_is_refused_before_it_is_made(core: ModuleType) -> None:
     value = bytes(2**20)
     appender = core.RecordAppender(2**22, None, nullcontext())
@@ -117,12 +135,14 @@ def test_a_column_beyond_two_gibibytes_is_refused_before_it_is_made(core: Module
         core.arrow_buffers([columns] * 2048, include_headers=False)
 
 
+@pytest.mark.promise("constant Arrow columns are filled in the core, within 32-bit offsets")
 def test_items_are_repeated(core: ModuleType) -> None:
     filled = core.repeated([(b"ab", 2), (b"", 1), (b"none", 0), (b"c", 3)])
     assert binary(filled, 6) == [b"ab", b"ab", b"", b"c", b"c", b"c"]
     assert binary(core.repeated([]), 0) == []
 
 
+@pytest.mark.promise("constant Arrow columns are filled in the core, within 32-bit offsets")
 def test_repeated_items_beyond_two_gibibytes_are_refused(core: ModuleType) -> None:
     with pytest.raises(OverflowError, match="2147483648 bytes do not fit"):
         core.repeated([(bytes(2**20), 2048)])

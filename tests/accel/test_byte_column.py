@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,14 @@ def from_arrow(core: ModuleType, array: pa.Array) -> ByteColumn:
     return column
 
 
+def from_views(core: ModuleType, array: pa.Array) -> ByteColumn:
+    validity, views, *buffers = array.buffers()
+    column: ByteColumn = core.ByteColumn.from_views(
+        len(array), array.offset, validity=validity, views=views, buffers=buffers
+    )
+    return column
+
+
 def values_of(core: ModuleType, column: ByteColumn) -> list[bytes | None]:
     """Read a column as everybody does: by way of the records made of it."""
     if not len(column):
@@ -44,6 +53,70 @@ def headers_of(core: ModuleType, column: ByteColumn) -> list[tuple[object, ...]]
     values = core.ByteColumn.repeated(None, len(column))
     block = core.RowBlock(values, keys=None, headers=column, timestamps_ms=0, first_row=0)
     return list(appended(core, block.all_rows()).headers)
+
+
+@settings(max_examples=60)
+@given(FIELDS, st.integers(0, 20), st.integers(0, 20))
+def test_views_are_read_where_they_are(
+    core: ModuleType, fields: list[bytes | None], start: int, stop: int
+) -> None:
+    array = pa.array(fields, pa.binary_view()).slice(start, max(0, stop - start))
+    assert values_of(core, from_views(core, array)) == array.to_pylist()
+
+
+def test_views_look_into_any_number_of_buffers(core: ModuleType) -> None:
+    views = [(13, 1, 2), (14, 0, 0), (13, 1, 0), (4, 0, 0)]
+    found = core.ByteColumn.from_views(
+        3,
+        1,
+        validity=b"\x0f",
+        views=b"".join(struct.pack("=i4xii", *view) for view in views),
+        buffers=[b"a" * 14, b"b" * 15],
+    )
+    assert values_of(core, found) == [b"a" * 14, b"b" * 13, bytes(4)]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        (-1, 0, 0),
+        (-(2**31), 0, 0),
+        (20, 0, 1),
+        (21, 0, 0),
+        (13, 0, -1),
+        (13, -1, 0),
+        (13, 1, 0),
+        (2**31 - 1, 0, 2**31 - 1),
+    ],
+)
+def test_views_that_look_elsewhere_are_refused(
+    core: ModuleType, view: tuple[int, int, int]
+) -> None:
+    views = struct.pack("=i4xii", 13, 0, 0) + struct.pack("=i4xii", *view)
+
+    def column(count: int, first: int, validity: bytes | None = None) -> ByteColumn:
+        taken: ByteColumn = core.ByteColumn.from_views(
+            count, first, validity=validity, views=views, buffers=[b"x" * 20]
+        )
+        return taken
+
+    with pytest.raises(SerializationError, match="do not fit"):
+        column(2, 0)
+    assert values_of(core, column(1, 0)) == [b"x" * 13]
+    assert values_of(core, column(2, 0, b"\x01")) == [b"x" * 13, None]
+
+
+@pytest.mark.parametrize(
+    ("count", "first"), [(3, 0), (1, 2), (-1, 0), (1, -1), (2**62, 2**62), (2**63 - 1, 1)]
+)
+def test_more_views_than_there_are_are_refused(core: ModuleType, count: int, first: int) -> None:
+    views = struct.pack("=i4xii", 1, 0, 0) * 2
+    with pytest.raises(SerializationError, match="do not fit"):
+        core.ByteColumn.from_views(count, first, validity=None, views=views, buffers=[])
+    with pytest.raises(SerializationError, match="do not fit"):
+        core.ByteColumn.from_views(2, 0, validity=b"", views=views, buffers=[])
+    with pytest.raises(SerializationError, match="do not fit"):
+        core.ByteColumn.from_views(1, 0, validity=None, views=None, buffers=[])
 
 
 def test_bytes_and_none_are_taken_as_they_are(core: ModuleType) -> None:
@@ -83,6 +156,9 @@ def test_arrow_arrays_are_read_where_they_are(core: ModuleType, kind: pa.DataTyp
     assert values_of(core, from_arrow(core, array)) == [b"a", None, b"", "dé".encode()]
 
 
+@pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
 @settings(deadline=None)  # the first use of pyarrow takes long
 @given(fields=FIELDS, data=st.data())
 def test_any_slice_of_an_arrow_array_is_read(
@@ -103,6 +179,9 @@ def test_an_array_without_any_byte_has_no_data(core: ModuleType) -> None:
     assert values_of(core, column) == [b"", b""]
 
 
+@pytest.mark.promise(
+    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
+)
 @pytest.mark.parametrize(
     "offsets",
     [(0, 2, 1), (-1, 0, 1), (0, 1, 4), (3, 2, 1), (0, 1), (), (0, 2**31 - 1, 2), (-(2**31), 1, 2)],
@@ -151,12 +230,12 @@ def test_header_columns_are_encoded_as_header_lists_are(core: ModuleType) -> Non
 @pytest.mark.parametrize(
     "counts", [[], [2], [2, 2], [4, 0], [2**63 - 1, 3], [2**62, 2**62, 2**62, 2**62, 3]]
 )
-def test_counts_of_other_headers_than_there_are_are_our_mistake(
+def test_counts_of_other_headers_than_there_are_are_refused(
     core: ModuleType, counts: list[int]
 ) -> None:
     """Goal: none of them is followed into memory that is somebody else's."""
     column = core.ByteColumn.from_objects([b"a", b"b", b"c"], "headers")
-    with pytest.raises(AssertionError):
+    with pytest.raises(SerializationError, match="are not those of the headers that came"):
         core.ByteColumn.from_header_columns(array("q", counts), column, column)
 
 

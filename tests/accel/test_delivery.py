@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +37,22 @@ class Batch:
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
         self.asked.append(("add_done_callback", index))
         self.calls.append(function)
+
+    def describe(self, index: int) -> str:
+        return f"record {index}"
+
+
+def test_it_shows_what_its_batch_knows(core: ModuleType) -> None:
+    assert repr(core.Delivery(Batch(), 7)) == "<Delivery: record 7>"
+    assert repr(core.Delivery(None, 7)) == "<Delivery: without a batch>"
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_it_refuses_to_be_pickled_or_copied(
+    core: ModuleType, send: Callable[[object], object]
+) -> None:
+    with pytest.raises(UsageError, match=r"a Delivery cannot be pickled.*result\(\)"):
+        send(core.Delivery(Batch(), 7))
 
 
 def test_each_method_asks_the_batch_about_its_record(core: ModuleType) -> None:

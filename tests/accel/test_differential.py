@@ -124,6 +124,9 @@ def assert_same(data: bytes, *arguments: int | None) -> None:
     assert outcome(compiled, data, *arguments) == outcome(pure, data, *arguments)
 
 
+@pytest.mark.promise(
+    "both cores give the same records and errors for good, cut, damaged and random bytes"
+)
 @fuzz
 @given(batches(), st.integers(0, 3), OFFSETS, INT64)
 def test_records_of_any_kind(
@@ -134,6 +137,9 @@ def test_records_of_any_kind(
     assert_same(data, 0, 0, count + more, base_offset, base_timestamp_ms, 5)
 
 
+@pytest.mark.promise(
+    "both cores give the same records and errors for good, cut, damaged and random bytes"
+)
 @fuzz
 @given(batches(), st.data())
 def test_records_cut_off(batch: tuple[bytes, int], draw: st.DataObject) -> None:
@@ -141,6 +147,9 @@ def test_records_cut_off(batch: tuple[bytes, int], draw: st.DataObject) -> None:
     assert_same(data[: draw.draw(st.integers(0, len(data)))], 0, 0, count, 7, BASE_TIMESTAMP_MS)
 
 
+@pytest.mark.promise(
+    "both cores give the same records and errors for good, cut, damaged and random bytes"
+)
 @fuzz
 @given(batches(), st.data())
 def test_damaged_records(batch: tuple[bytes, int], draw: st.DataObject) -> None:
@@ -150,6 +159,9 @@ def test_damaged_records(batch: tuple[bytes, int], draw: st.DataObject) -> None:
     assert_same(bytes(damaged), 0, 0, count, 7, BASE_TIMESTAMP_MS)
 
 
+@pytest.mark.promise(
+    "both cores give the same records and errors for good, cut, damaged and random bytes"
+)
 @fuzz
 @given(
     st.binary(max_size=300),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,6 +44,7 @@ def fate(core: ModuleType) -> BatchFate[Place]:
     return made
 
 
+@pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
 def test_each_record_has_its_own_offset_and_time(fate: BatchFate[Place]) -> None:
     places = [fate.where(index) for index in range(5)]
     assert places == [
@@ -62,6 +64,7 @@ def test_an_offset_that_nobody_told_is_none(fate: BatchFate[Place]) -> None:
     assert fate.where(4) == Place("t", 3, None, 60)
 
 
+@pytest.mark.promise("offsets and times are right up to the ends of 64 bits, and refused beyond")
 def test_offsets_that_a_broker_lets_run_out_of_64_bits_do_not_begin_again(
     fate: BatchFate[Place],
 ) -> None:
@@ -71,6 +74,7 @@ def test_offsets_that_a_broker_lets_run_out_of_64_bits_do_not_begin_again(
     ]  # fmt: skip
 
 
+@pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
 def test_callbacks_hear_where_their_records_stand_in_order(
     core: ModuleType, fate: BatchFate[Place]
 ) -> None:
@@ -87,14 +91,19 @@ def test_callbacks_hear_where_their_records_stand_in_order(
     assert told == [(fate.where(index), None) for index in (0, 2, 3, 4)]
 
 
-def test_a_callback_that_fails_is_told_of_and_keeps_nobody_from_hearing(
-    fate: BatchFate[Place],
+@pytest.mark.promise("a callback that raises keeps no other callback from running")
+@pytest.mark.parametrize(
+    "error",
+    [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError],
+)
+def test_a_callback_that_raises_anything_is_told_of_and_keeps_nobody_from_hearing(
+    fate: BatchFate[Place], error: type[BaseException]
 ) -> None:
     heard: list[int | None] = []
     failed: list[tuple[object, object]] = []
 
     def bad(_place: Place, _error: Exception | None) -> None:
-        raise ZeroDivisionError
+        raise error
 
     def good(place: Place, _error: Exception | None) -> None:
         heard.append(place.offset)
@@ -104,17 +113,10 @@ def test_a_callback_that_fails_is_told_of_and_keeps_nobody_from_hearing(
         lambda function: failed.append((function, sys.exc_info()[0])),
     )
     assert heard == [2**40, 2**40 + 2]
-    assert failed == [(bad, ZeroDivisionError)]
+    assert failed == [(bad, error)]
 
 
-def test_an_interrupt_in_a_callback_is_the_applications_own(fate: BatchFate[Place]) -> None:
-    def interrupted(_place: Place, _error: Exception | None) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fate.tell([(0, interrupted)], unexpected)
-
-
+@pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
 def test_a_delivery_asks_no_further_once_all_is_well(
     core: ModuleType, fate: BatchFate[Place]
 ) -> None:

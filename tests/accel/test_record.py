@@ -126,6 +126,7 @@ def test_a_record_cannot_be_changed(core: ModuleType) -> None:
             setattr(made, name, None)
 
 
+@pytest.mark.promise("a record that is kept keeps only its own bytes")
 def test_a_record_made_from_a_frame_is_whole_when_the_frame_is_gone(core: ModuleType) -> None:
     appender = core.RecordAppender(10**6, None, nullcontext())
     appender.append(1000, b"key", b"v" * 1000, [("h", b"x"), ("ü", None)])
@@ -146,6 +147,7 @@ def test_a_record_made_from_a_frame_is_whole_when_the_frame_is_gone(core: Module
     assert made.headers is made.headers
 
 
+@pytest.mark.promise("no reference cycle through a deserialized value lasts")
 def test_a_deserialized_value_that_knows_its_record_is_freed(core: ModuleType) -> None:
     class Value:
         record: ConsumerRecord
@@ -159,6 +161,7 @@ def test_a_deserialized_value_that_knows_its_record_is_freed(core: ModuleType) -
     assert is_gone() is None
 
 
+@pytest.mark.promise("a released record is filled anew; a kept record never changes")
 def test_a_record_that_is_kept_stays_as_it_was_while_the_loop_goes_on(core: ModuleType) -> None:
     columns = framed_columns(core, count=50)
     kept = [record for record in iterated(core, columns) if record.offset % 3]
@@ -167,6 +170,7 @@ def test_a_record_that_is_kept_stays_as_it_was_while_the_loop_goes_on(core: Modu
     ]
 
 
+@pytest.mark.promise("a released record is filled anew; a kept record never changes")
 def test_a_field_of_a_record_outlives_it(core: ModuleType) -> None:
     columns = framed_columns(core, count=50)
     values = [(record.value, record.headers) for record in iterated(core, columns)]

@@ -43,6 +43,25 @@ def block_of(
     return block
 
 
+class Turns:
+    """Partitions that take their turns one after the other, for 20 bytes each."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.calls: list[tuple[int, int]] = []
+        self._produced: dict[int, int] = defaultdict(int)
+        self._partition_count = partition_count
+
+    def __call__(self, topic: int, size_bytes: int) -> tuple[int, int]:
+        self.calls.append((topic, size_bytes))
+        self._produced[topic] += size_bytes
+        turn, taken_bytes = divmod(self._produced[topic], 20)
+        return turn % self._partition_count, 20 - taken_bytes
+
+
+def no_turn(topic: int, size_bytes: int) -> tuple[int, int]:
+    raise AssertionError("no row has to be put in order with others")
+
+
 def in_batches(core: ModuleType, run: RowRun, capacity_bytes: int) -> list[list[bytes | None]]:
     """Append all rows of a run, batch after batch."""
     batches = []
@@ -53,6 +72,7 @@ def in_batches(core: ModuleType, run: RowRun, capacity_bytes: int) -> list[list[
     return batches
 
 
+@pytest.mark.promise("`send_batch` and `send_arrow` deliver all kinds of records, in every codec")
 @given(
     records=st.lists(
         st.tuples(
@@ -128,6 +148,7 @@ def test_rows_go_behind_the_records_that_are_there(core: ModuleType) -> None:
     assert (appender.base_timestamp_ms, appender.max_timestamp_ms) == (5, 9)
 
 
+@pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_only_the_first_timestamp_of_rows_is_kept_beside_them(core: ModuleType) -> None:
     appender = new_appender(core)
     run = block_of(core, [b""] * 100, timestamps_ms=array("q", range(100, 0, -1))).all_rows()
@@ -172,36 +193,156 @@ def test_taken_rows_are_numbered_in_the_whole(core: ModuleType) -> None:
         range(103, 104),
         0,
     ]
-    groups = block.by_partition([1000], hash_keys=True)
+    groups = block.by_partition([1000], hash_keys=True, take_turn=no_turn)
     numbers = sorted(list(group.rows.take(len(group.rows))) for group in groups)
     assert numbers == [[100, 102, 103], [101]]
 
 
 def test_scattered_rows_in_a_row_are_a_range(core: ModuleType) -> None:
     block = block_of(core, [b""] * 4, keys=[b"a", b"b", b"b", b"a"])
-    groups = block.by_partition([1000], hash_keys=True)
+    groups = block.by_partition([1000], hash_keys=True, take_turn=no_turn)
     taken = [group.rows.take(2) for group in groups]
     assert [numbers for numbers in taken if isinstance(numbers, range)] == [range(1, 3)]
 
 
+@pytest.mark.promise(
+    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
+)
 @given(keys=st.lists(FIELD, max_size=60), partition_count=st.integers(1, 40))
 def test_keys_go_where_java_puts_them_and_keep_their_order(
     core: ModuleType, keys: list[bytes | None], partition_count: int
 ) -> None:
     values = [b"%d" % number for number in range(len(keys))]
-    expected = defaultdict(list)
+    expected: dict[tuple[int, int | None], list[bytes]] = defaultdict(list)
+    model = Turns(partition_count)
+    is_mixed = len({key is None for key in keys}) == 2
+    partition: int | None = None
+    room_bytes = taken_bytes = 0
+    if is_mixed:
+        partition, room_bytes = model(0, 0)
     for key, value in zip(keys, values, strict=True):
-        partition = None if key is None else (pure.murmur2(key) & 0x7FFFFFFF) % partition_count
+        if key is not None:
+            hashed = (pure.murmur2(key) & 0x7FFFFFFF) % partition_count
+            expected[0, hashed].append(value)
+            continue
+        if is_mixed and taken_bytes >= room_bytes:
+            partition, room_bytes = model(0, taken_bytes)
+            taken_bytes = 0
         expected[0, partition].append(value)
-    groups = block_of(core, values, keys=keys).by_partition([partition_count], hash_keys=True)
+        taken_bytes += 7 + len(value)
+    if is_mixed:
+        model(0, taken_bytes)
+    turns = Turns(partition_count)
+    groups = block_of(core, values, keys=keys).by_partition(
+        [partition_count], hash_keys=True, take_turn=turns
+    )
     found = {(group.topic, group.partition): appended(core, group.rows).values for group in groups}
     assert found == expected
     assert len(groups) == len(expected)
+    assert turns.calls == model.calls
+
+
+def test_rows_that_may_go_anywhere_are_divided_where_others_may_not(core: ModuleType) -> None:
+    """Goal: they stand in order with their partition's rows; alone they wait for their turn."""
+    values = [b"%d" % number for number in range(7)]
+    block = block_of(core, values)
+    turns = Turns(2)
+    groups = block.by_partition(
+        [2, 2, 2],
+        hash_keys=True,
+        take_turn=turns,
+        topics=array("i", [0, 0, 1, 2, 0, 2, 1]),
+        partitions=array("i", [-1, 0, -1, 1, -1, -1, -1]),
+    )
+    assert {
+        (group.topic, group.partition): appended(core, group.rows).values for group in groups
+    } == {
+        (0, 0): [b"0", b"1", b"4"],
+        (1, None): [b"2", b"6"],
+        (2, 1): [b"3"],
+        (2, 0): [b"5"],
+    }
+    assert turns.calls == [(0, 0), (2, 0), (0, 16), (2, 8)]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(-1, 2), FIELD, FIELD), min_size=1, max_size=60
+    ),
+    has_topics=st.booleans(),
+    has_partitions=st.booleans(),
+    hash_keys=st.booleans(),
+)
+def test_both_cores_divide_alike(
+    rows: list[tuple[int, int, bytes | None, bytes | None]],
+    *,
+    has_topics: bool,
+    has_partitions: bool,
+    hash_keys: bool,
+) -> None:
+    compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
+    topics, partitions, keys, values = zip(*rows, strict=True)
+    outcomes = []
+    for core in (pure, compiled):
+        turns = Turns(3)
+        groups = block_of(core, values, keys=keys).by_partition(
+            [3, 3, 3] if has_topics else [3],
+            hash_keys=hash_keys,
+            take_turn=turns,
+            topics=array("i", topics) if has_topics else None,
+            partitions=array("i", partitions) if has_partitions else None,
+        )
+        found = {
+            (group.topic, group.partition): list(group.rows.take(len(rows))) for group in groups
+        }
+        outcomes.append((found, turns.calls))
+    assert outcomes[0] == outcomes[1]
+    for numbers in outcomes[0][0].values():
+        assert numbers == sorted(numbers)
+
+
+def test_a_turn_ends_with_the_row_that_takes_its_last_byte(core: ModuleType) -> None:
+    rooms = iter([(2, 16), (0, 9), (0, 0), (1, 100)])
+    calls = []
+
+    def take_turn(topic: int, size_bytes: int) -> tuple[int, int]:
+        calls.append((topic, size_bytes))
+        return next(rooms, (0, 1))
+
+    values = [b"%d" % number for number in range(9)]
+    keys = [b"key", *[None] * 8]
+    groups = block_of(core, values, keys=keys).by_partition(
+        [3], hash_keys=True, take_turn=take_turn
+    )
+    found = {group.partition: appended(core, group.rows).values for group in groups}
+    by_key = (pure.murmur2(b"key") & 0x7FFFFFFF) % 3
+    expected = {2: [b"1", b"2"], 0: [b"3", b"4", b"5"], 1: [b"6", b"7", b"8"]}
+    expected[by_key].insert(0, b"0")
+    assert found == expected
+    assert calls == [(0, 0), (0, 16), (0, 16), (0, 8), (0, 24)]
+
+
+def test_a_partition_that_came_since_has_its_turn_the_next_time(core: ModuleType) -> None:
+    block = block_of(core, [b"0", b"1"], keys=[b"k", None])
+    groups = block.by_partition([2], hash_keys=True, take_turn=lambda topic, size: (5, 100))
+    places = {
+        value: group.partition for group in groups for value in appended(core, group.rows).values
+    }
+    assert places[b"1"] == 1
+
+
+def test_a_turn_that_fails_divides_nothing(core: ModuleType) -> None:
+    def take_turn(topic: int, size_bytes: int) -> tuple[int, int]:
+        raise OSError("no turn")
+
+    block = block_of(core, [b"0", b"1"], keys=[b"k", None])
+    with pytest.raises(OSError, match="no turn"):
+        block.by_partition([2], hash_keys=True, take_turn=take_turn)
 
 
 def test_keys_do_not_matter_where_they_are_not_hashed(core: ModuleType) -> None:
     block = block_of(core, [b"1", b"2"], keys=[b"a", b"b"])
-    (group,) = block.by_partition([7], hash_keys=False)
+    (group,) = block.by_partition([7], hash_keys=False, take_turn=no_turn)
     assert (group.topic, group.partition, len(group.rows)) == (0, None, 2)
 
 
@@ -210,16 +351,17 @@ def test_a_row_may_name_its_partition_and_its_topic(core: ModuleType) -> None:
     groups = block.by_partition(
         [3, 5],
         hash_keys=True,
+        take_turn=lambda topic, size_bytes: (3, 10),
         topics=array("i", [0, 1, 1, 0, 1]),
         partitions=array("i", [2, -1, 4, 2, -1]),
     )
     by_key = (pure.murmur2(b"k") & 0x7FFFFFFF) % 5
-    assert by_key != 4
+    assert by_key not in (3, 4)
     assert {
         (group.topic, group.partition): appended(core, group.rows).values for group in groups
     } == {
         (0, 2): [b"0", b"3"],
-        (1, None): [b"1"],
+        (1, 3): [b"1"],
         (1, 4): [b"2"],
         (1, by_key): [b"4"],
     }

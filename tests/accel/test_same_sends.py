@@ -71,6 +71,9 @@ def state_of(appender: Any) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.promise(
+    "both cores write the same bytes of the same records, and refuse with the same words"
+)
 @fuzz
 @given(records=RECORDS, capacity_bytes=st.integers(0, 400) | st.just(100_000))
 def test_appending(records: list[tuple[Any, ...]], capacity_bytes: int) -> None:
@@ -95,6 +98,9 @@ def test_appending(records: list[tuple[Any, ...]], capacity_bytes: int) -> None:
 PARTITIONS = st.none() | st.integers(-1, 4) | st.sampled_from([True, "1", 2**70, 1.0])
 
 
+@pytest.mark.promise(
+    "both cores write the same bytes of the same records, and refuse with the same words"
+)
 @fuzz
 @given(
     records=st.lists(

@@ -1,7 +1,7 @@
 """The compiled core makes no mistake with memory or numbers that GCC's sanitizers would see.
 
-A part of `make sanitize`, which runs more: what reads and writes bytes that others made. The script
-itself makes sure that the sanitizers see a mistake.
+A part of `make sanitize`, which runs more: what reads and writes bytes that others made. `make
+soak` runs it. The script itself makes sure that the sanitizers see a mistake.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def reason_to_skip() -> str:
     return "" if Path(library).is_absolute() else "needs GCC's library libasan"
 
 
+@pytest.mark.promise("the compiled core makes no mistake that GCC's sanitizers find")
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S)
 def test_the_compiled_core_gives_the_sanitizers_nothing_to_report() -> None:

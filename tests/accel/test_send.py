@@ -73,6 +73,31 @@ def test_a_key_chooses_its_partition_by_murmur2(
     assert sending.first_record(partition)[1] == key
 
 
+# The hashes are those of Java's own test; the first three are negative.
+@pytest.mark.parametrize(
+    ("key", "java_hash"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"abc", 479470107),
+    ],
+)
+@pytest.mark.parametrize("partition_count", [5, 7])
+def test_the_sign_of_a_hash_does_not_count(
+    sending: Sending, core: ModuleType, key: bytes, java_hash: int, partition_count: int
+) -> None:
+    """Goal: also where the number of partitions is no power of two, as four is."""
+    topic = core.TopicAppenders(partition_count)
+    topic.open[:] = [core.RecordAppender(1000, None, nullcontext()) for _ in range(partition_count)]
+    sending.send.topics["t"] = topic
+    sending.send.send("t", b"value", key)
+    counts = [appender.count for appender in topic.open]
+    assert counts.index(1) == (java_hash & 0x7FFFFFFF) % partition_count
+    assert sum(counts) == 1
+    assert java_hash > 0 or counts.index(1) != (java_hash & 0xFFFFFFFF) % partition_count
+
+
 def test_keys_choose_nothing_when_they_are_to_be_ignored(sending: Sending) -> None:
     sending.topic.hash_keys = False
     sending.send.send("t", b"value", b"foobar")
@@ -108,6 +133,8 @@ def test_everything_given_is_used(sending: Sending) -> None:
         {"topic": "t", "value": b"v", "partition": "1"},
         {"topic": "t", "value": b"v", "partition": True},
         {"topic": "t", "value": b"v", "timestamp_ms": "now"},
+        {"topic": "t", "value": b"v", "timestamp_ms": -1},
+        {"topic": "t", "value": b"v", "timestamp_ms": 2**63},
         {"topic": "t", "value": b"v" * 2000, "partition": 2, "timestamp_ms": 1},
     ],
 )

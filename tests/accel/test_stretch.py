@@ -51,6 +51,9 @@ def test_batches_that_follow_one_another_are_one_stretch(core: ModuleType) -> No
     assert position == len(data)
 
 
+@pytest.mark.promise(
+    "contiguous batches are read as one, each is checked first, and any difference ends them"
+)
 @pytest.mark.parametrize(
     "other",
     [
@@ -104,6 +107,24 @@ def test_no_more_records_are_decoded_at_once_than_the_limit(core: ModuleType) ->
     assert count == 20_000
 
 
+def test_batches_with_many_headers_together_are_decoded_in_turn(core: ModuleType) -> None:
+    rows: list[Row] = [(TIME_MS, None, None, (("", None),) * 400_000)]
+    data = b"".join(build(rows, base_offset=offset) for offset in range(4))
+    position = 0
+    offsets: list[int] = []
+    while position < len(data):
+        columns, position = core.decode_stretch(data, position, len(data), True)
+        assert 0 < len(columns) <= 2
+        offsets += columns.offsets
+    assert offsets == [0, 1, 2, 3]
+
+
+def test_a_batch_with_more_headers_than_are_decoded_at_once_is_not_plain(core: ModuleType) -> None:
+    rows: list[Row] = [(TIME_MS, None, None, (("", None),) * 400_000)] * 3
+    data = build(rows)
+    assert core.decode_stretch(data, 0, len(data), True) == (None, 0)
+
+
 def test_the_time_of_appending_is_that_of_every_record(core: ModuleType) -> None:
     rows: list[Row] = [(TIME_MS + number, None, None, ()) for number in range(3)]
     data = header_changed(build(rows), ATTRIBUTES_AT, APPEND_TIME, 2)
@@ -114,6 +135,9 @@ def test_the_time_of_appending_is_that_of_every_record(core: ModuleType) -> None
 
 
 # The checksum's package takes long ones in several streams at once, and eight bytes at a time.
+@pytest.mark.promise(
+    "contiguous batches are read as one, each is checked first, and any difference ends them"
+)
 @pytest.mark.parametrize("lane", [0, 512, 1_536, 3_072, 4_608, 70_000])
 def test_a_checksum_of_any_length_is_right(core: ModuleType, lane: int) -> None:
     for more in range(40):
@@ -121,6 +145,9 @@ def test_a_checksum_of_any_length_is_right(core: ModuleType, lane: int) -> None:
         assert decoded(core, data)[1] == len(data)
 
 
+@pytest.mark.promise(
+    "contiguous batches are read as one, each is checked first, and any difference ends them"
+)
 @pytest.mark.parametrize("size", [10, 600, 1_536, 5_000])
 def test_a_flipped_bit_is_found_wherever_it_is(core: ModuleType, size: int) -> None:
     good = plain(0, 1)
@@ -147,6 +174,9 @@ def test_nothing_outside_the_data_is_read(core: ModuleType, position: int, end: 
     assert core.find_stretch(plain(0), -1, 0) is None
 
 
+@pytest.mark.promise(
+    "contiguous batches are read as one, each is checked first, and any difference ends them"
+)
 @fuzz
 @given(st.lists(ROWS, min_size=1, max_size=4), st.data())
 def test_both_cores_read_the_same(lists: list[list[Row]], draw: st.DataObject) -> None:

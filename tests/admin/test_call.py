@@ -21,8 +21,8 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.network.backoff import Backoff
-from pykclient.network.cluster import Cluster
-from pykclient.network.metadata import Metadata
+from pykclient.network.cluster.cluster import Cluster
+from pykclient.network.cluster.metadata import Metadata
 from pykclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -160,6 +160,7 @@ def coordinator(node_id: int = -1, error_code: int = 0) -> FindCoordinatorRespon
     return FindCoordinatorResponse(node_id=node_id, host="h", port=9092, error_code=error_code)
 
 
+@pytest.mark.promise("the coordinator is looked up, and again when it has moved")
 def test_a_coordinator_is_asked_for_and_then_asked() -> None:
     scene = Scene()
     scene.handler.lookup = GroupCoordinator()
@@ -183,6 +184,7 @@ def test_keys_of_one_group_share_the_question_and_the_request() -> None:
     assert scene.call.values == {"a": 1, "b": 2}
 
 
+@pytest.mark.promise("the coordinator is looked up, and again when it has moved")
 def test_a_coordinator_that_has_moved_is_asked_for_again() -> None:
     scene = Scene()
     scene.handler.lookup = CoordinatorOf("g")
@@ -330,10 +332,9 @@ def test_calls_speak_until_they_are_let_go() -> None:
     calls = AdminCalls()
     calls.start(scene.call)
     assert len(calls.poll(START_MS).requests) == 1
-    other = Scene()
-    calls.start(other.call)
-    calls.end(scene.call)
-    calls.end(other.call)
+    calls.start(Scene().call)
+    assert len(calls.poll(START_MS).requests) == 1, "the first was interrupted"
+    calls.end()
     assert not calls.poll(START_MS).requests
 
 

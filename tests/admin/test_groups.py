@@ -96,6 +96,7 @@ def test_a_member_has_nothing_while_the_group_rebalances(found: GroupCoordinator
     assert [each.assignment for each in description.members] == [()]
 
 
+@pytest.mark.promise("a malformed assignment is an error of its group")
 @pytest.mark.parametrize("size", range(1, len(ASSIGNMENT)))
 def test_an_assignment_that_is_cut_off_is_told(found: GroupCoordinator, size: int) -> None:
     error = described(found, of_consumers(member(ASSIGNMENT[:size])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykclient.admin.lookup import AnyBroker, Controller, NamedBroker, Place
-from pykclient.network.cluster import Cluster
+from pykclient.network.cluster.cluster import Cluster
 
 
 def test_any_broker_needs_to_know_nothing() -> None:

@@ -26,7 +26,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
     UsageError,
 )
-from pykclient.network.cluster import PartitionInfo
+from pykclient.network.cluster.cluster import PartitionInfo
 from pykclient.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from pykclient.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from pykclient.protocol.messages.metadata import (

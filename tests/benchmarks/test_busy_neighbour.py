@@ -13,8 +13,8 @@ from measuring.arena import Arena
 from measuring.client import CONFLUENT, PYKCLIENT
 from measuring.pulse import heartbeat_count
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
-from pykclient.testing.proxy_faults import Blackhole, Delay, Direction
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
+from pykclient.testing.proxy.faults import Blackhole, Delay, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from measuring.client import Client
     from pykclient.testing import KafkaCluster
     from pykclient.testing.fixtures import KafkaClusterFactory
-    from pykclient.testing.proxy_faults import Fault
+    from pykclient.testing.proxy.faults import Fault
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.soak, pytest.mark.kafka, pytest.mark.slow]
 
 BOTH = pytest.mark.parametrize("client", [PYKCLIENT, CONFLUENT], ids=lambda client: client.name)
 REQUEST = Direction.REQUEST
@@ -39,6 +39,9 @@ def cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster
         yield cluster
 
 
+@pytest.mark.promise(
+    "a lost or late heartbeat beside a computing thread is a miss, and one bad turn is enough"
+)
 @BOTH
 def test_heartbeats_are_seen_on_their_way(cluster: KafkaCluster, client: Client) -> None:
     cluster.proxy(1).heal()
@@ -49,6 +52,9 @@ def test_heartbeats_are_seen_on_their_way(cluster: KafkaCluster, client: Client)
     assert count() >= 2
 
 
+@pytest.mark.promise(
+    "a lost or late heartbeat beside a computing thread is a miss, and one bad turn is enough"
+)
 @BOTH
 @pytest.mark.parametrize(
     "fault",

@@ -32,6 +32,7 @@ def test_a_poll_without_records_ends_the_job() -> None:
         job_of(5).check_silence([], 3)
 
 
+@pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 def test_other_bytes_than_the_topic_holds_end_the_job() -> None:
     job_of(5).check_bytes(500)
     with pytest.raises(RuntimeError, match="t: 499 bytes of values, not 500"):

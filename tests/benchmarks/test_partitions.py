@@ -38,6 +38,7 @@ def test_a_folder_without_the_package_is_refused(
     assert "there is no folder pykclient in it" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 @pytest.mark.kafka
 def test_both_checkouts_read_every_topic_in_every_way(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

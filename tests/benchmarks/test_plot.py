@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from matplotlib.patches import Rectangle
 
 from measuring.plot import figure_of, write_plot
@@ -18,6 +19,7 @@ RUN = run_of(
 )
 
 
+@pytest.mark.promise("the plot has titles, and axes with units")
 def test_every_panel_has_a_title_and_axes_with_units() -> None:
     panels = figure_of(RUN).axes
     assert [axes.get_title() for axes in panels] == [

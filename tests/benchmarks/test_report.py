@@ -46,6 +46,9 @@ def test_the_documents_get_the_tables_between_their_markers(project: Path) -> No
     assert (project / report.PLOT).is_file()
 
 
+@pytest.mark.promise(
+    "runs are side by side; a missed row says why and what was tried; the floor is shown"
+)
 def test_two_runs_stand_beside_each_other_and_each_has_its_section(project: Path) -> None:
     slower = run_of(
         measured(LARGE, "pykclient", "records_per_second", 200),
@@ -59,6 +62,34 @@ def test_two_runs_stand_beside_each_other_and_each_has_its_section(project: Path
     assert [f"## Run {number}, " in results for number in (1, 2, 3)] == [True, True, False]
 
 
+def test_the_readme_has_a_few_targets_and_the_results_why_others_are_missed(project: Path) -> None:
+    late = ("latency", "one record, linger 0")
+    run = run_of(
+        measured(late, "pykclient", "ack_p50_ms", 2),
+        measured(late, "pykclient", "ack_p99_ms", 2),
+        measured(late, "confluent-kafka", "ack_p50_ms", 1),
+        measured(late, "confluent-kafka", "ack_p99_ms", 3),
+    )
+    write_run(project / report.RESULTS_FOLDER / "run-1.json", run)
+    assert report.main([], project) == 0
+    readme = (project / "README.md").read_text()
+    results = (project / "benchmarks/RESULTS.md").read_text()
+    row = "latency, one record, linger 0, acknowledged"
+    assert f"| {row}, p50, ms | 2.00 | 1.00 | 2.00x | <= 1x confluent-kafka | missed |" in readme
+    assert f"| {row}, p99" not in readme
+    assert f"| {row}, p99, ms | 2.00 | 3.00 | 0.67x | <= 1x confluent-kafka | met |" in results
+    assert "\n1 of 2 targets are met. " in readme
+    assert f"- **{row}, p50, ms (<= 1x confluent-kafka)**: " in results
+
+
+def test_each_row_of_the_readme_is_a_target() -> None:
+    for what, rival in report.SUMMARY:
+        assert [t for t in TARGETS if t.what == what and rival in t.wanted], what
+
+
+@pytest.mark.promise(
+    "runs are side by side; a missed row says why and what was tried; the floor is shown"
+)
 def test_a_row_that_is_missed_tells_what_is_in_the_way() -> None:
     place = ("busy neighbour", "a record each 10 ms")
     lines = "\n".join(report.missed_lines([run_of(measured(place, "pykclient", "ack_p99_ms", 21))]))
@@ -66,11 +97,17 @@ def test_a_row_that_is_missed_tells_what_is_in_the_way() -> None:
     assert f"- **{name}**: {obstacle(name, '<= 20')}" in lines
 
 
+@pytest.mark.promise(
+    "runs are side by side; a missed row says why and what was tried; the floor is shown"
+)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.what} {target.wanted}")
 def test_each_row_that_may_be_missed_has_a_word(target: Target) -> None:
     assert obstacle(target.what, target.wanted)
 
 
+@pytest.mark.promise(
+    "runs are side by side; a missed row says why and what was tried; the floor is shown"
+)
 def test_a_row_that_is_missed_without_a_word_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(obstacles, "OBSTACLES", ())
     slow = run_of(
@@ -81,6 +118,9 @@ def test_a_row_that_is_missed_without_a_word_is_an_error(monkeypatch: pytest.Mon
         list(report.missed_lines([slow]))
 
 
+@pytest.mark.promise(
+    "runs are side by side; a missed row says why and what was tried; the floor is shown"
+)
 def test_the_distance_to_the_floor_is_told() -> None:
     run = run_of(
         measured(("floor", "in"), "pykclient, poll", "cpu_s_per_million", 0.3),
@@ -92,6 +132,9 @@ def test_the_distance_to_the_floor_is_told() -> None:
     assert list(report.floor_lines([RUN])) == []
 
 
+@pytest.mark.promise(
+    "README and `benchmarks/RESULTS.md` say what the kept runs measured, each with its command"
+)
 def test_a_stale_document_is_named_and_left_alone(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,5 +158,8 @@ def test_without_a_run_there_is_no_report(
     assert "there is no run in benchmarks/results" in capsys.readouterr().err
 
 
+@pytest.mark.promise(
+    "README and `benchmarks/RESULTS.md` say what the kept runs measured, each with its command"
+)
 def test_our_documents_say_what_the_kept_runs_say() -> None:
     assert report.main(["--check"], ROOT) == 0

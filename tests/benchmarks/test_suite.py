@@ -29,6 +29,8 @@ def arena(kafka_cluster: KafkaCluster) -> Arena:
     return Arena(kafka_cluster.bootstrap_servers)
 
 
+@pytest.mark.promise("one command measures every target beside every rival, with the verdict")
+@pytest.mark.soak
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -52,6 +54,7 @@ def test_the_broker_has_every_record_that_was_sent(arena: Arena, client: Client)
     assert all(value > 0 for value in figures.values())
 
 
+@pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 def test_records_that_did_not_arrive_end_the_benchmark(arena: Arena) -> None:
     with (
@@ -62,6 +65,7 @@ def test_records_that_did_not_arrive_end_the_benchmark(arena: Arena) -> None:
     assert f"pykclient, consume: 0 of 10 records arrived in {job.topic}" in str(raised.value)
 
 
+@pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 @pytest.mark.parametrize("client", [PYKCLIENT, CONFLUENT], ids=lambda client: client.name)
 def test_a_client_that_fails_ends_the_benchmark_with_its_own_words(
@@ -72,6 +76,7 @@ def test_a_client_that_fails_ends_the_benchmark_with_its_own_words(
         arena.run(client, "produce", job)
 
 
+@pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 def test_what_was_measured_before_a_failure_is_kept(tmp_path: Path) -> None:
     def measure(_: Arena, __: Settings) -> Iterator[Measurement]:

@@ -14,6 +14,7 @@ FASTER = RatioTarget(LARGE, RATE, Relation.AT_LEAST, 1.5, "rival")
 CHEAPER = RatioTarget(LARGE, CPU, Relation.AT_MOST, 0.5, "rival")
 
 
+@pytest.mark.promise("one command measures every target beside every rival, with the verdict")
 @pytest.mark.parametrize(("ours", "is_met"), [(149.0, False), (150.0, True), (151.0, True)])
 def test_a_rate_is_met_from_the_ratio_on(ours: float, is_met: bool) -> None:
     groups = grouped(
@@ -33,6 +34,7 @@ def test_a_cost_is_met_up_to_the_ratio(ours: float, is_met: bool) -> None:
     assert judgement.is_met is is_met
 
 
+@pytest.mark.promise("one command measures every target beside every rival, with the verdict")
 def test_medians_are_compared_not_the_best_turns() -> None:
     groups = grouped(
         [
@@ -76,6 +78,9 @@ def test_a_limit_is_met_up_to_it(value: float, is_met: bool) -> None:
     assert judgement.is_met is is_met
 
 
+@pytest.mark.promise(
+    "a lost or late heartbeat beside a computing thread is a miss, and one bad turn is enough"
+)
 def test_the_worst_turn_decides_where_no_turn_may_be_bad() -> None:
     groups = grouped(measured(LARGE, "pykclient", "missed_heartbeats", 0, 0, 1))
     assert LimitTarget(LARGE, "missed_heartbeats", 0).judge(groups) == ("0", "", "0", True)

@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from pykclient import Admin, NewTopic
 from pykclient.errors import KafkaError
-from pykclient.testing.properties import dump_properties
+from pykclient.testing.cluster.properties import dump_properties
 from tests.chaos.chaos_member import ChaosMember
 from tests.chaos.invariants import Invariants
 from tests.chaos.journal import CommittedSample

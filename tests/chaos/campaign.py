@@ -1,6 +1,6 @@
 """`make chaos`: does every scenario to groups of every kind, a few times over, and prints a table.
 
-Below that it prints the table that README has under "Under fire", to be put there.
+Below that it prints the table of `benchmarks/RESULTS.md`, section Under fire, to be put there.
 
 The environment says what, where it is to be less or more:
 
@@ -98,9 +98,8 @@ def main() -> int:
             sys.stderr.write(f"{row.scenario}, {row.group}: {row.violations} violations\n")
             rows.append(row)
     write_rows("scenario", rows, is_json=False)
-    sys.stdout.write(
-        f"\nFor README.md, section Under fire:\n\n{markdown(campaign.scenarios, rows)}\n"
-    )
+    table = markdown(campaign.scenarios, rows)
+    sys.stdout.write(f"\nFor benchmarks/RESULTS.md, section Under fire:\n\n{table}\n")
     return int(any(row.violations for row in rows))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.chaos.arena import BROKER_SETTINGS
 
 if TYPE_CHECKING:

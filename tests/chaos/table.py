@@ -1,4 +1,4 @@
-"""The table of a campaign as README has it: a scenario a row, for groups of all kinds together.
+"""The table of a campaign for `benchmarks/RESULTS.md`: a scenario a row, for all kinds of groups.
 
 Owner: no state.
 """

@@ -66,6 +66,7 @@ def judge(
     )
 
 
+@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_handover_after_a_commit_is_well() -> None:
     judged = judge(A_WELL, B_WELL, samples=(CommittedSample(6, {PLACE: 10}),))
     assert judged.violations == []
@@ -80,6 +81,7 @@ def test_what_was_not_committed_may_be_processed_again() -> None:
     assert (judged.record_count, judged.processed_count) == (20, 30)
 
 
+@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 @pytest.mark.parametrize(
     ("journals", "told"),
     [
@@ -132,15 +134,18 @@ def test_what_must_not_be_is_told(journals: tuple[tuple[Event, ...], ...], told:
     assert any(told in violation for violation in violations), violations
 
 
+@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_commit_that_the_coordinator_had_too_early_is_told() -> None:
     sample = CommittedSample(4, {PLACE: 10})
     assert any("processed to 0" in each for each in judge(A_WELL, samples=(sample,)).violations)
 
 
+@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_member_that_ends_by_an_error_is_told() -> None:
     assert any("ended with 1: why" in each for each in judge(A_WELL, B_WELL, status=1).violations)
 
 
+@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_member_that_does_not_tell_how_it_left_is_told() -> None:
     left = event(20, "shutdown_requested"), event(21, "shutdown_complete")
     assert judge((*A_WELL, *left), (*B_WELL, *left), status=0).violations == []

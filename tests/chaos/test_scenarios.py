@@ -1,6 +1,7 @@
 """Groups of real members on three real brokers, under fire: nothing is lost, and nothing stalls.
 
-This is the short form; `make chaos` does everything to groups of every kind, again and again.
+One scenario is in `make test`, each once in `make soak`; `make chaos` does everything to groups of
+every kind, again and again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
+IN_EVERY_RUN = "coordinator_killed"
 IN_SHORT = [
     ("coordinator_killed", GroupKind.MODERN),
     ("coordinator_frozen", GroupKind.EAGER),
@@ -33,10 +35,18 @@ IN_SHORT = [
 ]
 
 
+@pytest.mark.promise(
+    "a group under fire loses nothing, has one owner a partition, no long stall, a close in time"
+)
 @pytest.mark.parametrize(
     ("scenario", "kind"),
     [
-        pytest.param(scenario, kind, id=f"{name}-{kind.name.lower()}")
+        pytest.param(
+            scenario,
+            kind,
+            id=f"{name}-{kind.name.lower()}",
+            marks=() if name == IN_EVERY_RUN else pytest.mark.soak,
+        )
         for name, kind in IN_SHORT
         for scenario in SCENARIOS
         if scenario.name == name
@@ -50,5 +60,8 @@ def test_a_group_under_fire_loses_nothing_and_does_not_stall(
     assert judged.record_count > 0
 
 
+@pytest.mark.promise(
+    "a group under fire loses nothing, has one owner a partition, no long stall, a close in time"
+)
 def test_every_scenario_is_in_the_short_form() -> None:
     assert {scenario.name for scenario in SCENARIOS} == {name for name, _ in IN_SHORT}

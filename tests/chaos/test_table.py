@@ -1,4 +1,4 @@
-"""The table for README, from rows that a campaign told."""
+"""The table for `benchmarks/RESULTS.md`, from rows that a campaign told."""
 
 from __future__ import annotations
 

@@ -135,6 +135,9 @@ def test_what_is_after_the_end_is_told(log: Path, capsys: pytest.CaptureFixture[
         assert f"{NAME} ends before {search[0][2:]} {search[1]}" in answer.complaint
 
 
+@pytest.mark.promise(
+    "of a damaged segment the good part is printed, then where and why it ends, with status 1"
+)
 @pytest.mark.parametrize(
     ("tail", "reason"),
     [
@@ -157,6 +160,9 @@ def test_what_is_good_is_printed_then_where_and_why_it_ends(
     assert reason in answer.complaint
 
 
+@pytest.mark.promise(
+    "of a damaged segment the good part is printed, then where and why it ends, with status 1"
+)
 def test_records_that_cannot_be_decoded_end_it_as_well(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +173,9 @@ def test_records_that_cannot_be_decoded_end_it_as_well(
     assert "its gzip records are malformed" in answer.complaint
 
 
+@pytest.mark.promise(
+    "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
+)
 def test_a_bomb_is_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log.write_bytes(build([(1, None, b"\x00" * 1_000_000, ())], Codec.GZIP))
     answer = Answer(capsys, log, "--records", "--max-batch-bytes", 100_000)
@@ -174,6 +183,9 @@ def test_a_bomb_is_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "decompress to more than the limit of 100000 bytes" in answer.complaint
 
 
+@pytest.mark.promise(
+    "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
+)
 def test_a_marker_that_cannot_be_read_is_an_error(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,6 +214,9 @@ def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
     assert reason in answer.complaint
 
 
+@pytest.mark.promise(
+    "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
+)
 def test_an_index_that_points_beyond_the_log_is_told(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,6 +319,9 @@ def test_a_reader_that_has_had_enough_is_no_error(log: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.promise(
+    "of a damaged segment the good part is printed, then where and why it ends, with status 1"
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_whatever_is_in_the_files_it_ends_with_a_status(

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.java_compiler import java_with_compiler
 from tools.protogen.jar import KAFKA_VERSION

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykclient.consumer.assignors import (
+from pykclient.consumer.group.assignors import (
     CooperativeStickyAssignor,
     GroupMember,
     RangeAssignor,
@@ -22,9 +22,9 @@ from pykclient.consumer.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from pykclient.consumer.group.leader import share_out
+from pykclient.consumer.group.classic.leader import share_out
+from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 from pykclient.types import TopicPartition
 from tests.java_compiler import java_with_compiler
@@ -33,7 +33,7 @@ from tools.protogen.jar import KAFKA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pykclient.consumer.assignors import Assignor
+    from pykclient.consumer.group.assignors import Assignor
 
 SOURCE = Path(__file__).with_name("AssignorMirror.java")
 SILENT = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pykclient.admin.coordinator_partition import coordinator_partition, java_string_hash
+from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.kafka_jars import kafka_jars
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.java_compiler import java_with_compiler
 from tools.protogen.jar import KAFKA_VERSION
@@ -57,6 +57,7 @@ def java() -> Iterator[Callable[[str, int], tuple[int, int]]]:
     process.communicate(timeout=EXIT_TIMEOUT_S)
 
 
+@pytest.mark.promise("Java's string hash is computed for any string, halves of surrogate pairs too")
 @given(
     group=st.text(st.characters(exclude_categories=()), max_size=40),
     partition_count=st.integers(1, 1_000),
@@ -76,6 +77,7 @@ def test_a_group_has_the_partition_that_java_gives_it(
     assert ours == java(group, partition_count)
 
 
+@pytest.mark.promise("Java's string hash is computed for any string, halves of surrogate pairs too")
 def test_the_one_hash_without_a_positive_number_counts_as_0() -> None:
     assert java_string_hash(HASHES_TO_INT_MIN) == -(2**31)
     assert {coordinator_partition(HASHES_TO_INT_MIN, count) for count in range(1, 100)} == {0}

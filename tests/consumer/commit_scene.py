@@ -9,12 +9,12 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.commits import Commits, CommitSettings
-from pykclient.consumer.committed import CommittedOffsets
 from pykclient.consumer.group.member import GroupMetadata
-from pykclient.consumer.membership import commit_refused
+from pykclient.consumer.group.protocols import commit_refused
+from pykclient.consumer.offsets.committed import CommittedOffsets
+from pykclient.consumer.offsets.committer import Commits, CommitSettings
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
 from pykclient.protocol.message import (
     decode_request,
     decode_response,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.consumer_metrics import ConsumerMetrics
-from pykclient.consumer.fetch_buffer import FetchBuffer
-from pykclient.consumer.fetch_troubles import FetchTroubles
-from pykclient.consumer.fetcher import Fetcher, FetchSettings
+from pykclient.consumer.fetch.buffer import FetchBuffer
+from pykclient.consumer.fetch.fetcher import Fetcher, FetchSettings
+from pykclient.consumer.fetch.troubles import FetchTroubles
+from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.subscription import (
     AssignedPartition,
     OffsetReset,

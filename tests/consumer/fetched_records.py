@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
-from pykclient.consumer.fetched_partition import DecodeSettings
+from pykclient.consumer.fetch.completed_fetch import DecodeSettings
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
 from tests.records.batches import build, header_changed, resealed

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
-from pykclient.consumer.assignors import GroupMember
-from pykclient.consumer.assignors.choice import make_assignors
 from pykclient.consumer.config import ConsumerConfig
-from pykclient.consumer.consumer_group import GroupSurroundings
-from pykclient.consumer.coordinator import ConsumerCoordinator
-from pykclient.consumer.group.consumer_protocol import encode_assignment, encode_subscription
-from pykclient.consumer.modern_coordinator import ModernCoordinator
-from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.group.assignors import GroupMember
+from pykclient.consumer.group.assignors.setting import make_assignors
+from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
+from pykclient.consumer.group.classic.protocol import encode_assignment, encode_subscription
+from pykclient.consumer.group.group import GroupSurroundings
+from pykclient.consumer.group.kip848.coordinator import ModernCoordinator
+from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.cluster import Cluster
-from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.network.cluster.cluster import Cluster
+from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
 from pykclient.network.manager import Operation
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -49,11 +49,11 @@ from tests.consumer.known_cluster import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pykclient.consumer.assignors import Assignor
-    from pykclient.consumer.consumer_group import ConsumerGroup
+    from pykclient.consumer.group.assignors import Assignor
+    from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import BrokerError
-    from pykclient.network.cluster import TopicInfo
+    from pykclient.network.cluster.cluster import TopicInfo
     from pykclient.network.manager import Request, UserCall
     from pykclient.types import TopicPartition
 

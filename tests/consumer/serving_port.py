@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.core import ConsumerCore
-from pykclient.consumer.offset_lookups import EARLIEST, LATEST
+from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest
@@ -36,6 +36,12 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from pykclient.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
 )
 from pykclient.types import TopicPartition
 from tests.consumer.fetched_records import batch, value_at
@@ -145,6 +151,8 @@ class ServingPort(ScriptedPort):
             return self._metadata(message)
         if isinstance(message, ListOffsetsRequest):
             return self._list_offsets(message)
+        if isinstance(message, OffsetForLeaderEpochRequest):
+            return self._epoch_ends(message)
         assert isinstance(message, FetchRequest), message
         self.last_fetch = message
         return self._fetch(message)
@@ -176,6 +184,18 @@ class ServingPort(ScriptedPort):
                 ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
             )
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=answers)])
+
+    def _epoch_ends(self, message: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        (topic,) = message.topics
+        answers = [
+            EpochEndOffset(
+                partition=asked.partition,
+                leader_epoch=0,
+                end_offset=self.logs[asked.partition].end,
+            )
+            for asked in topic.partitions
+        ]
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", answers)])
 
     def _fetch(self, message: FetchRequest) -> FetchResponse | None:
         (topic,) = message.topics

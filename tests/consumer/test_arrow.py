@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
 HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
+@pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
 def test_each_record_is_a_row_in_order() -> None:
     table = arrow_batch(
         [run(A, range(5, 7), keys=[None, b"k"]), run(B, [9], values=[None])], include_headers=False

@@ -74,6 +74,7 @@ def test_a_position_that_a_new_leader_has_yet_to_confirm_is_committed_too(
     assert set(automatic.commits.consumed()) == {P0, P1}
 
 
+@pytest.mark.promise("the timer of automatic commits runs in `poll` alone")
 def test_the_timer_is_looked_at_only_in_poll(automatic: CommitScene) -> None:
     hand_out(automatic, 5)
     assert automatic.commits.poll(START_MS).next_poll_ms == NEVER_MS
@@ -89,6 +90,7 @@ def test_what_a_poll_returned_is_committed_by_the_next_one(automatic: CommitScen
     assert committed_in(request) == {P0: 15, P1: 20}
 
 
+@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
 def test_what_the_same_poll_is_about_to_return_is_not_committed(automatic: CommitScene) -> None:
     assigned = next(iter(automatic.subscription))
     assigned.offset += 5
@@ -132,6 +134,9 @@ def test_one_that_may_succeed_soon_is_repeated_soon(automatic: CommitScene) -> N
     assert automatic.commits.take_error() is None
 
 
+@pytest.mark.promise(
+    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+)
 @pytest.mark.parametrize(
     "error",
     [GroupAuthorizationFailedError, TopicAuthorizationFailedError, FencedInstanceIdError],
@@ -194,6 +199,7 @@ def test_before_a_revocation_a_newer_epoch_will_do(automatic: CommitScene) -> No
     assert operation.error is None
 
 
+@pytest.mark.promise("a deleted topic holds up no rebalance, in either protocol")
 @pytest.mark.parametrize("error", [UnknownTopicOrPartitionError, UnknownTopicIdError])
 def test_a_revocation_does_not_wait_for_a_topic_that_was_deleted(
     automatic: CommitScene, error: type[BrokerError]
@@ -230,6 +236,7 @@ def test_a_revocation_commits_nothing_where_nothing_is_automatic(scene: CommitSc
     assert scene.sent() == []
 
 
+@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_failures_of_one_kind_are_told_once_in_a_while(
     automatic: CommitScene, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -97,6 +97,9 @@ def test_a_coordinator_that_is_refused_fails_what_waits() -> None:
     assert isinstance(commit.operation.error, GroupAuthorizationFailedError)
 
 
+@pytest.mark.promise(
+    "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
+)
 @pytest.mark.parametrize(
     ("error", "forgets_coordinator"),
     [
@@ -184,6 +187,9 @@ def test_what_concerns_the_group_is_told_before_what_concerns_a_topic(scene: Com
     assert isinstance(commit.operation.error, GroupAuthorizationFailedError)
 
 
+@pytest.mark.promise(
+    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+)
 @pytest.mark.parametrize(
     "error", [UnknownMemberIdError, IllegalGenerationError, StaleMemberEpochError]
 )
@@ -200,6 +206,7 @@ def test_a_member_that_is_none_any_more_hears_so(
     assert "max_poll_interval_ms" in str(failed)
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 def test_a_coordinator_that_was_replaced_ends_no_membership(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
@@ -254,6 +261,9 @@ def test_a_commit_of_nothing_ends_when_those_before_it_have(scene: CommitScene) 
 # Without waiting.
 
 
+@pytest.mark.promise(
+    "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
+)
 def test_callbacks_come_in_the_order_of_the_calls(scene: CommitScene) -> None:
     heard: Heard = []
     for offset in (1, 2, 3):
@@ -270,6 +280,9 @@ def test_callbacks_come_in_the_order_of_the_calls(scene: CommitScene) -> None:
     assert heard[2][1] is None
 
 
+@pytest.mark.promise(
+    "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
+)
 def test_one_without_waiting_is_never_sent_twice(scene: CommitScene) -> None:
     heard: Heard = []
     commit_async(scene, 1, heard)
@@ -297,6 +310,9 @@ def test_a_callback_is_held_back_until_those_before_it_were_called(scene: Commit
     assert [offset for offset, _ in heard] == [1, 2]
 
 
+@pytest.mark.promise(
+    "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
+)
 def test_a_later_commit_does_not_overtake_one_that_is_tried_again(scene: CommitScene) -> None:
     heard: Heard = []
     scene.commits.commit({P0: at(1)}, LATER_MS)
@@ -334,6 +350,9 @@ def test_a_failure_that_nobody_listens_to_is_logged(
     assert "the commit of t-0 failed: OFFSET_METADATA_TOO_LARGE" in record.getMessage()
 
 
+@pytest.mark.promise(
+    "a refused automatic commit is raised before records; an empty commit needs no coordinator"
+)
 def test_what_was_lost_meanwhile_is_not_committed_though_it_came_back() -> None:
     scene = CommitScene(auto_commit_interval_ms=INTERVAL_MS)
     scene.read(5, 6)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.offset_lookups import OffsetLookups
-from pykclient.consumer.positions import PositionManager
+from pykclient.consumer.offsets.list_offsets import OffsetLookups
+from pykclient.consumer.offsets.reset import PositionManager
 from pykclient.consumer.subscription import OffsetReset, PositionState
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
@@ -59,6 +59,9 @@ def scene() -> PositionScene:
     return scene
 
 
+@pytest.mark.promise(
+    "a consumer goes on where its group committed, else where `auto_offset_reset` says"
+)
 def test_a_partition_goes_on_at_its_committed_offset_and_the_others_are_reset(
     scene: PositionScene,
 ) -> None:

@@ -13,6 +13,7 @@ def make_config(**settings: object) -> ConsumerConfig:
     return ConsumerConfig.from_settings({"bootstrap.servers": "h1:9092"}, **settings)
 
 
+@pytest.mark.promise("old names and values are refused, with the new ones")
 @pytest.mark.parametrize(
     ("old", "new"), [("smallest", "earliest"), ("largest", "latest"), ("beginning", "earliest")]
 )
@@ -71,6 +72,7 @@ def test_a_group_has_kafkas_defaults() -> None:
     assert config.max_poll_interval_ms == 300_000
 
 
+@pytest.mark.promise("settings of one group protocol are refused with the other")
 @pytest.mark.parametrize(
     ("protocol", "name", "value"),
     [

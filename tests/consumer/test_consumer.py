@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer import silence
+from pykclient.consumer.fetch import stalls as silence
 from pykclient.errors import (
     CorruptRecordError,
     KafkaTimeoutError,
@@ -20,6 +20,7 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.protocol.messages.fetch import FetchRequest
+from pykclient.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
 from tests.consumer.fetched_records import batch, marker, value_at
 from tests.consumer.serving_port import (
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 # Polling.
 
 
+@pytest.mark.promise("`assign` and positions work as in Java")
 def test_a_poll_returns_what_there_is_and_moves_the_position(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -86,6 +88,7 @@ def test_a_fetch_asks_for_what_the_settings_say(port: ServingPort) -> None:
         assert fetch.topics[0].partitions[0].partition_max_bytes == 6
 
 
+@pytest.mark.promise("`poll` returns what is there, within its time")
 def test_a_poll_returns_no_more_than_asked_and_the_rest_next_time(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -103,6 +106,7 @@ def test_several_partitions_are_polled_together(port: ServingPort) -> None:
         assert sorted(poll_until(consumer, 4)) == [0, 0, 1, 1]
 
 
+@pytest.mark.promise("`poll` returns what is there, within its time")
 def test_an_empty_poll_ends_in_time(consumer: Consumer) -> None:
     started_s = time.monotonic()
     records = consumer.poll(SHORT_S)
@@ -124,6 +128,7 @@ def test_nothing_assigned_is_an_error(port: ServingPort) -> None:
         consumer.poll(SHORT_S)
 
 
+@pytest.mark.promise("`auto_offset_reset` is earliest, latest or none")
 def test_without_a_reset_a_poll_says_that_there_is_no_position(port: ServingPort) -> None:
     with consumer_over(port, auto_offset_reset="none") as consumer:
         consumer.assign([A])
@@ -135,6 +140,7 @@ def test_without_a_reset_a_poll_says_that_there_is_no_position(port: ServingPort
         assert offsets(consumer.poll(LONG_S)) == [0]
 
 
+@pytest.mark.promise("`auto_offset_reset` is earliest, latest or none")
 def test_a_position_outside_the_log_is_reset_by_the_setting(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -161,6 +167,10 @@ def test_without_a_reset_a_position_outside_the_log_is_told_until_the_user_seeks
         assert offsets(consumer.poll(LONG_S)) == [4]
 
 
+@pytest.mark.promise("a malformed batch is an error before any of its records is returned")
+@pytest.mark.promise(
+    "malformed records raise `CorruptRecordError` with topic, partition and offset"
+)
 def test_corrupt_records_are_told_and_can_be_sought_past(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -206,14 +216,14 @@ def test_interceptors_see_records_first(port: ServingPort) -> None:
 # What nobody waits for in vain.
 
 
-def test_an_unknown_topic_is_told_when_polls_stay_empty(
+def test_an_unknown_topic_is_told_once_when_polls_stay_empty(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 1000))
     consumer.assign([UNKNOWN])
-    for _ in range(2):
-        with pytest.raises(UnknownTopicOrPartitionError, match=r"'absent'.*create_topics"):
-            consumer.poll(SHORT_S)
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"'absent'.*create_topics"):
+        consumer.poll(SHORT_S)
+    assert not consumer.poll(SHORT_S)
 
 
 def test_a_partition_that_the_topic_lacks_is_told_with_how_many_there_are(
@@ -248,10 +258,9 @@ def test_a_refused_connection_is_told_by_the_first_empty_poll(
         consumer.poll(SHORT_S)
 
 
-def test_a_fatal_error_is_raised_at_once_by_every_call(
+def test_a_fatal_error_is_raised_at_once_by_every_call_and_the_next_one_tries_anew(
     consumer: Consumer, port: ServingPort
 ) -> None:
-    consumer._metadata.fatal_error = UnsupportedVersionError("too old")
     calls: list[Callable[[], object]] = [
         lambda: consumer.poll(LONG_S),
         lambda: consumer.position(A, LONG_S),
@@ -261,13 +270,17 @@ def test_a_fatal_error_is_raised_at_once_by_every_call(
         lambda: next(iter(consumer)),
     ]
     for call in calls:
+        consumer._metadata.on_verdict(UnsupportedVersionError("too old"))
         with pytest.raises(UnsupportedVersionError):
             call()
+    port.logs[0].append(10)
+    assert consumer.poll(LONG_S)
 
 
 # Seeking, pausing.
 
 
+@pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
 def test_a_seek_decides_what_comes_next(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(10)
     assert consumer.poll(LONG_S)
@@ -278,6 +291,17 @@ def test_a_seek_decides_what_comes_next(consumer: Consumer, port: ServingPort) -
     assert poll_until(consumer, 2) == [8, 9]
 
 
+def test_a_seek_with_a_leader_epoch_is_held_against_the_log_of_the_leader(
+    consumer: Consumer, port: ServingPort
+) -> None:
+    port.logs[0].append(10)
+    assert consumer.poll(LONG_S, 1)
+    consumer.seek(A, OffsetAndMetadata(5, leader_epoch=0))
+    assert poll_until(consumer, 5) == [5, 6, 7, 8, 9]
+    assert port.answers.count(OffsetForLeaderEpochRequest) == 1
+
+
+@pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
 def test_seeks_to_the_ends_ask_the_broker(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(10)
     consumer.seek_to_end()
@@ -288,7 +312,7 @@ def test_seeks_to_the_ends_ask_the_broker(consumer: Consumer, port: ServingPort)
 
 @pytest.mark.parametrize("offset", [-1, "5", 2.0, None, True, 2**63])
 def test_an_offset_that_is_none_is_refused(consumer: Consumer, offset: object) -> None:
-    with pytest.raises(UsageError, match="an offset is an integer from 0"):
+    with pytest.raises(UsageError, match=r"seek\(t-0\): offset is .*; give an integer from 0"):
         consumer.seek(A, offset)  # type: ignore[arg-type]
 
 
@@ -342,6 +366,7 @@ def test_only_what_is_assigned_can_be_sought_paused_and_asked_for(consumer: Cons
             call()
 
 
+@pytest.mark.promise("`subscribe` without `group_id` is refused, with what to use")
 def test_subscribe_is_refused_with_what_to_use_instead(consumer: Consumer) -> None:
     with pytest.raises(UsageError, match=r"assign\(\)"):
         consumer.subscribe(["t"])
@@ -386,6 +411,14 @@ def test_a_limit_in_a_hole_is_reached(port: ServingPort) -> None:
         while consumer.position(A) < 5:
             count += consumer.poll_arrow(LONG_S, until={A: 5}).num_rows
         assert (count, consumer.position(A)) == (2, 5)
+
+
+def test_an_arrow_batch_has_all_that_is_at_hand_unless_told_otherwise(port: ServingPort) -> None:
+    port.logs[0].append(4)
+    with consumer_over(port, max_poll_records=1) as consumer:
+        consumer.assign([A])
+        assert consumer.poll_arrow(LONG_S, max_records=1).num_rows == 1
+        assert consumer.poll_arrow(LONG_S).num_rows == 3
 
 
 def test_arrow_batches_are_not_deserialized(port: ServingPort) -> None:

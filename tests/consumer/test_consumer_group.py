@@ -31,6 +31,9 @@ def scene(request: pytest.FixtureRequest) -> GroupScene:
 # Topics.
 
 
+@pytest.mark.promise(
+    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
+)
 def test_a_topic_that_may_not_be_read_is_told_by_poll(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t", "secret"])
     scene.join(A)
@@ -71,6 +74,9 @@ def test_a_topic_that_is_not_wanted_any_more_is_not_told(
     assert not scene.group.has_error
 
 
+@pytest.mark.promise(
+    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
+)
 def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None:
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
@@ -105,6 +111,9 @@ def matched(scene: GroupScene) -> GroupScene:
     return scene
 
 
+@pytest.mark.promise(
+    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
+)
 def test_a_new_pattern_keeps_the_member_while_no_broker_tells_of_topics(
     matched: GroupScene,
 ) -> None:

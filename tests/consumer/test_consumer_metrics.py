@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.consumer_metrics import ConsumerMetrics
+from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.metrics.catalogue import CATALOGUE, CONSUMER, FETCHING, MetricName
 from pykclient.types import IsolationLevel, TopicPartition
@@ -32,6 +32,7 @@ def of(consumer: Consumer, name: str, partition: TopicPartition | None = None) -
     return consumer.metrics().get(MetricName(name, FETCHING, tags))
 
 
+@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
 def test_what_is_told_is_catalogued_and_what_is_catalogued_is_told(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -64,6 +65,7 @@ def test_iteration_counts_too(port: ServingPort) -> None:
         assert of(consumer, "records-consumed-total") == 4
 
 
+@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
 def test_lag_is_told_by_partition_and_moves_with_the_position(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -100,6 +102,7 @@ def test_what_was_passed_over_is_counted(port: ServingPort) -> None:
         assert of(consumer, "records-skipped-total") == 1
 
 
+@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
 def test_another_thread_may_ask(consumer: Consumer) -> None:
     asked: list[object] = []
     with consumer._guard:

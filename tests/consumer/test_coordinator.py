@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pykclient.consumer.assignors import RoundRobinAssignor
-from pykclient.consumer.group.consumer_protocol import read_assignment, read_subscription
+from pykclient.consumer.group.assignors import RoundRobinAssignor
+from pykclient.consumer.group.classic.protocol import read_assignment, read_subscription
 from pykclient.errors import (
     BrokerError,
     CommitFailedError,
@@ -161,6 +161,7 @@ def test_user_data_that_cannot_be_told_is_the_assignors_fault(data: object) -> N
         scene.poll()
 
 
+@pytest.mark.promise("a leader's mistake causes no storm of rebalances")
 def test_a_leader_that_gives_what_is_not_read_is_told_of(scene: GroupScene) -> None:
     """Once may be what a static member had before; to join for ever would be a storm."""
     scene.know(T)
@@ -176,6 +177,7 @@ def test_a_leader_that_gives_what_is_not_read_is_told_of(scene: GroupScene) -> N
     assert not scene.subscription.partitions
 
 
+@pytest.mark.promise("a leader's mistake causes no storm of rebalances")
 def test_what_was_read_when_it_joined_is_no_fault_of_the_leader(scene: GroupScene) -> None:
     scene.know(T, U)
     scene.subscription.subscribe(["t"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.consumer.config import ConsumerConfig
-from pykclient.consumer.deserialization import RecordDeserializer
+from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.errors import ConfigError, RecordDeserializationError
 from pykclient.serialization import StringDeserializer
 from tests.consumer.record_runs import TIMESTAMP_MS, A, run

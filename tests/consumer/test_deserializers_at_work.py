@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.deserialization import RecordDeserializer
 from pykclient.errors import ClosedError, RecordDeserializationError
-from pykclient.serialization import StringDeserializer
 from tests.consumer.fetched_records import marker, value_at
 from tests.consumer.serving_port import (
     LONG_S,
@@ -20,7 +18,6 @@ from tests.consumer.serving_port import (
     offsets,
     poll_until,
 )
-from tests.consumer.test_deserialization import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,18 +67,9 @@ def test_they_run_without_the_core_lock(port: ServingPort, is_iterated: bool) ->
     assert held == [False]
 
 
-def test_ours_need_no_lending() -> None:
-    for settings, is_ours in (
-        ({"value_deserializer": StringDeserializer()}, True),
-        ({"value_deserializer": "pykclient.serialization:StringDeserializer"}, True),
-        ({"value_deserializer": bytes.decode}, False),
-        ({"value_deserializer": StringDeserializer(), "key_deserializer": bytes.decode}, False),
-    ):
-        deserializer = RecordDeserializer.from_config(config(**settings))
-        assert deserializer is not None
-        assert deserializer.is_ours is is_ours, settings
-
-
+@pytest.mark.promise(
+    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
+)
 @pytest.mark.parametrize("sought", [0, 4, 7])
 def test_one_may_seek_and_reading_goes_on_there(port: ServingPort, sought: int) -> None:
     three_runs(port)
@@ -138,6 +126,9 @@ def test_one_may_close_the_consumer(port: ServingPort, is_iterated: bool) -> Non
     assert port.is_shut_down
 
 
+@pytest.mark.promise(
+    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
+)
 @pytest.mark.parametrize("is_iterated", [False, True])
 def test_one_that_reads_is_refused(port: ServingPort, is_iterated: bool) -> None:
     three_runs(port)
@@ -159,6 +150,9 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.promise(
+    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
+)
 def test_an_interrupt_in_one_loses_nothing(port: ServingPort) -> None:
     three_runs(port)
     with consumer_over(port, value_deserializer=Deserializer(4, interrupt)) as consumer:

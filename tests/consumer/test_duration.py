@@ -10,6 +10,7 @@ SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 DAY = 24 * HOUR
 
 
+@pytest.mark.promise("offsets by time, lag, and reset by duration work")
 @pytest.mark.parametrize(
     ("text", "expected_ms"),
     [
@@ -28,6 +29,7 @@ def test_a_duration_has_its_length(text: str, expected_ms: int) -> None:
     assert duration_ms(text) == expected_ms
 
 
+@pytest.mark.promise("offsets by time, lag, and reset by duration work")
 @pytest.mark.parametrize(
     "text",
     ["", "P", "PT", "P1", "1D", "P1H", "PT1D", "P-1D", "-P1D", "P1DT", "PT1S1H", "PT.5S", "P1W",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pykclient.consumer.fetch_buffer import FetchedResponse
-from pykclient.consumer.fetched_partition import FetchedPartition
+from pykclient.consumer.fetch.buffer import FetchedResponse
+from pykclient.consumer.fetch.completed_fetch import FetchedPartition
 from tests.consumer.fetched_records import SETTINGS, batch
 from tests.consumer.test_fetch_buffer import A, B, C, Scene
 
@@ -56,7 +57,7 @@ class Reading(RuleBasedStateMachine):
     @rule(count_max=st.integers(1, 6))
     def take_and_give_back(self, count_max: int) -> None:
         self.scene.take(count_max)
-        self.scene.buffer.give_back(self.scene.buffer.begun)
+        self.scene.buffer.give_back()
 
     @rule(partition=partitions)
     def pause(self, partition: TopicPartition) -> None:
@@ -96,3 +97,4 @@ class Reading(RuleBasedStateMachine):
 
 Reading.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestReading = Reading.TestCase
+pytest.mark.promise("a fetch returns the records of the partitions that were assigned")(TestReading)

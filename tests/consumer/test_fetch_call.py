@@ -15,6 +15,9 @@ from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID
 from tests.network.answering import answer_checked
 
 
+@pytest.mark.promise(
+    "a response that contradicts its request is retried on a new connection, and fails no batch"
+)
 @pytest.mark.parametrize(
     ("indexes", "topic_id"),
     [([1], TOPIC_ID), ([0, 1], TOPIC_ID), ([0, 2, 0], TOPIC_ID), ([0], OTHER_ID)],

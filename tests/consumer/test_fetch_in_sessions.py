@@ -25,6 +25,7 @@ def begun() -> Scene:
     return scene
 
 
+@pytest.mark.promise("a fetch names only what is new in its session, on real and fake brokers")
 def test_only_what_moved_is_named() -> None:
     request = begun().fetch()
     message = message_of(request)
@@ -33,6 +34,7 @@ def test_only_what_moved_is_named() -> None:
     assert message.forgotten_topics_data == []
 
 
+@pytest.mark.promise("a fetch names only what is new in its session, on real and fake brokers")
 def test_nothing_is_named_at_the_end_of_all_logs() -> None:
     scene = begun()
     reply(scene.fetch(), session_id=9)
@@ -72,6 +74,7 @@ def test_records_of_a_partition_sought_meanwhile_are_thrown_away_and_it_is_named
     assert asked(scene.fetch()) == [("t", 1, 7)]
 
 
+@pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
 @pytest.mark.parametrize(
     ("kind", "session_id"),
     [(FetchSessionIdNotFoundError, 0), (InvalidFetchSessionEpochError, 9)],

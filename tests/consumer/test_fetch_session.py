@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.consumer.fetch_session import EPOCH_MAX, Asked, FetchSession, SessionFetch
+from pykclient.consumer.fetch.session import EPOCH_MAX, Asked, FetchSession, SessionFetch
 from pykclient.errors import (
     DisconnectedError,
     FetchSessionIdNotFoundError,
@@ -14,7 +14,7 @@ from pykclient.errors import (
     InvalidFetchSessionEpochError,
     KafkaError,
 )
-from pykclient.network.cluster import NO_TOPIC_ID
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 
 A, B, C = (("t", number) for number in range(3))
 ID, OTHER_ID = b"i" * 16, b"o" * 16
@@ -95,6 +95,7 @@ def test_a_session_that_the_broker_ends_begins_anew() -> None:
     assert (fetch.session_id, fetch.epoch, set(fetch.named)) == (0, 0, {A, B})
 
 
+@pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
 @pytest.mark.parametrize(
     ("error", "session_id"),
     [
@@ -124,6 +125,7 @@ def test_the_end_is_said_once_and_only_of_a_session() -> None:
     assert FetchSession().final() is None
 
 
+@pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
 @given(
     st.lists(
         st.tuples(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.fetcher import LATE_MS
+import pytest
+
+from pykclient.consumer.fetch.fetcher import LATE_MS
 from pykclient.errors import DisconnectedError, NotLeaderOrFollowerError
 from tests.consumer.fetch_scene import A, C, Scene, part, reply
 from tests.consumer.known_cluster import START_MS, know, topic
@@ -52,6 +54,9 @@ def test_a_lost_connection_is_a_trouble_of_all_partitions_asked_for() -> None:
     assert len(scene.troubles) == 2
 
 
+@pytest.mark.promise(
+    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+)
 def test_a_broker_that_is_late_is_one_and_its_answer_ends_it() -> None:
     scene = Scene()
     scene.read(A)

@@ -48,6 +48,7 @@ from tests.network.answering import answer_checked
 # Whom to ask for what.
 
 
+@pytest.mark.promise("a fetch returns the records of the partitions that were assigned")
 def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
     scene = Scene()
     scene.read(A, B, C, offset=7)
@@ -70,6 +71,9 @@ def test_a_fetch_says_what_the_settings_say() -> None:
     assert (partition.current_leader_epoch, partition.partition_max_bytes) == (4, 1_000)
 
 
+@pytest.mark.promise(
+    "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
+)
 def test_the_nodes_share_one_budget_of_bytes() -> None:
     scene = Scene()
     scene.read(A, B, C)
@@ -200,6 +204,9 @@ def test_a_partition_that_the_topic_lacks_asks_for_metadata() -> None:
     assert is_outdated(scene.metadata)
 
 
+@pytest.mark.promise(
+    "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
+)
 def test_partitions_that_had_their_turn_come_last_in_the_next_request() -> None:
     scene = Scene()
     know(scene.metadata, topic("t", [1, 1, 1]))
@@ -260,6 +267,7 @@ def test_records_of_aborted_transactions_are_left_out_for_read_committed() -> No
         assert scene.taken() == expected
 
 
+@pytest.mark.promise("a fetch returns the records of the partitions that were assigned")
 @pytest.mark.parametrize("sought", [2, 50])
 def test_an_answer_from_before_a_seek_is_thrown_away(sought: int) -> None:
     scene = Scene()
@@ -269,6 +277,35 @@ def test_an_answer_from_before_a_seek_is_thrown_away(sought: int) -> None:
     reply(request, part(0, batch(range(10, 13))))
     assert scene.taken() == []
     assert asked(scene.fetch()) == [("t", 0, sought)]
+
+
+def test_a_response_for_another_offset_than_is_due_is_not_kept() -> None:
+    """What was taken and given back comes first again; no seek makes the prefetch void."""
+    scene = Scene()
+    assigned = scene.read(A)
+    reply(scene.fetch(), part(0, batch(range(3)), high_watermark=9))
+    assert scene.taken() == [0, 1, 2]
+    ahead = scene.fetch()
+    assert asked(ahead) == [("t", 0, 3)]
+    fetch_epoch = assigned.fetch_epoch
+    scene.buffer.give_back()
+    reply(ahead, part(0, batch(range(3, 6))))
+    assert assigned.fetch_epoch == fetch_epoch
+    assert scene.taken() == []
+    assert asked(scene.fetch()) == [("t", 0, 0)]
+
+
+def test_a_response_from_before_a_validation_is_not_used_though_the_position_stays() -> None:
+    """The former leader's records may be those that the new one has lost."""
+    scene = Scene()
+    assigned = scene.read(A, offset=10)
+    request = scene.fetch()
+    scene.subscription.await_validation(assigned)
+    scene.subscription.complete_validation(assigned, 10, 4, 5)
+    reply(request, part(0, batch(range(10, 13)), high_watermark=77))
+    assert scene.taken() == []
+    assert assigned.high_watermark is None
+    assert asked(scene.fetch()) == [("t", 0, 10)]
 
 
 def test_an_answer_from_before_an_unassign_is_thrown_away() -> None:

@@ -63,6 +63,7 @@ PASSING = [
 ]
 
 
+@pytest.mark.promise("metadata is refreshed after errors")
 @pytest.mark.parametrize("kind", PASSING)
 def test_what_newer_metadata_may_cure_is_tried_again_in_silence(kind: type[BrokerError]) -> None:
     scene = Scene()
@@ -193,6 +194,7 @@ def test_an_application_that_was_away_does_not_make_a_leader_late() -> None:
     assert is_outdated(scene.metadata)
 
 
+@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
 def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
     """KIP-951: no wait for metadata, nor for a back-off."""
     scene = Scene()
@@ -227,6 +229,7 @@ def test_what_no_attempt_cures_is_told() -> None:
     assert scene.subscription.take_error() is error
 
 
+@pytest.mark.promise("a response that cannot be read twice in a row is reported")
 def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_once() -> None:
     """One flipped bit is cured by another connection; a second is no accident."""
     scene = Scene()
@@ -241,6 +244,9 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_once() -
     assert len(scene.poll(START_MS + 10 * RETRY_MS)) == 1
 
 
+@pytest.mark.promise(
+    "a record that is too large is reported with place and cure, and not fetched again before"
+)
 def test_an_answer_too_large_is_told_with_its_cure_and_asked_again_only_once_that_was_heard() -> (
     None
 ):
@@ -287,6 +293,7 @@ def test_nobody_is_told_of_a_failure_after_an_unassign() -> None:
 # Reading from a follower (KIP-392).
 
 
+@pytest.mark.promise("the replica in the same rack is read, and the leader when that fails")
 def test_the_replica_that_the_leader_names_is_read_from_for_a_while() -> None:
     scene = Scene(rack="r1")
     scene.read(A)
@@ -305,6 +312,7 @@ def test_a_replica_that_left_the_cluster_is_not_read_from() -> None:
     assert scene.fetch().node_id == 1
 
 
+@pytest.mark.promise("the replica in the same rack is read, and the leader when that fails")
 @pytest.mark.parametrize(
     "code", [OffsetOutOfRangeError.code, NotLeaderOrFollowerError.code, UnknownServerError.code]
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.handed_out import HandedOut
+from pykclient.consumer.offsets.processed import HandedOut
 from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
 from pykclient.types import OffsetAndMetadata, TopicPartition
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.handover import Handover
-from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.group.reassignment import Handover
+from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import RebalanceListenerError, WakeupError
 from pykclient.network.manager import NEVER_MS, Operation
@@ -44,6 +44,11 @@ class Scene:
             lambda partitions: self.write("revoked", partitions),
             lambda partitions: self.write("lost", partitions),
         )
+        self.handover.begin(0)
+        self.handover.assign([A, B])
+        self.handover.go()
+        self.call()
+        self.diary.clear()
 
     def write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         self.diary.append(" ".join([what, *map(str, partitions)]))
@@ -80,6 +85,7 @@ def scene() -> Scene:
     return Scene()
 
 
+@pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
 def test_what_can_be_committed_is_held_committed_told_and_dropped(scene: Scene) -> None:
     operation = scene.handover.begin(0)
     scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
@@ -103,7 +109,7 @@ def test_what_is_lost_is_told_and_dropped_without_a_commit(scene: Scene) -> None
 
 def test_what_comes_is_taken_before_it_is_told(scene: Scene) -> None:
     scene.handover.begin(0)
-    scene.handover.assign([A, C], [C])
+    scene.handover.assign([A, C])
     scene.handover.go()
     assert scene.subscription.partitions == {A, C}
     scene.call()
@@ -113,7 +119,7 @@ def test_what_comes_is_taken_before_it_is_told(scene: Scene) -> None:
 def test_one_after_the_other(scene: Scene) -> None:
     operation = scene.handover.begin(0)
     scene.handover.revoke([B], deadline_ms=DEADLINE_MS)
-    scene.handover.assign([A, C], [C])
+    scene.handover.assign([A, C])
     scene.handover.go()
     scene.call()
     scene.call()
@@ -121,6 +127,7 @@ def test_one_after_the_other(scene: Scene) -> None:
     assert scene.diary == ["hold t-1", "commit", "revoked t-1", "drop t-1", "assigned t-2"]
 
 
+@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
 def test_the_listener_waits_for_the_commit_until_its_deadline(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,7 +175,7 @@ def test_what_a_listener_raises_is_kept_and_the_handover_goes_on(scene: Scene) -
     scene.handover.listener = RebalanceListener(fail, fail)
     operation = scene.handover.begin(0)
     scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.handover.assign([B, C], [C])
+    scene.handover.assign([B, C])
     scene.handover.go()
     scene.call()
     scene.call()
@@ -208,16 +215,49 @@ def test_a_new_one_takes_the_place_of_one_that_waits(scene: Scene) -> None:
     assert not scene.subscription.partitions
 
 
+def test_what_was_begun_before_a_restart_is_told_once(scene: Scene) -> None:
+    scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.go()
+    scene.handover.restart()
+    again = scene.handover.begin(0)
+    scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.handover.assign([B, C])
+    scene.handover.go()
+    while scene.user_calls:
+        scene.call()
+    assert again.is_done
+    assert [line for line in scene.diary if "drop" not in line and "hold" not in line] == [
+        "commit",
+        "commit",
+        "revoked t-0",
+        "assigned t-2",
+    ]
+
+
+def test_what_was_taken_but_not_told_before_a_restart_is_told_then(scene: Scene) -> None:
+    scene.subscription.assign_from_group([A, B, C])
+    scene.handover.restart()
+    scene.handover.begin(0)
+    scene.handover.assign([A, B, C])
+    scene.handover.go()
+    scene.call()
+    assert scene.diary == ["assigned t-2"]
+
+
 def test_what_is_kept_in_the_end_is_held_no_more(scene: Scene) -> None:
     scene.handover.begin(0)
     scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
     scene.handover.go()
     scene.handover.begin(0)
-    scene.handover.assign([A, B], [])
+    scene.handover.assign([A, B])
     scene.handover.go()
     assert not any(assigned.is_held for assigned in scene.subscription)
 
 
+@pytest.mark.promise(
+    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
+)
 def test_who_gives_up_again_while_it_is_told_is_not_told_twice(scene: Scene) -> None:
     scene.handover.begin(0)
     scene.handover.revoke([A], deadline_ms=DEADLINE_MS)
@@ -235,6 +275,9 @@ def test_who_gives_up_again_while_it_is_told_is_not_told_twice(scene: Scene) -> 
     assert not scene.subscription.partitions
 
 
+@pytest.mark.promise(
+    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
+)
 def test_who_is_told_of_a_revocation_is_not_told_of_a_loss(scene: Scene) -> None:
     scene.handover.begin(0)
     scene.handover.revoke([A, B], deadline_ms=DEADLINE_MS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,10 @@ from pykclient.consumer.heartbeat_thread import HeartbeatThread
 from pykclient.consumer.thread_guard import BackgroundLock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from _typeshed import TraceFunction
 
 TIMEOUT_S = 10.0
 INTERVAL_MS = 40
@@ -56,10 +61,12 @@ def steps() -> Steps:
 @pytest.fixture
 def thread(steps: Steps) -> Iterator[HeartbeatThread]:
     thread = HeartbeatThread(steps.step, steps.background, heartbeat_interval_ms=INTERVAL_MS)
+    thread.start()
     yield thread
-    thread.close()
+    thread.close(TIMEOUT_S)
 
 
+@pytest.mark.promise("heartbeats go on while the application or a listener works")
 def test_it_steps_while_nobody_has_the_consumer(steps: Steps, thread: HeartbeatThread) -> None:
     steps.wait_for(5)
     assert thread.failure is None
@@ -71,6 +78,7 @@ def test_it_steps_often_enough_whatever_a_step_says(steps: Steps, thread: Heartb
     assert thread.failure is None
 
 
+@pytest.mark.promise("heartbeats go on while the application or a listener works")
 def test_it_waits_for_no_lock_and_goes_on_when_it_is_free(
     steps: Steps, thread: HeartbeatThread
 ) -> None:
@@ -78,7 +86,7 @@ def test_it_waits_for_no_lock_and_goes_on_when_it_is_free(
     with steps.lock:
         steps.drain()
         # A thread that waited for the lock could not be closed while we have it.
-        thread.close()
+        thread.close(TIMEOUT_S)
         assert not steps.has_made_any
 
 
@@ -96,9 +104,48 @@ def test_it_ends_with_the_consumer_that_nobody_closed() -> None:
     steps = Steps()
     lock = steps.lock
     thread = HeartbeatThread(steps.step, steps.background, heartbeat_interval_ms=INTERVAL_MS)
+    thread.start()
     steps.wait_for(1)
     with lock:  # no step is under way, which would hold it
         del steps
         gc.collect()
     thread._thread.join(TIMEOUT_S)
     assert not thread._thread.is_alive()
+
+
+def interrupted_at(event_number: int, call: Callable[[], None]) -> bool:
+    """Interrupt a call at so many-th event of its functions; return whether it came that far."""
+    events = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> TraceFunction:
+        nonlocal events
+        events += 1
+        if events == event_number:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.promise("an interrupted wake-up, start or end of a thread leaves nothing undone")
+def test_a_stop_that_is_interrupted_anywhere_can_be_made_again(steps: Steps) -> None:
+    """Goal: no lock stays taken, at which this thread, or the other one, would wait for ever."""
+    for event_number in itertools.count(1):
+        thread = HeartbeatThread(steps.step, steps.background, heartbeat_interval_ms=INTERVAL_MS)
+        thread.start()
+        was_interrupted = interrupted_at(event_number, thread.stop)
+        again = threading.Thread(target=thread.close, args=(TIMEOUT_S,), daemon=True)
+        again.start()
+        again.join(2 * TIMEOUT_S)
+        assert not again.is_alive(), event_number
+        assert not thread._thread.is_alive(), event_number
+        if not was_interrupted:
+            return

@@ -88,6 +88,7 @@ def test_a_second_thread_is_refused_while_the_first_polls(
         assert offsets(polled.result()) == [0]
 
 
+@pytest.mark.promise("an interrupt loses no record that was not returned")
 def test_an_interrupt_before_records_are_returned_loses_none(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -107,6 +108,7 @@ def test_an_interrupt_before_records_are_returned_loses_none(
     assert poll_until(consumer, 3) == [0, 1, 2]
 
 
+@pytest.mark.promise("an interrupt loses no record that was not returned")
 def test_an_interrupt_right_after_records_were_taken_loses_none(
     consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +235,7 @@ def test_the_end_of_a_with_block_closes_everything(port: ServingPort) -> None:
     assert interceptor.is_closed
 
 
-def interrupt() -> None:
+def interrupt(_timeout_s: float) -> None:
     raise KeyboardInterrupt
 
 
@@ -267,4 +269,4 @@ def test_a_refused_setting_leaves_nothing_open() -> None:
 
 def test_it_shows_its_name() -> None:
     with Consumer(bootstrap_servers="localhost:1", client_id="reader") as consumer:
-        assert repr(consumer) == "<Consumer reader>"
+        assert repr(consumer) == "<Consumer reader at localhost:1: open>"

@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer import consumer as consumer_module
+from pykclient.consumer.consumer import Consumer
 from pykclient.errors import ClosedError, RecordDeserializationError
 from pykclient.types import TopicPartition
-from tests.consumer.fetched_records import marker
+from tests.consumer.fetched_records import LEADER_EPOCH_AT, batch, marker
 from tests.consumer.serving_port import (
     LONG_S,
     A,
     B,
     KeepEven,
+    Log,
     consumer_over,
     offsets,
     refuse_twos,
 )
+from tests.records.batches import header_changed
 
 if TYPE_CHECKING:
-    from pykclient.consumer.consumer import Consumer
     from tests.consumer.serving_port import ServingPort
 
 
+@pytest.mark.promise("iteration yields record after record")
 def test_iteration_goes_on_where_it_was_left(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(6)
     got = []
@@ -42,6 +45,7 @@ def test_iteration_goes_on_where_it_was_left(consumer: Consumer, port: ServingPo
     assert offsets(consumer.poll(LONG_S)) == [5]
 
 
+@pytest.mark.promise("iteration yields record after record")
 def test_the_position_moves_record_by_record(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(5)
     positions = []
@@ -63,6 +67,29 @@ def test_what_is_at_hand_shares_turns_of_the_engine(
         consumer.assign([A])
         wait_counts = [len(waits) for _ in islice(consumer, 50)]
     assert len(set(wait_counts)) == 1
+
+
+def test_what_a_former_leader_sent_is_not_handed_out_once_another_one_is_known(
+    consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn between finding records and handing them out may find that; the log was cut."""
+    turn = Consumer._turn_if_due
+    port.logs[0].append(3)
+
+    def elect(consumer: Consumer) -> None:
+        monkeypatch.undo()
+        assigned = consumer._subscription.require(A)
+        consumer._buffer.drop(assigned)
+        consumer._subscription.accept_leader(assigned, 1)
+        port.logs[0] = Log()
+        port.logs[0].append(1, header_changed(batch([0]), LEADER_EPOCH_AT, 1, 4))
+        turn(consumer)
+
+    monkeypatch.setattr(Consumer, "_turn_if_due", elect)
+    records = iter(consumer)
+    first = next(records)
+    assert (first.offset, first.leader_epoch) == (0, 1)
+    assert consumer.position(A) == 1
 
 
 def test_a_seek_inside_the_loop_counts_at_once(consumer: Consumer, port: ServingPort) -> None:

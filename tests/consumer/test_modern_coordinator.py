@@ -26,6 +26,9 @@ def joined() -> GroupScene:
     return scene
 
 
+@pytest.mark.promise(
+    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
+)
 @pytest.mark.parametrize("starts_over", [True, False])
 def test_a_topic_that_metadata_loses_sight_of_stays(joined: GroupScene, starts_over: bool) -> None:
     if starts_over:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.group.member import GroupMetadata
-from pykclient.consumer.offset_commit_call import OffsetCommitCall
+from pykclient.consumer.offsets.commit_request import OffsetCommitCall
 from pykclient.errors import DecodeError, UnknownMemberIdError, UnknownTopicOrPartitionError
-from pykclient.network.cluster import NO_TOPIC_ID
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -43,6 +43,9 @@ def made(topic_ids: dict[str, bytes], member: GroupMetadata) -> tuple[OffsetComm
     return call, request
 
 
+@pytest.mark.promise(
+    "offsets are committed with metadata and leader epochs, and read back, in every version"
+)
 @pytest.mark.parametrize("version", range(2, 11))
 def test_a_broker_takes_the_offsets_in_every_version(version: int) -> None:
     """Method: a fake broker takes a commit of this version, and is looked into."""

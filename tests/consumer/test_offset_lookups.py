@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.consumer.offset_lookups import EARLIEST, LATEST, OffsetLookup, OffsetLookups
+from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST, OffsetLookup, OffsetLookups
 from pykclient.errors import (
     DecodeError,
     DisconnectedError,
@@ -40,8 +40,8 @@ from tests.consumer.known_cluster import (
 from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
+    from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.manager import Request
-    from pykclient.network.metadata import Metadata
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 NOT_LEADER = NotLeaderOrFollowerError.code
@@ -198,6 +198,7 @@ def test_one_partition_refused_does_not_hurt_the_others(lookups: OffsetLookups) 
     assert good.operation.result() == OffsetAndTimestamp(5, -1, 4)
 
 
+@pytest.mark.promise("a response that cannot be read twice in a row is reported")
 def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_as_such(
     lookups: OffsetLookups,
 ) -> None:
@@ -211,6 +212,9 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_as_such(
     assert lookup.operation.error is error.__cause__
 
 
+@pytest.mark.promise(
+    "a response that contradicts its request is retried on a new connection, and fails no batch"
+)
 @pytest.mark.parametrize("indexes", [[], [0], [0, 2, 0], [0, 2, 1]])
 def test_an_answer_that_contradicts_its_request_counts_as_none(
     lookups: OffsetLookups, indexes: list[int]

@@ -8,8 +8,10 @@ from random import Random
 import pytest
 
 from pykclient.consumer.config import ConsumerConfig
-from pykclient.consumer.position_validator import OLD_LEADER_LOOKS_MAX
-from pykclient.consumer.subscription import OffsetReset, PositionState
+from pykclient.consumer.fetch.buffer import FetchedResponse
+from pykclient.consumer.fetch.completed_fetch import FetchedPartition
+from pykclient.consumer.offsets.validate import OLD_LEADER_LOOKS_MAX
+from pykclient.consumer.subscription import OffsetReset
 from pykclient.errors import (
     BrokerError,
     ClusterAuthorizationFailedError,
@@ -29,6 +31,7 @@ from pykclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from tests.consumer.fetched_records import SETTINGS, batch
 from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, know, topic
 from tests.consumer.validator_scene import NEW, OLD, A, B, Scene, asked, reply
 from tests.network.answering import answer_checked
@@ -94,21 +97,42 @@ def test_without_a_reset_it_is_told_each_time_until_the_user_seeks() -> None:
     assert scene.subscription.take_error() is None
 
 
-@pytest.mark.parametrize(("epoch", "end_offset"), [(-1, -1), (3, 60), (-1, 60), (3, -1)])
-@pytest.mark.parametrize("reset", [OffsetReset.LATEST, OffsetReset.NONE])
-def test_a_log_that_does_not_know_who_wrote_what_was_read_is_another_one(
-    epoch: int, end_offset: int, reset: OffsetReset
+@pytest.mark.promise(
+    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
+)
+@pytest.mark.parametrize(
+    ("epoch", "end_offset", "belongs_to"),
+    [(3, 60, OLD), (3, 50, OLD), (-1, -1, None), (3, -1, None)],
+)
+@pytest.mark.parametrize("reset", [OffsetReset.LATEST, OffsetReset.EARLIEST, OffsetReset.NONE])
+def test_a_position_stays_where_the_log_knows_nothing_of_its_epoch(
+    epoch: int,
+    end_offset: int,
+    belongs_to: int | None,
+    reset: OffsetReset,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """An epoch in which nothing was written is known to its leader alone."""
     scene = Scene(reset)
     assigned, request = scene.asked_after_election()
     reply(request, epoch, end_offset)
-    if reset is OffsetReset.LATEST:
-        assert (assigned.state, assigned.reset_to) == (PositionState.AWAITING_RESET, reset)
-        assert assigned.lost_offset == 50
-        return
-    error = scene.subscription.take_error()
-    assert isinstance(error, LogTruncationError)
-    assert error.diverging_offset is None
+    assert (assigned.is_fetching, assigned.offset, assigned.epoch) == (True, 50, 1)
+    assert assigned.leader_epoch == belongs_to, "another replica may know an earlier one"
+    assert scene.subscription.take_error() is None
+    assert "t-0: the log has nothing of leader epoch 4, to which the position 50" in caplog.text
+    assert scene.requests() == []
+
+
+def test_a_position_that_moved_while_its_leader_was_asked_is_asked_about_anew() -> None:
+    scene = Scene()
+    assigned, request = scene.asked_after_election()
+    assigned.offset, assigned.leader_epoch = 51, 5  # an iteration had one more record at hand
+    reply(request, OLD, 50)
+    assert (assigned.is_fetching, assigned.offset) == (False, 51)
+    again = scene.ask()
+    assert asked(again) == [(0, NEW, 5)]
+    reply(again, 5, 51)
+    assert (assigned.is_fetching, assigned.offset, assigned.leader_epoch) == (True, 51, 5)
 
 
 def test_a_position_sought_with_its_epoch_is_held_against_the_log() -> None:
@@ -126,6 +150,23 @@ def test_a_position_whose_epoch_is_not_known_is_taken_as_it_is() -> None:
     assert assigned.is_fetching
     assigned.leader_epoch = NEW
     assert scene.requests() == []
+
+
+@pytest.mark.promise(
+    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
+)
+def test_what_a_former_leader_sent_is_dropped_where_no_epoch_is_known() -> None:
+    """Else it moves the position under the new leader, whose log may have lost it."""
+    scene = Scene()
+    assigned = scene.read(A, epoch=None)
+    records = FetchedPartition(A, 50, batch([50, 51]), SETTINGS)
+    scene.buffer.add(assigned, records, FetchedResponse(1, 1))
+    fetch_epoch = assigned.fetch_epoch
+    scene.elect()
+    assert scene.requests() == []
+    assert not scene.buffer.has(assigned)
+    assert assigned.fetch_epoch != fetch_epoch, "nor is that used which is still to come"
+    assert (assigned.is_fetching, assigned.offset, assigned.epoch) == (True, 50, 1)
 
 
 def test_an_answer_from_before_a_seek_or_an_unassign_changes_nothing() -> None:
@@ -196,6 +237,7 @@ def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[in
 # Positions of newer leaders than are known.
 
 
+@pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
 def test_a_leader_that_was_deposed_is_not_asked_about_what_its_successor_wrote() -> None:
     scene = Scene()
     scene.read(A)
@@ -212,6 +254,7 @@ def test_a_leader_that_was_deposed_is_not_asked_about_what_its_successor_wrote()
     assert (assigned.is_fetching, assigned.offset) == (True, 70)
 
 
+@pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
 def test_when_nobody_knows_of_a_newer_leader_who_leads_is_asked() -> None:
     scene = Scene()
     scene.read(A)
@@ -231,6 +274,7 @@ class Shortest(Random):
         return a
 
 
+@pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
 def test_a_leader_that_was_deposed_has_a_session_to_find_it_out() -> None:
     config = ConsumerConfig.from_settings(bootstrap_servers="broker:9092")
     scene = Scene(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pykclient.consumer.assignors import RebalanceProtocol
-from pykclient.consumer.rebalance import given_up_to_join
+from pykclient.consumer.group.assignors import RebalanceProtocol
+from pykclient.consumer.group.rebalance import given_up_to_join
 from pykclient.types import TopicPartition
 
 OWNED = [TopicPartition("b", 0), TopicPartition("a", 1), TopicPartition("a", 0)]

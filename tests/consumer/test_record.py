@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from pykclient.accel import ConsumerRecord
-from pykclient.consumer.record import ConsumerRecords
-from pykclient.types import TimestampType
+import pickle
+from contextlib import nullcontext
+
+import pytest
+
+from pykclient.accel import ConsumerRecord, decode_records, pure, record_bytes
+from pykclient.consumer.record import ConsumerRecords, RecordRun
+from pykclient.errors import UsageError
+from pykclient.types import OffsetAndMetadata, TimestampType, TopicPartition
 from tests.consumer.record_runs import TIMESTAMP_MS, A, B, run
 
 RECORDS = ConsumerRecords([run(A, [1, 2]), run(B, [7]), run(A, [3])])
@@ -67,3 +73,47 @@ def test_by_partition_has_the_records_of_each_in_order() -> None:
 def test_it_shows_what_it_has() -> None:
     assert repr(RECORDS) == "<ConsumerRecords: 4 of t-0, u-1>"
     assert repr(ConsumerRecords()) == "<ConsumerRecords: 0 of no partition>"
+
+
+def test_the_records_of_one_partition_are_had_by_its_name() -> None:
+    assert [record.offset for record in RECORDS[A]] == [1, 2, 3]
+    assert RECORDS[TopicPartition("t", 9)] == []
+    with pytest.raises(UsageError, match=r"takes a TopicPartition, not int"):
+        RECORDS[0]  # type: ignore[index]
+
+
+def test_a_record_names_its_partition() -> None:
+    assert [record.topic_partition for record in RECORDS] == [A, A, B, A]
+    assert all(type(record.topic_partition) is TopicPartition for record in RECORDS)
+
+
+def test_next_offsets_are_behind_the_last_records_where_nobody_knows_more() -> None:
+    assert RECORDS.next_offsets == {
+        A: OffsetAndMetadata(4, leader_epoch=5),
+        B: OffsetAndMetadata(8, leader_epoch=5),
+    }
+
+
+def test_next_offsets_are_those_that_were_given() -> None:
+    records = ConsumerRecords([run(A, [1, 2])], [(B, 3, None), (A, 9, 6)])
+    assert records.next_offsets == {A: OffsetAndMetadata(9, leader_epoch=6)}
+
+
+def decoded_run() -> RecordRun:
+    """Records as they come from a broker, with deserialized values."""
+    appender = pure.RecordAppender[None](10_000, None, nullcontext())
+    for number in range(3):
+        appender.append(number, b"key %d" % number, b"%d" % number, [("h", None)])
+    appender.seal()
+    data = record_bytes(bytes(appender.view()))
+    columns, _ = decode_records(data, 0, 0, 3, 10, 0)
+    return RecordRun(A, columns, TimestampType.CREATE_TIME, None, values=[0, 1, 2])
+
+
+def test_records_come_back_from_another_process_as_they_were() -> None:
+    records = ConsumerRecords([decoded_run(), run(B, [7])], [(A, 15, None)])
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        found = pickle.loads(pickle.dumps(records, protocol))
+        assert list(found) == list(records)
+        assert found.next_offsets == records.next_offsets
+        assert len(found) == len(records)

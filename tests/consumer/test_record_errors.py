@@ -30,8 +30,8 @@ from tests.consumer.serving_port import (
 
 if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
+    from pykclient.consumer.fetch.read import BadRecord
     from pykclient.consumer.record import ConsumerRecords
-    from pykclient.consumer.record_errors import BadRecord
 
 
 def damaged(first: int, count: int) -> bytes:
@@ -55,6 +55,9 @@ class Notes:
         self.errors.append(error)
 
 
+@pytest.mark.promise(
+    "a bad record is raised with place, bytes and cause, or passed over as configured"
+)
 def test_the_default_is_to_raise(port: ServingPort) -> None:
     port.logs[0].append(3)
     with consumer_over(port, value_deserializer=refuse_twos) as consumer:
@@ -70,6 +73,9 @@ def test_the_default_is_to_raise(port: ServingPort) -> None:
         assert consumer.position(A) == 2
 
 
+@pytest.mark.promise(
+    "a bad record is raised with place, bytes and cause, or passed over as configured"
+)
 def test_skip_goes_on_behind_a_record_and_logs_it(
     port: ServingPort, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -108,6 +114,9 @@ def test_skip_goes_through_records_that_are_all_bad(port: ServingPort) -> None:
             assert offsets(consumer.poll(SHORT_S)) == []
 
 
+@pytest.mark.promise(
+    "a bad record is raised with place, bytes and cause, or passed over as configured"
+)
 @pytest.mark.parametrize("is_woken", [False, True])
 def test_many_bad_records_do_not_hold_a_call_beyond_its_time(
     port: ServingPort, is_woken: bool
@@ -142,6 +151,9 @@ def test_iteration_skips_as_well(port: ServingPort) -> None:
         assert [record.offset for record in consumer] == [0, 1, 3, 4]
 
 
+@pytest.mark.promise(
+    "a bad record is raised with place, bytes and cause, or passed over as configured"
+)
 def test_a_function_gets_the_error_with_the_raw_bytes_and_reading_goes_on(
     port: ServingPort,
 ) -> None:
@@ -155,6 +167,9 @@ def test_a_function_gets_the_error_with_the_raw_bytes_and_reading_goes_on(
     assert (error.offset, error.value) == (2, value_at(2))
 
 
+@pytest.mark.promise(
+    "a bad record is raised with place, bytes and cause, or passed over as configured"
+)
 def test_what_the_function_raises_comes_out_and_the_record_is_not_passed_over(
     port: ServingPort,
 ) -> None:
@@ -217,6 +232,9 @@ def test_a_function_may_pause_or_give_up_the_partition(port: ServingPort) -> Non
         assert poll_until(consumer, 2) == [0, 1]
 
 
+@pytest.mark.promise(
+    "a damaged batch is fetched again first, and never skipped to an impossible end"
+)
 def test_a_damaged_batch_is_passed_over_once_it_came_damaged_twice(port: ServingPort) -> None:
     port.logs[0].append(2)
     port.logs[0].append(2, damaged(2, 2))
@@ -232,6 +250,9 @@ def test_a_damaged_batch_is_passed_over_once_it_came_damaged_twice(port: Serving
     assert isinstance(error.__cause__, CorruptRecordError)
 
 
+@pytest.mark.promise(
+    "a damaged batch is fetched again first, and never skipped to an impossible end"
+)
 def test_a_batch_that_was_damaged_on_its_way_only_is_read(port: ServingPort) -> None:
     log = port.logs[0]
     log.append(2, damaged(0, 2))
@@ -266,6 +287,9 @@ def test_partitions_that_are_given_up_are_forgotten() -> None:
             port.last_fetch = None
 
 
+@pytest.mark.promise(
+    "a damaged batch is fetched again first, and never skipped to an impossible end"
+)
 @pytest.mark.parametrize("policy", ["skip", Notes()])
 def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
     port: ServingPort, policy: object
@@ -291,6 +315,7 @@ def test_what_is_no_policy_is_refused(policy: object) -> None:
         consumer_over(ServingPort(), on_record_error=policy)
 
 
+@pytest.mark.promise("the application's code does not hold up heartbeats")
 def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: ServingPort) -> None:
     """No code of the application's runs under the core lock, which heartbeats need."""
     port.logs[0].append(3)

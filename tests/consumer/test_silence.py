@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.fetch_troubles import FetchTroubles
-from pykclient.consumer.silence import (
+from pykclient.consumer.fetch.stalls import (
     ABSENCE_CHARGED_MS,
     NO_CLUSTER_MS,
     UNKNOWN_TOPIC_MS,
     Silence,
     unknown_partition,
 )
+from pykclient.consumer.fetch.troubles import FetchTroubles
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
@@ -22,7 +22,7 @@ from pykclient.errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
-from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
 from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.types import TopicPartition
 from tests.consumer.known_cluster import RETRY_BACKOFF, know, topic
@@ -116,6 +116,7 @@ def test_who_hangs_up_after_the_handshake_may_want_authentication() -> None:
     scene = Scene(A)
     scene.refuse_all()
     assert "SASL" not in str(scene.poll(START_MS, 0))
+    assert scene.poll(START_MS, 0) is None, "that was said"
     scene.network.metadata.last_error = DisconnectedError("the broker closed the connection")
     assert "SASL" in str(scene.poll(START_MS, 0))
 
@@ -136,6 +137,9 @@ def test_with_a_cluster_nothing_to_read_is_no_error() -> None:
     assert scene.poll(START_MS, 10**9) is None
 
 
+@pytest.mark.promise(
+    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+)
 def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_told_again_after_that() -> None:
     scene = Scene(A)
     know(scene.network.metadata, topic("t", [1]))
@@ -185,6 +189,31 @@ def test_an_unknown_topic_is_an_error_after_a_while_over_all_polls() -> None:
     assert "Admin.create_topics" in str(error)
 
 
+def test_what_lasts_is_raised_once_then_logged_now_and_then_and_raised_anew_after_a_cure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene(A, ABSENT)
+    know(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
+    errors = [scene.poll(START_MS + n * 1_000, 1_000) for n in range(50)]
+    assert [n for n, error in enumerate(errors) if error is not None] == [0]
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 2, "one each half a minute"
+    assert "topic 'absent' does not exist" in warnings[0].getMessage()
+    know(scene.network.metadata, topic("t", [1]), topic("absent", [1]))
+    assert scene.poll(START_MS + 50_000, 1_000) is None
+    know(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
+    assert scene.poll(START_MS + 51_000, 999) is None
+    assert scene.poll(START_MS + 51_999, 1) is not None
+
+
+def test_a_second_missing_topic_is_raised_beside_one_that_was(caplog: object) -> None:
+    other = TopicPartition("other", 0)
+    scene = Scene(ABSENT, other)
+    know(scene.network.metadata, errors={**UNKNOWN, "other": UNKNOWN["absent"]})
+    told = [str(scene.poll(START_MS + n * 1_000, 1_000)) for n in range(3)]
+    assert [text[:14] for text in told] == ["topic 'absent'", "topic 'other' ", "None"]
+
+
 def test_a_topic_that_appears_in_time_was_never_an_error() -> None:
     scene = Scene(ABSENT)
     know(scene.network.metadata, errors=UNKNOWN)
@@ -215,6 +244,7 @@ def test_a_partition_beyond_the_last_is_unknown() -> None:
 # Time in which no poll was empty.
 
 
+@pytest.mark.promise("time without polls counts for a moment only")
 def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
     scene = Scene(A, group_id="g")
     scene.subscription.unsubscribe()
@@ -229,6 +259,7 @@ def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
     assert f"was not found for {waited_ms} ms" in str(error)
 
 
+@pytest.mark.promise("time without polls counts for a moment only")
 @pytest.mark.parametrize("has_polled", [True, False])
 def test_a_trouble_of_before_an_absence_is_only_told_if_it_lasts(has_polled: bool) -> None:
     scene = Scene(A)

@@ -34,6 +34,7 @@ def test_a_new_partition_has_no_position(subscription: SubscriptionState) -> Non
     assert [assigned.partition for assigned in subscription.without_position] == [A, B]
 
 
+@pytest.mark.promise("`assign` and positions work as in Java")
 def test_a_partition_that_stays_keeps_its_position(subscription: SubscriptionState) -> None:
     kept, dropped = subscription.require(A), subscription.require(B)
     subscription.seek(kept, 7)
@@ -84,12 +85,25 @@ def test_a_skip_ahead_voids_nothing(subscription: SubscriptionState) -> None:
     assert not subscription.has_error
 
 
+@pytest.mark.promise(
+    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
+)
+@pytest.mark.parametrize(("offset", "leader_epoch"), [(5, 3), (6, None)])
+def test_a_skip_ahead_leaves_the_epoch_behind_with_the_record_that_had_it(
+    subscription: SubscriptionState, offset: int, leader_epoch: int | None
+) -> None:
+    assigned = subscription.require(A)
+    subscription.seek(assigned, 5, leader_epoch=3)
+    subscription.skip_to(assigned, offset)
+    assert (assigned.offset, assigned.leader_epoch) == (offset, leader_epoch)
+
+
 def test_a_reset_takes_its_position_from_the_broker(subscription: SubscriptionState) -> None:
     assigned = subscription.require(A)
     subscription.await_reset(assigned, OffsetReset.EARLIEST)
     assert assigned.state is PositionState.AWAITING_RESET
     assert assigned.reset_to is OffsetReset.EARLIEST
-    subscription.complete_reset(assigned, 12, 2)
+    subscription.complete_reset(assigned, 12)
     assert (assigned.state, assigned.offset) == (PositionState.FETCHING, 12)
     assert assigned.reset_to is None
 
@@ -101,7 +115,7 @@ def test_a_lost_position_is_remembered_until_it_is_replaced(
     subscription.seek(assigned, 100)
     subscription.lose_position(assigned, OffsetReset.EARLIEST)
     assert assigned.lost_offset == 100
-    subscription.complete_reset(assigned, 500, None)
+    subscription.complete_reset(assigned, 500)
     assert assigned.lost_offset is None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.topic_listing import TopicListing
+from pykclient.consumer.list_topics import TopicListing
 from pykclient.errors import (
     DecodeError,
     DisconnectedError,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.position_validator import GONE_IDS_MAX, OLD_LEADER_LOOKS_MAX
+from pykclient.consumer.offsets.validate import GONE_IDS_MAX, OLD_LEADER_LOOKS_MAX
 from pykclient.consumer.subscription import AssignedPartition, OffsetReset, PositionState
 from pykclient.errors import LogTruncationError, UnknownTopicOrPartitionError
-from pykclient.network.cluster import NO_TOPIC_ID
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from tests.consumer.known_cluster import RETRY_MS, START_MS, know, topic
 from tests.consumer.validator_scene import OLD, A, B, Scene, reply
 
@@ -21,13 +21,22 @@ def make_anew(scene: Scene) -> None:
     know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
 
 
-def test_a_position_does_not_outlive_its_topic(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene()
+@pytest.mark.promise(
+    "a topic that is deleted and created again is read from its beginning, completely"
+)
+@pytest.mark.parametrize(
+    "reset", [OffsetReset.EARLIEST, OffsetReset.LATEST, OffsetReset.BY_DURATION]
+)
+def test_a_position_does_not_outlive_its_topic(
+    reset: OffsetReset, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All records of the new topic came after those that were read: none is skipped."""
+    scene = Scene(reset)
     assigned = scene.read(A)
     make_anew(scene)
     assert scene.requests() == []
     assert assigned.state is PositionState.AWAITING_RESET
-    assert (assigned.reset_to, assigned.lost_offset) == (OffsetReset.EARLIEST, 50)
+    assert assigned.reset_to is OffsetReset.EARLIEST
     assert "t-0: its topic was deleted and made anew" in caplog.text
 
 
@@ -43,10 +52,14 @@ def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
 
 def reset(scene: Scene, assigned: AssignedPartition) -> None:
     """Let the leader of the new topic say where it begins."""
-    scene.subscription.complete_reset(assigned, 0, 0)
+    scene.subscription.complete_reset(assigned, 0)
     assert scene.requests() == []
+    assigned.offset, assigned.leader_epoch = 1, 0  # a record was read
 
 
+@pytest.mark.promise(
+    "a topic that is deleted and created again is read from its beginning, completely"
+)
 def test_a_broker_that_lags_does_not_lose_the_position_again() -> None:
     scene = Scene()
     assigned = scene.read(A)

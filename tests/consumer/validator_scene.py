@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.fetch_buffer import FetchBuffer
-from pykclient.consumer.fetch_troubles import FetchTroubles
-from pykclient.consumer.position_validator import PositionValidator
+from pykclient.consumer.fetch.buffer import FetchBuffer
+from pykclient.consumer.fetch.troubles import FetchTroubles
+from pykclient.consumer.offsets.validate import PositionValidator
 from pykclient.consumer.subscription import AssignedPartition, OffsetReset, SubscriptionState
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -50,9 +50,10 @@ class Scene:
         know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
         self.subscription = SubscriptionState()
         self.troubles = FetchTroubles()
+        self.buffer = FetchBuffer(RETRY_BACKOFF)
         self.validator = PositionValidator(
             self.subscription,
-            FetchBuffer(RETRY_BACKOFF),
+            self.buffer,
             self.metadata,
             auto_offset_reset=reset,
             retry_backoff=retry_backoff,

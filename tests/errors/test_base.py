@@ -19,7 +19,8 @@ TREE = {
     "UnsupportedVersionError": base.UsageError,
     "WakeupError": base.KafkaError,
     "RebalanceListenerError": base.KafkaError,
-    "CommitFailedError": base.KafkaError,
+    "GroupRebalancedError": base.KafkaError,
+    "CommitFailedError": base.GroupRebalancedError,
     "EncodeError": base.KafkaError,
     "RecordTooLargeError": base.EncodeError,
     "SerializationError": base.EncodeError,
@@ -60,6 +61,12 @@ def test_a_truncated_log_is_an_offset_out_of_range_that_says_more() -> None:
     assert isinstance(error, errors.OffsetOutOfRangeError)
     assert (error.code, error.offset, error.diverging_offset) == (1, 5, 3)
     assert not error.retriable
+
+
+def test_both_ways_in_which_a_rebalance_ends_a_commit_have_one_parent() -> None:
+    for kind in (errors.CommitFailedError, errors.RebalanceInProgressError):
+        assert issubclass(kind, errors.GroupRebalancedError)
+    assert issubclass(errors.RebalanceInProgressError, errors.BrokerError)
 
 
 def test_everything_is_public_in_one_place() -> None:

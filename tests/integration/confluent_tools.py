@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import (
@@ -23,11 +24,16 @@ from confluent_kafka.cimpl import NewTopic
 from tests.integration.java_tools import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pykclient.testing import KafkaCluster
 
-__all__ = ["confluent_consume", "confluent_create_topic", "confluent_produce"]
+__all__ = [
+    "confluent_consume",
+    "confluent_create_topic",
+    "confluent_produce",
+    "confluent_transaction",
+]
 
 TIMEOUT_S = 60.0
 LINGER_MS = 200
@@ -93,6 +99,26 @@ def confluent_produce(
     if failures or unsent_count:
         raise RuntimeError(f"{unsent_count} records were not sent, and these failed: {failures}")
     return [_placed(record, acknowledged[index]) for index, record in enumerate(given)]
+
+
+@contextmanager
+def confluent_transaction(
+    cluster: KafkaCluster, topic: str, values: Iterable[bytes]
+) -> Iterator[Callable[[], None]]:
+    """Write records in a transaction that stays open; what is yielded commits it."""
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "transactional.id": uuid.uuid4().hex,
+            "log_level": 0,  # brokers may come and go meanwhile
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    yield lambda: producer.commit_transaction(TIMEOUT_S)
 
 
 def confluent_consume(

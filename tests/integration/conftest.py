@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.network.selector import SelectorPort
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from pykclient.network.io.selector import SelectorPort
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.recording_stream import HOST, PATIENCE_S
 
 if TYPE_CHECKING:

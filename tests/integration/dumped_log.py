@@ -12,8 +12,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING
 
 from pykclient.cli import main
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
 
 if TYPE_CHECKING:
     from pathlib import Path

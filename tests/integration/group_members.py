@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pytest
 
 from pykclient import Consumer
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS, kafka_jars
-from pykclient.testing.properties import dump_properties
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS, kafka_jars
+from pykclient.testing.cluster.java import find_java
+from pykclient.testing.cluster.properties import dump_properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.cluster.properties import PropertyValue
 
 __all__ = [
     "AiokafkaMember",

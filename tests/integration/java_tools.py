@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import kafka_jars
-from pykclient.testing.properties import dump_properties
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
+from pykclient.testing.cluster.properties import dump_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.cluster.properties import PropertyValue
 
 __all__ = [
     "CODECS",
@@ -71,12 +71,17 @@ class Record(NamedTuple):
 
 
 def java_consume(
-    cluster: KafkaCluster, topic: str, count: int, *, settings: Mapping[str, str] | None = None
+    cluster: KafkaCluster,
+    topic: str,
+    count: int,
+    *,
+    settings: Mapping[str, str] | None = None,
+    is_from_beginning: bool = True,
 ) -> list[Record]:
     """Read `count` records of a topic from its beginning with the console consumer.
 
     They come in the order in which it printed them, fewer when no more came for 20 s. `settings`
-    are the consumer's, with dotted names.
+    are the consumer's, with dotted names. Where its group has committed, it goes on there.
     """
     formatter = _Formatter()
     with tempfile.TemporaryDirectory() as name:
@@ -88,7 +93,8 @@ def java_consume(
             cluster.version,
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
-            *("--from-beginning", "--max-messages", str(count)),
+            *(("--from-beginning",) if is_from_beginning else ()),
+            *("--max-messages", str(count)),
             *("--timeout-ms", str(SILENCE_TIMEOUT_MS), config, str(consumer_file)),
             *("--formatter-config", str(formatter_file)),
         )

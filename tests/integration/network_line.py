@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from pykclient.network.client import NetworkClient
+from pykclient.network.broker.client import NetworkClient
+from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.engine import Engine
-from pykclient.network.metadata import Metadata
-from pykclient.network.selector import SelectorPort
+from pykclient.network.io.selector import SelectorPort
 from pykclient.producer.config import ProducerConfig
 
 if TYPE_CHECKING:

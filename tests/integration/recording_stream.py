@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.errors import KafkaError
-    from pykclient.network.selector import SelectorPort
+    from pykclient.network.io.selector import SelectorPort
 
 __all__ = ["HOST", "PATIENCE_S", "RecordingStream", "connect", "free_port", "port_of", "wait_until"]
 

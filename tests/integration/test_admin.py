@@ -36,6 +36,8 @@ def name_of(stem: str) -> str:
     return f"{stem}-{uuid.uuid4().hex[:8]}"
 
 
+@pytest.mark.promise("administration and metadata work on 4.3.1 and 3.9.2")
+@pytest.mark.promise("`Admin` creates, deletes, lists and describes topics")
 def test_a_topic_is_created_shown_and_deleted(admin: Admin) -> None:
     name = name_of("admin")
     created = admin.create_topics(
@@ -89,6 +91,7 @@ def test_what_the_broker_refuses_is_told_with_its_own_words(
     assert topic.name not in admin.list_topics()
 
 
+@pytest.mark.promise("`Admin` creates, deletes, lists and describes topics")
 def test_all_brokers_know_a_topic_when_its_creation_returns(
     kafka_cluster_factory: KafkaClusterFactory,
 ) -> None:

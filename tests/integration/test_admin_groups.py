@@ -21,10 +21,10 @@ from pykclient.errors import (
     UnsupportedVersionError,
     UsageError,
 )
-from pykclient.network.cluster import Cluster
+from pykclient.network.cluster.cluster import Cluster
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.group_members import (
     GROUP,
     TOPIC,
@@ -56,6 +56,9 @@ def admin(fake_kafka: FakeKafka) -> Iterator[Admin]:
         yield admin
 
 
+@pytest.mark.promise(
+    "groups of both protocols are listed and described with members, on both broker versions"
+)
 @pytest.mark.parametrize(
     ("client", "group_type", "assignor"),
     [(ConfluentMember, "classic", "range"), (ConfluentModernMember, "consumer", "uniform")],
@@ -92,6 +95,9 @@ def test_members_are_described_and_protect_their_group(
     assert admin.list_groups() == {}
 
 
+@pytest.mark.promise(
+    "groups of both protocols are listed and described with members, on both broker versions"
+)
 def test_groups_of_both_protocols_and_missing_ones_are_told_apart(
     admin: Admin, fake_kafka: FakeKafka
 ) -> None:
@@ -110,6 +116,7 @@ def test_groups_of_both_protocols_and_missing_ones_are_told_apart(
     assert raised.value.errors.keys() == {"absent", "gone"}
 
 
+@pytest.mark.promise("the coordinator is looked up, and again when it has moved")
 def test_calls_follow_a_coordinator_that_moves() -> None:
     with FakeKafka(brokers=3) as fake:
         with fake.control() as cluster:
@@ -146,6 +153,9 @@ def test_what_makes_no_sense_is_refused(admin: Admin, call: Callable[[Admin], ob
         call(admin)
 
 
+@pytest.mark.promise(
+    "groups of both protocols are listed and described with members, on both broker versions"
+)
 def test_older_brokers_know_no_types_of_groups(fake_kafka: FakeKafka, admin: Admin) -> None:
     admin.alter_group_offsets(GROUP, {PARTITIONS[0]: 1})
     with fake_kafka.control() as cluster:
@@ -168,6 +178,9 @@ def test_a_broker_that_is_not_known_yet_is_no_broker_that_is_gone(admin: Admin) 
     assert not any(map(is_gone, known.nodes))
 
 
+@pytest.mark.promise(
+    "groups of both protocols are listed and described with members, on both broker versions"
+)
 @pytest.mark.kafka
 def test_members_of_real_groups_are_described(each_kafka_cluster: KafkaCluster) -> None:
     is_newest = each_kafka_cluster.version == KAFKA_VERSIONS[0]
@@ -194,6 +207,7 @@ def test_members_of_real_groups_are_described(each_kafka_cluster: KafkaCluster) 
                 assert described.client_id == "rdkafka"
 
 
+@pytest.mark.promise("offsets are altered, listed and deleted, groups deleted")
 @pytest.mark.kafka
 def test_offsets_are_moved_read_and_forgotten(each_kafka_cluster: KafkaCluster) -> None:
     suffix = uuid.uuid4().hex[:8]

@@ -13,7 +13,7 @@ from pykclient.errors.base import (
     FrameTooLargeError,
     UnsupportedVersionError,
 )
-from pykclient.testing.broker_probe import Address, ask_metadata
+from pykclient.testing.cluster.probe import Address, ask_metadata
 from tests.integration.loopback_server import (
     Behaviour,
     LoopbackServer,

@@ -58,6 +58,7 @@ def as_table(records: Iterable[Record]) -> pa.Table:
     )
 
 
+@pytest.mark.promise("`send_batch` and `send_arrow` deliver all kinds of records, in every codec")
 @pytest.mark.parametrize("is_arrow", [False, True], ids=["batch", "arrow"])
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_kind_of_record_arrives_with_every_codec(
@@ -95,6 +96,7 @@ def placed(ranges: Iterable[RecordMetadataRange]) -> Counter[tuple[int | None, i
     )
 
 
+@pytest.mark.promise("a million records in bulk arrive once each, and the ranges report where")
 @pytest.mark.parametrize("is_arrow", [False, True], ids=["batch", "arrow"])
 def test_a_million_records_arrive_once_each(kafka_cluster: KafkaCluster, is_arrow: bool) -> None:
     count = 1_000_000
@@ -131,6 +133,7 @@ def test_a_million_records_arrive_once_each(kafka_cluster: KafkaCluster, is_arro
         position += size
 
 
+@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
 def test_a_record_larger_than_the_topic_takes_fails_alone(kafka_cluster: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster, "bulk-too-large", **{"max.message.bytes": "20000"})
     values = [b"%04d" % number for number in range(2_000)]
@@ -156,6 +159,7 @@ def new_topic(cluster: KafkaCluster, name: str, **config: str) -> str:
     return topic
 
 
+@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
 def test_of_a_topic_that_is_deleted_meanwhile_only_its_own_records_fail(
     kafka_cluster_factory: KafkaClusterFactory,
 ) -> None:
@@ -186,6 +190,9 @@ def test_of_a_topic_that_is_deleted_meanwhile_only_its_own_records_fail(
         ]
 
 
+@pytest.mark.promise(
+    "bulk sending works with serializers, partitioners, interceptors and other threads"
+)
 def test_many_threads_send_in_bulk_and_one_by_one(kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(kafka_cluster, "bulk-threads", partition_count=3)
     with (

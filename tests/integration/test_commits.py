@@ -56,6 +56,9 @@ def servers(fake_kafka: FakeKafka) -> str:
 # Committing, and going on.
 
 
+@pytest.mark.promise(
+    "a consumer goes on where its group committed, else where `auto_offset_reset` says"
+)
 def test_a_consumer_goes_on_where_its_group_has_committed(servers: str) -> None:
     with reader(servers, P0, P1, enable_auto_commit=False) as consumer:
         assert consumer.committed([P0, P1]) == {P0: None, P1: None}
@@ -70,6 +73,9 @@ def test_a_consumer_goes_on_where_its_group_has_committed(servers: str) -> None:
         assert (consumer.position(P0), consumer.position(P1)) == (COUNT // 2, 7)
 
 
+@pytest.mark.promise(
+    "offsets are committed with metadata and leader epochs, and read back, in every version"
+)
 def test_what_is_given_is_committed_with_its_metadata_and_epoch(servers: str) -> None:
     with reader(servers, enable_auto_commit=False) as consumer:
         note = OffsetAndMetadata(5, "a note, \N{SNOWMAN}", 0)
@@ -84,6 +90,9 @@ def test_offsets_come_before_auto_offset_reset_and_a_seek_before_both(servers: s
         assert (consumer.position(P0), consumer.position(P1)) == (3, 4)
 
 
+@pytest.mark.promise(
+    "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
+)
 def test_callbacks_are_called_in_order_before_a_later_commit_returns(servers: str) -> None:
     heard: list[tuple[int, KafkaError | None]] = []
 
@@ -122,6 +131,7 @@ def test_a_callback_may_use_the_consumer_and_what_it_raises_comes_out(servers: s
         assert consumer.committed([P0])[P0] == OffsetAndMetadata(42)
 
 
+@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
 def test_a_callback_that_commits_does_not_commit_what_poll_is_about_to_return(
     servers: str,
 ) -> None:
@@ -160,6 +170,7 @@ def test_the_interceptors_hear_of_commits(servers: str) -> None:
     assert heard == [{P0: OffsetAndMetadata(1)}, {P0: OffsetAndMetadata(2)}]
 
 
+@pytest.mark.promise("a commit does not wait behind a fetch")
 def test_a_commit_does_not_wait_behind_a_fetch(fake_kafka: FakeKafka, servers: str) -> None:
     with reader(
         servers, P0, P1, enable_auto_commit=False, fetch_max_wait_ms=FETCH_WAIT_MS
@@ -174,12 +185,14 @@ def test_a_commit_does_not_wait_behind_a_fetch(fake_kafka: FakeKafka, servers: s
 # Automatic commits.
 
 
+@pytest.mark.promise("a clean close commits; after an exception the last records are not committed")
 def test_a_clean_close_commits_what_was_handed_out(servers: str) -> None:
     with reader(servers, P0) as consumer:
         read(consumer, 10)
     assert committed(servers, P0) == [10]
 
 
+@pytest.mark.promise("a clean close commits; after an exception the last records are not committed")
 def test_leaving_by_an_exception_does_not_commit_what_was_handed_out_last(servers: str) -> None:
     def work(consumer: Consumer) -> None:
         read(consumer, 10)
@@ -189,6 +202,7 @@ def test_leaving_by_an_exception_does_not_commit_what_was_handed_out_last(server
     assert committed(servers, P0) == [10]
 
 
+@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
 def test_an_iteration_counts_record_by_record(servers: str) -> None:
     def work(consumer: Consumer) -> None:
         for record in consumer:
@@ -228,6 +242,7 @@ def fail_after(work: Callable[[Consumer], None], consumer: Consumer) -> None:
         fail()
 
 
+@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
 def test_a_poll_commits_what_those_before_it_returned_and_not_what_it_returns_itself(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -251,6 +266,7 @@ def test_a_poll_that_waits_commits_when_the_interval_is_over(
     assert offset_of(fake_kafka, P0) == COUNT // 2
 
 
+@pytest.mark.promise("`assign` commits what was processed and is dropped, if the interval is over")
 def test_assigning_others_commits_what_is_finished_if_the_interval_is_over(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -267,6 +283,7 @@ def test_assigning_others_commits_what_is_finished_if_the_interval_is_over(
         wait_until(lambda: offset_of(fake_kafka, P0) == finished)
 
 
+@pytest.mark.promise("`assign` commits what was processed and is dropped, if the interval is over")
 def test_assigning_others_does_not_commit_before_the_interval_is_over(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -277,6 +294,7 @@ def test_assigning_others_does_not_commit_before_the_interval_is_over(
     assert offset_of(fake_kafka, P0) is None
 
 
+@pytest.mark.promise("`commit_async` has sent when it returns, where the coordinator is known")
 def test_a_commit_without_waiting_is_sent_before_anything_else_is_called(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -288,6 +306,7 @@ def test_a_commit_without_waiting_is_sent_before_anything_else_is_called(
         wait_until(lambda: offset_of(fake_kafka, P0) == 2)
 
 
+@pytest.mark.promise("`commit_async` has sent when it returns, where the coordinator is known")
 def test_a_commit_without_waiting_is_sent_when_a_later_call_has_found_the_coordinator(
     servers: str,
 ) -> None:
@@ -301,6 +320,7 @@ def test_a_commit_without_waiting_is_sent_when_a_later_call_has_found_the_coordi
     assert heard == [1, 2]
 
 
+@pytest.mark.promise("the timer of automatic commits runs in `poll` alone")
 def test_no_other_call_commits(fake_kafka: FakeKafka, servers: str) -> None:
     with reader(servers, P0, auto_commit_interval_ms=0) as consumer:
         read(consumer, 10)
@@ -317,6 +337,9 @@ def test_without_auto_commit_nothing_is_committed(fake_kafka: FakeKafka, servers
     assert committed(servers, P0) == [None]
 
 
+@pytest.mark.promise(
+    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+)
 def test_an_automatic_commit_that_is_refused_for_good_is_raised_from_poll(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -330,6 +353,9 @@ def test_an_automatic_commit_that_is_refused_for_good_is_raised_from_poll(
             cluster.faults.clear()
 
 
+@pytest.mark.promise(
+    "a refused automatic commit is raised before records; an empty commit needs no coordinator"
+)
 def test_a_refusal_is_raised_though_there_are_records_at_hand(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -349,6 +375,9 @@ def test_a_refusal_is_raised_though_there_are_records_at_hand(
             cluster.faults.clear()
 
 
+@pytest.mark.promise(
+    "a refused automatic commit is raised before records; an empty commit needs no coordinator"
+)
 def test_committing_nothing_needs_no_coordinator(fake_kafka: FakeKafka, servers: str) -> None:
     with fake_kafka.control() as cluster:
         cluster.faults.add(faults.drop(), ApiKey.FIND_COORDINATOR, times=None)
@@ -411,6 +440,9 @@ def test_a_commit_that_cannot_succeed_in_time_says_why(fake_kafka: FakeKafka, se
     assert "waited 500 ms for the commit of t-0: COORDINATOR_LOAD_IN_PROGRESS" in str(caught.value)
 
 
+@pytest.mark.promise(
+    "a refused commit says what, where and its cure; `poll` raises what no retry cures"
+)
 def test_a_group_whose_members_subscribed_takes_no_offsets_from_others(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -479,6 +511,7 @@ def test_what_is_no_offset_is_refused_before_anything_is_sent(offsets: object) -
         consumer.commit(offsets)  # type: ignore[arg-type]  # what is tried
 
 
+@pytest.mark.promise("`close` ends in time, whatever becomes of the last commit")
 def test_close_ends_in_time_when_nobody_takes_the_last_commit(
     fake_kafka: FakeKafka, servers: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,6 +36,7 @@ def topic(kafka_cluster: KafkaCluster) -> str:
     return name
 
 
+@pytest.mark.promise("Java and we see each other's commits")
 def test_javas_tool_sees_what_is_committed_here(kafka_cluster: KafkaCluster, topic: str) -> None:
     group = uuid.uuid4().hex
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -55,6 +56,7 @@ def test_javas_tool_sees_what_is_committed_here(kafka_cluster: KafkaCluster, top
     assert seen == {("0", str(COUNT // 2), "0"), ("1", "7", str(COUNT // 2 - 7))}
 
 
+@pytest.mark.promise("Java and we see each other's commits")
 def test_it_goes_on_where_javas_consumer_has_committed(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:
@@ -71,6 +73,9 @@ def test_it_goes_on_where_javas_consumer_has_committed(
         assert [consumer.position(each) for each in partitions] == list(ends.values())
 
 
+@pytest.mark.promise(
+    "offsets are committed with metadata and leader epochs, and read back, in every version"
+)
 def test_offsets_are_kept_by_old_brokers_too(old_kafka_cluster: KafkaCluster) -> None:
     servers, group = old_kafka_cluster.bootstrap_servers, uuid.uuid4().hex
     name = confluent_create_topic(old_kafka_cluster, "commits")
@@ -82,6 +87,7 @@ def test_offsets_are_kept_by_old_brokers_too(old_kafka_cluster: KafkaCluster) ->
         assert consumer.position(partition) == 10
 
 
+@pytest.mark.promise("a commit does not wait behind a fetch")
 def test_a_commit_does_not_wait_behind_a_fetch_of_a_real_broker(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:
@@ -98,6 +104,7 @@ def test_a_commit_does_not_wait_behind_a_fetch_of_a_real_broker(
         assert time.monotonic() - started_s < FETCH_WAIT_MS / 1_000 / 2
 
 
+@pytest.mark.promise("offsets of an open transaction are waited for")
 def test_offsets_of_an_open_transaction_are_waited_for(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:

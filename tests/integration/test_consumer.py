@@ -83,6 +83,8 @@ def numbered(count: int, partition: int | None = None) -> list[Record]:
     return [Record(value=b"%d" % number, partition=partition) for number in range(count)]
 
 
+@pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
+@pytest.mark.promise("we read what Java and librdkafka produce")
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_of_every_shape_are_read_as_they_were_written(
     each_kafka_cluster: KafkaCluster, codec: str
@@ -96,6 +98,7 @@ def test_records_of_every_shape_are_read_as_they_were_written(
         assert by_place(map(as_read, read(consumer, len(written)))) == by_place(written)
 
 
+@pytest.mark.promise("`poll` returns what is there, within its time")
 def test_many_records_come_once_each_in_order(each_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(each_kafka_cluster, "many", partition_count=PARTITION_COUNT)
     written = confluent_produce(each_kafka_cluster, topic, numbered(30_000), "lz4")
@@ -112,6 +115,7 @@ def test_many_records_come_once_each_in_order(each_kafka_cluster: KafkaCluster) 
     assert sorted(r.value for r in records) == sorted(r.value for r in written)  # type: ignore[type-var]
 
 
+@pytest.mark.promise("iteration yields record after record")
 def test_iteration_reads_on_where_it_was_left_and_ends_by_its_time_out(
     each_kafka_cluster: KafkaCluster,
 ) -> None:
@@ -150,6 +154,8 @@ def test_a_bounded_scan_ends_exactly_at_its_limits(each_kafka_cluster: KafkaClus
     assert offsets == {partition: list(range(end)) for partition, end in until.items()}
 
 
+@pytest.mark.promise("offsets by time, lag, and reset by duration work")
+@pytest.mark.promise("beginning and end offsets are reported")
 def test_offsets_are_told_by_place_and_by_time(each_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(each_kafka_cluster, "times", partition_count=2)
     confluent_produce(
@@ -171,6 +177,7 @@ def test_offsets_are_told_by_place_and_by_time(each_kafka_cluster: KafkaCluster)
         assert len(consumer.list_topics()[topic]) == 2
 
 
+@pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
 def test_seeks_and_pauses_hold_while_records_come(each_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(each_kafka_cluster, "seek", partition_count=2)
     confluent_produce(each_kafka_cluster, topic, [*numbered(3_000, 0), *numbered(3_000, 1)])
@@ -263,6 +270,10 @@ def transactions(cluster: KafkaCluster, topic: str) -> confluent_kafka.Producer:
     return producer
 
 
+@pytest.mark.promise(
+    "readers of committed records see no others; checksums are checked unless switched off"
+)
+@pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
 def test_a_reader_of_committed_records_sees_no_others(each_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(each_kafka_cluster, "transactions")
     producer = transactions(each_kafka_cluster, topic)
@@ -336,6 +347,7 @@ def test_reading_goes_on_when_leaders_die_and_come_back(three_brokers: KafkaClus
         assert by_place(map(as_read, records)) == by_place(written)
 
 
+@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
 @pytest.mark.slow
 def test_reading_goes_on_soon_when_a_leader_hangs(three_brokers: KafkaCluster) -> None:
     topic = confluent_create_topic(three_brokers, "hang", replication_factor=3)

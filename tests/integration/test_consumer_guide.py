@@ -113,6 +113,9 @@ def topic(servers: str) -> str:
     return name
 
 
+@pytest.mark.promise(
+    "the guide's programs do at most once and at least once, killed with records in hand"
+)
 def test_at_most_once_handles_nothing_twice(servers: str, topic: str) -> None:
     text = program("At most once", "mailer", servers, topic)
     runs = [handled(text, so_many(most)) for most in KILL_AFTER]
@@ -120,6 +123,9 @@ def test_at_most_once_handles_nothing_twice(servers: str, topic: str) -> None:
     assert set(counts.values()) == {1}
 
 
+@pytest.mark.promise(
+    "the guide's programs do at most once and at least once, killed with records in hand"
+)
 @pytest.mark.parametrize("group", PROGRAMS["At least once"])
 def test_at_least_once_handles_everything(servers: str, topic: str, group: str) -> None:
     text = program("At least once", group, servers, topic)
@@ -132,6 +138,7 @@ def test_at_least_once_handles_everything(servers: str, topic: str, group: str) 
     assert seen == everything
 
 
+@pytest.mark.promise("the end of a partition is reported")
 def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None:
     (block,) = blocks(TO_THE_END)
     text = block.replace(WRITTEN_ADDRESS, servers).replace(WRITTEN_TOPIC, f'"{topic}"')
@@ -146,6 +153,9 @@ def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None
     assert sorted(map(int, done.stdout.splitlines())) == list(range(COUNT))
 
 
+@pytest.mark.promise(
+    "a listener that commits what was processed leaves nothing out, also after an exception"
+)
 @pytest.mark.parametrize("group", ["archive", "watcher"])
 def test_what_was_in_hand_at_an_exception_is_handled_by_the_next_run(
     servers: str, topic: str, group: str
@@ -171,6 +181,7 @@ def test_what_was_in_hand_at_an_exception_is_handled_by_the_next_run(
     assert not set(first) & set(second)
 
 
+@pytest.mark.promise("the guide's programs leave nothing out while members come")
 @pytest.mark.parametrize(
     ("heading", "group"),
     [("At most once", "mailer"), ("At least once", "ledger"), ("At least once", "archive")],

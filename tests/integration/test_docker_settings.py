@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.broker_probe import Address
-from pykclient.testing.broker_process import BrokerProcess
-from pykclient.testing.deadline import Deadline
-from pykclient.testing.docker_cluster import (
+from pykclient.testing.cluster.docker import (
     CLIENT_PORT,
     CONTROLLER_PORT,
     DATA_FOLDER,
@@ -22,15 +19,19 @@ from pykclient.testing.docker_cluster import (
     DockerLayout,
     server_name,
 )
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
+from pykclient.testing.cluster.port import LOOPBACK, PortReservation
+from pykclient.testing.cluster.probe import Address
+from pykclient.testing.cluster.process_group import ProcessGroup
+from pykclient.testing.cluster.processes import BrokerProcess
+from pykclient.testing.cluster.properties import dump_properties
+from pykclient.testing.cluster.provider import await_ready
+from pykclient.testing.cluster.storage import format_storage
+from pykclient.testing.deadline import Deadline
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS, kafka_jars
-from pykclient.testing.port_reservation import LOOPBACK, PortReservation
 from pykclient.testing.prerequisite import MissingPrerequisiteError
-from pykclient.testing.process_group import ProcessGroup
-from pykclient.testing.properties import dump_properties
-from pykclient.testing.provider import await_ready
-from pykclient.testing.storage import format_storage
+from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,8 @@ def settings_on_this_machine(folder: str, ports: Sequence[PortReservation]) -> s
     return text.replace(server_name(1), LOOPBACK).replace(DATA_FOLDER, folder)
 
 
-@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+@pytest.mark.promise("a broker of each version starts with a container's settings")
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_a_broker_starts_with_a_containers_settings(version: str) -> None:
     try:
         java = [str(find_java().executable), "-cp", kafka_jars(version).classpath]

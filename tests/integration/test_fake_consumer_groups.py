@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.testing import FakeKafka, GroupSettings
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.fake.groups.group import GroupKind
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration import java_tools
 from tests.integration.group_members import (
     ConfluentMember,
@@ -51,6 +51,9 @@ def fake() -> Iterator[FakeKafka]:
         yield fake
 
 
+@pytest.mark.promise(
+    "librdkafka and Java's consumer read in fake KIP-848 groups, alone and together"
+)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_member_reads_alone_and_goes_on_where_it_committed(
     client: type[GroupMember], fake: FakeKafka
@@ -69,6 +72,9 @@ def test_a_member_reads_alone_and_goes_on_where_it_committed(
         wait_for_values(later, again)
 
 
+@pytest.mark.promise(
+    "librdkafka and Java's consumer read in fake KIP-848 groups, alone and together"
+)
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -84,6 +90,7 @@ def test_two_members_share_and_one_takes_over_when_the_other_leaves(
     share_and_take_over(one, other, fake, fake.bootstrap_servers)
 
 
+@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
     client: type[GroupMember], fake: FakeKafka
@@ -107,6 +114,7 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
         wait_for_members(fake, first, second)
 
 
+@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_fenced_member_joins_again(client: type[GroupMember], fake: FakeKafka) -> None:
     servers = fake.bootstrap_servers
@@ -122,6 +130,7 @@ def test_a_fenced_member_joins_again(client: type[GroupMember], fake: FakeKafka)
         assert wait_for_members(fake, member).generation > group.generation
 
 
+@pytest.mark.promise("an empty fake group may change its protocol, and keeps its offsets")
 def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKafka) -> None:
     servers = fake.bootstrap_servers
     kinds = []
@@ -133,6 +142,7 @@ def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKaf
     assert kinds == [GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.CLASSIC]
 
 
+@pytest.mark.promise("administrators list and describe fake KIP-848 groups")
 @pytest.mark.kafka
 def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
     with ConfluentModernMember(fake.bootstrap_servers) as member:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import TopicPartition
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.fake.cluster import FakeCluster
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration import java_tools
 from tests.integration.group_members import (
     AiokafkaMember,
@@ -129,6 +129,7 @@ def wait_for_values(expected: list[bytes], *members: GroupMember) -> None:
     assert read() == sorted(expected)
 
 
+@pytest.mark.promise("four other clients read in a fake group, and go on where they committed")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_member_reads_alone_and_goes_on_where_it_committed(
     client: type[GroupMember], fake_kafka: FakeKafka, servers: str
@@ -165,6 +166,7 @@ def share_and_take_over(
         wait_for_values(values, stays, leaves)
 
 
+@pytest.mark.promise("two other clients share a fake group's partitions, and one takes over")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_two_members_share_and_one_takes_over_when_the_other_leaves(
     client: type[GroupMember], fake_kafka: FakeKafka, servers: str
@@ -204,6 +206,8 @@ def read_through(
         assert moved.coordinator_id != group.coordinator_id
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
+@pytest.mark.promise("members follow a fake coordinator that moves or stops")
 @each_that_follows
 def test_members_follow_a_coordinator_that_moves(
     client: type[GroupMember], fake_kafka: FakeKafka, servers: str
@@ -214,6 +218,8 @@ def test_members_follow_a_coordinator_that_moves(
     read_through(move, client, fake_kafka, servers)
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
+@pytest.mark.promise("members follow a fake coordinator that moves or stops")
 @each_that_follows
 def test_members_survive_a_coordinator_that_stops(
     client: type[GroupMember], fake_kafka: FakeKafka, servers: str
@@ -221,6 +227,10 @@ def test_members_survive_a_coordinator_that_stops(
     read_through(FakeCluster.stop_broker, client, fake_kafka, servers)
 
 
+@pytest.mark.promise(
+    "our members share partitions with librdkafka's and Java's, eager and cooperative"
+)
+@pytest.mark.promise("two other clients share a fake group's partitions, and one takes over")
 def test_clients_of_different_makers_share_a_group(fake_kafka: FakeKafka, servers: str) -> None:
     with (
         ConfluentMember(servers) as one,
@@ -234,6 +244,7 @@ def test_clients_of_different_makers_share_a_group(fake_kafka: FakeKafka, server
         assert all(member.values for member in (one, two, three, four))
 
 
+@pytest.mark.promise("Java's tool describes, resets and deletes fake groups")
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", KAFKA_VERSIONS)
 def test_javas_tool_describes_lists_resets_and_deletes_groups(

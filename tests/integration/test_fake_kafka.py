@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -23,14 +24,14 @@ from pykclient.protocol.message import encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest
 from pykclient.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykclient.testing import FakeKafka, faults
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.fake import server
 from pykclient.testing.fake.connection import OUTPUT_BYTES_MAX
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
 from tests.integration import java_tools
 from tests.integration.java_tools import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pykclient.testing import KafkaCluster
 
@@ -185,6 +186,7 @@ READERS = (read_pykclient, read_confluent, read_kafka_python, read_aiokafka)
 WRITERS = (write_pykclient, write_confluent, write_kafka_python, write_aiokafka)
 
 
+@pytest.mark.promise("any client produces to and consumes from the loopback server, `fake_kafka`")
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("write", WRITERS)
 def test_what_one_client_writes_every_client_reads(
@@ -194,6 +196,7 @@ def test_what_one_client_writes_every_client_reads(
     assert sorted(read(servers)) == sorted(VALUES)
 
 
+@pytest.mark.promise("any client produces to and consumes from the loopback server, `fake_kafka`")
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", KAFKA_VERSIONS)
 def test_javas_producers_write_and_its_console_consumer_reads(
@@ -217,6 +220,7 @@ def test_javas_producers_write_and_its_console_consumer_reads(
     assert output.splitlines() == VALUES
 
 
+@pytest.mark.promise("idempotent clients lose and double nothing on the fake cluster")
 @pytest.mark.parametrize("write", [write_pykclient, write_confluent, write_aiokafka])
 def test_idempotent_clients_survive_lost_answers_and_moved_leaders(
     write: Callable[[str], None], fake_kafka: FakeKafka, servers: str
@@ -230,6 +234,7 @@ def test_idempotent_clients_survive_lost_answers_and_moved_leaders(
     assert sorted(read_pykclient(servers)) == sorted(VALUES)
 
 
+@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
 def test_a_leader_that_moved_is_followed_by_the_hint_of_the_old_one(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -249,6 +254,47 @@ def test_a_leader_that_moved_is_followed_by_the_hint_of_the_old_one(
             assert record.offset == offset
             with fake_kafka.control() as cluster:
                 cluster.move_leader(partition)
+
+
+@pytest.fixture
+def without_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
+    """Fake brokers whose thread does nothing until the test has ended: the slowest there can be."""
+    go = threading.Event()
+    run = FakeKafka._run
+
+    def run_late(fake: FakeKafka) -> None:
+        go.wait(TIMEOUT_S)
+        run(fake)
+
+    monkeypatch.setattr(FakeKafka, "_run", run_late)
+    fake = FakeKafka(brokers=2)
+    try:
+        yield fake
+    finally:
+        go.set()
+        fake.close()
+
+
+def test_every_port_listens_before_the_brokers_are_given_out(without_thread: FakeKafka) -> None:
+    for address in without_thread.bootstrap_servers.split(","):
+        socket.create_connection(first_address(address), TIMEOUT_S).close()
+
+
+def test_a_port_listens_or_refuses_as_soon_as_control_is_left(without_thread: FakeKafka) -> None:
+    address = first_address(without_thread.bootstrap_servers)
+    with without_thread.control() as cluster:
+        cluster.stop_broker(0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, TIMEOUT_S)
+    with without_thread.control() as cluster:
+        cluster.start_broker(0)
+    socket.create_connection(address, TIMEOUT_S).close()
+
+
+def test_it_shows_its_addresses_and_whether_it_is_closed() -> None:
+    with FakeKafka() as fake:
+        assert repr(fake) == f"<FakeKafka at {fake.bootstrap_servers}>"
+    assert repr(fake) == f"<FakeKafka at {fake.bootstrap_servers}: closed>"
 
 
 def test_a_stopped_broker_refuses_and_listens_again_at_the_same_port(
@@ -272,6 +318,9 @@ def test_a_stopped_broker_refuses_and_listens_again_at_the_same_port(
     assert sorted(read_pykclient(servers)) == sorted(VALUES)
 
 
+@pytest.mark.promise(
+    "a malformed request gets Kafka's error or a closed connection, never an exception"
+)
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x7f\xff\xff\xff", b"\0\0\0\1x"])
 def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, servers: str) -> None:
     with socket.create_connection(first_address(servers), TIMEOUT_S) as stranger:
@@ -280,6 +329,7 @@ def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, server
     write_pykclient(servers)
 
 
+@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_who_asks_and_never_reads_holds_little_and_others_are_served(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -306,6 +356,7 @@ def test_who_asks_and_never_reads_holds_little_and_others_are_served(
         assert answered < 2 * OUTPUT_BYTES_MAX
 
 
+@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_more_connections_than_there_may_be_are_closed_until_others_have_gone(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +369,7 @@ def test_more_connections_than_there_may_be_are_closed_until_others_have_gone(
     wait_until_served(address)
 
 
+@pytest.mark.promise("a failure in the fake brokers' thread is reported to the test")
 def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
     def fail(_: int) -> None:
         raise ZeroDivisionError("a timer of a test")
@@ -336,6 +388,7 @@ def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
         fake.close()
 
 
+@pytest.mark.promise("a failure in the fake brokers' thread is reported to the test")
 def test_nobody_controls_what_is_closed() -> None:
     fake = FakeKafka()
     fake.close()

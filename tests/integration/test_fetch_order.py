@@ -41,6 +41,7 @@ def servers(request: pytest.FixtureRequest) -> object:
         yield fake.bootstrap_servers
 
 
+@pytest.mark.promise("with `fetch_order=lag` the partition furthest behind comes first")
 def test_partitions_take_turns_or_the_one_furthest_behind_comes_first(servers: str) -> None:
     with (
         Admin(bootstrap_servers=servers) as admin,

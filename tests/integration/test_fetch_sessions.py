@@ -34,6 +34,7 @@ def read(consumer: Consumer, count: int) -> int:
     return found
 
 
+@pytest.mark.promise("a fetch names only what is new in its session, on real and fake brokers")
 def test_a_fetch_names_only_what_has_moved(servers: str) -> None:
     """Every partition once at first; then a record at a time, of one partition."""
     topic = "sessions"
@@ -67,6 +68,7 @@ def test_a_fetch_names_only_what_has_moved(servers: str) -> None:
         assert consumer.position(partitions[7]) == 1 + TAIL_COUNT
 
 
+@pytest.mark.promise("brokers forget the session of a closed consumer")
 def test_brokers_forget_a_reader_that_has_all_it_wanted(fake_kafka: FakeKafka) -> None:
     servers = fake_kafka.bootstrap_servers
     partition = TopicPartition("t", 0)

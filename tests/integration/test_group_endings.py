@@ -55,6 +55,9 @@ def consumer(request: pytest.FixtureRequest, fake_kafka: FakeKafka) -> Consumer:
     )
 
 
+@pytest.mark.promise(
+    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
+)
 def test_close_has_one_deadline_for_all_that_it_does(
     consumer: Consumer, fake_kafka: FakeKafka
 ) -> None:
@@ -76,6 +79,9 @@ def test_close_has_one_deadline_for_all_that_it_does(
     assert diary.lines[-1] == ("revoked", NUMBERS), "the commit left time for the listener"
 
 
+@pytest.mark.promise(
+    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
+)
 @pytest.mark.parametrize("inner", ["close", "unsubscribe"])
 @pytest.mark.parametrize("outer", ["close", "unsubscribe"])
 def test_a_listener_that_hears_of_an_end_may_end_it_itself(
@@ -98,6 +104,9 @@ def test_a_listener_that_hears_of_an_end_may_end_it_itself(
     assert time.monotonic() - started_s < TIMEOUT_S / 2
 
 
+@pytest.mark.promise(
+    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
+)
 def test_a_poll_whose_listener_closes_the_consumer_says_so(consumer: Consumer) -> None:
     def on_assigned(partitions: Sequence[TopicPartition]) -> None:
         consumer.close()
@@ -108,6 +117,9 @@ def test_a_poll_whose_listener_closes_the_consumer_says_so(consumer: Consumer) -
     consumer.close()
 
 
+@pytest.mark.promise(
+    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
+)
 def test_a_listener_that_hears_of_a_revocation_may_unsubscribe(fake_kafka: FakeKafka) -> None:
     told: list[int] = []
     with member(fake_kafka) as leaving, member(fake_kafka) as staying:

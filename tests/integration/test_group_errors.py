@@ -38,6 +38,7 @@ def _topic(fake_kafka: FakeKafka) -> None:
         cluster.create_topic(TOPIC, len(PARTITIONS))
 
 
+@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
 def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:
         cluster.faults.add(faults.fail_with(GroupAuthorizationFailedError), ApiKey.JOIN_GROUP)
@@ -48,6 +49,7 @@ def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake_kafka: Fa
         poll_until(has_all(consumer), consumer)
 
 
+@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
 def test_a_topic_that_does_not_exist_is_told_of(fake_kafka: FakeKafka) -> None:
     with member(fake_kafka, allow_auto_create_topics=False) as consumer:
         consumer.subscribe(["absent"])
@@ -55,6 +57,7 @@ def test_a_topic_that_does_not_exist_is_told_of(fake_kafka: FakeKafka) -> None:
             poll_until(lambda: False, consumer)
 
 
+@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
 def test_a_topic_that_may_not_be_read_is_told_of(fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:
         cluster.faults.add(
@@ -66,6 +69,7 @@ def test_a_topic_that_may_not_be_read_is_told_of(fake_kafka: FakeKafka) -> None:
             poll_until(lambda: False, consumer)
 
 
+@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
 def test_a_coordinator_that_nobody_finds_is_told_of_after_a_session(
     fake_kafka: FakeKafka,
 ) -> None:
@@ -90,6 +94,9 @@ def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake_kafka: FakeKafka
     assert lost.used_count == 1
 
 
+@pytest.mark.promise(
+    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
+)
 @pytest.mark.parametrize(
     ("subscribe", "message"),
     [
@@ -98,7 +105,10 @@ def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake_kafka: FakeKafka
         (lambda c: c.subscribe([]), r"topics or a pattern"),
         (lambda c: c.subscribe(["t"], pattern="t"), r"topics or a pattern"),
         (lambda c: c.subscribe(pattern="("), r"no regular expression"),
-        (lambda c: c.subscribe(["t"], listener=print), r"no RebalanceListener"),
+        (
+            lambda c: c.subscribe(["t"], listener=print),
+            r"make a RebalanceListener",
+        ),
         (lambda c: (c.subscribe(["t"]), c.subscribe(pattern="t")), r"exclude each other"),
         (lambda c: (c.subscribe(["t"]), c.assign(PARTITIONS)), r"exclude each other"),
         (lambda c: (c.assign(PARTITIONS), c.subscribe(["t"])), r"exclude each other"),
@@ -111,6 +121,7 @@ def test_what_is_no_subscription_is_refused(
         subscribe(consumer)
 
 
+@pytest.mark.promise("`subscribe` without `group_id` is refused, with what to use")
 def test_a_subscription_needs_a_group(fake_kafka: FakeKafka) -> None:
     servers = fake_kafka.bootstrap_servers
     with Consumer(bootstrap_servers=servers) as consumer:

@@ -69,6 +69,9 @@ def poll_until_it_reads(consumer: Consumer) -> None:
     raise AssertionError("the record was not read")
 
 
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
 @pytest.mark.parametrize("is_member", [True, False])
 def test_offsets_of_a_transaction_that_does_not_end_are_told(
     servers: str, fake_kafka: FakeKafka, is_member: bool
@@ -87,6 +90,10 @@ def test_offsets_of_a_transaction_that_does_not_end_are_told(
         poll_until_it_reads(consumer)
 
 
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
+@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 @pytest.mark.parametrize("error", [CoordinatorLoadInProgressError, RebalanceInProgressError])
 def test_a_coordinator_that_takes_nobody_in_is_told(
     servers: str, fake_kafka: FakeKafka, error: type[BrokerError]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
-from pykclient.consumer.assignors import RoundRobinAssignor, Share
+from pykclient.consumer.group.assignors import RoundRobinAssignor, Share
 from pykclient.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -43,7 +43,7 @@ from tests.integration.fake_group import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pykclient.consumer.assignors import GroupMember
+    from pykclient.consumer.group.assignors import GroupMember
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,7 @@ def _topic(fake_kafka: FakeKafka) -> None:
         cluster.create_topic(TOPIC, len(PARTITIONS))
 
 
+@pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
 def test_listeners_are_told_on_the_thread_that_polls(fake_kafka: FakeKafka) -> None:
     diary = Diary()
     with member(fake_kafka) as consumer:
@@ -66,6 +67,7 @@ def test_listeners_are_told_on_the_thread_that_polls(fake_kafka: FakeKafka) -> N
     assert member_count(fake_kafka) == 0
 
 
+@pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
 def test_a_listener_may_call_the_consumer(fake_kafka: FakeKafka) -> None:
     with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
         for number in range(8):
@@ -92,6 +94,7 @@ def test_a_listener_may_call_the_consumer(fake_kafka: FakeKafka) -> None:
     assert {each.offset for each in offsets.values() if each is not None} == {2}
 
 
+@pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
 def test_what_a_listener_raises_is_raised_by_poll_after_the_rebalance(
     fake_kafka: FakeKafka,
 ) -> None:
@@ -107,6 +110,7 @@ def test_what_a_listener_raises_is_raised_by_poll_after_the_rebalance(
         consumer.poll(POLL_S)
 
 
+@pytest.mark.promise("heartbeats go on while the application or a listener works")
 def test_heartbeats_go_on_while_the_application_works(fake_kafka: FakeKafka) -> None:
     with member(fake_kafka) as consumer:
         consumer.subscribe([TOPIC])
@@ -118,6 +122,7 @@ def test_heartbeats_go_on_while_the_application_works(fake_kafka: FakeKafka) -> 
         assert has_all(consumer)()
 
 
+@pytest.mark.promise("heartbeats go on while the application or a listener works")
 def test_heartbeats_go_on_while_a_listener_works(fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:
         beats = cluster.faults.add(faults.delay_answer(0), ApiKey.HEARTBEAT, times=None)
@@ -130,6 +135,7 @@ def test_heartbeats_go_on_while_a_listener_works(fake_kafka: FakeKafka) -> None:
     assert beats.used_count >= 5
 
 
+@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
 def test_who_does_not_poll_leaves_and_hears_that_it_lost_everything(
     fake_kafka: FakeKafka,
 ) -> None:
@@ -146,6 +152,7 @@ def test_who_does_not_poll_leaves_and_hears_that_it_lost_everything(
     assert "consumer pro-actively leaving the group" in reasons
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 def test_a_member_that_was_thrown_out_joins_again(fake_kafka: FakeKafka) -> None:
     diary = Diary()
     with member(fake_kafka) as consumer:
@@ -157,6 +164,9 @@ def test_a_member_that_was_thrown_out_joins_again(fake_kafka: FakeKafka) -> None
     assert diary.lines[1:3] == [("lost", [0, 1, 2, 3]), ("assigned", [0, 1, 2, 3])]
 
 
+@pytest.mark.promise(
+    "static members keep partitions over a restart; of two with one name the first is fenced"
+)
 def test_a_static_member_keeps_its_partitions_over_a_restart(fake_kafka: FakeKafka) -> None:
     diary = Diary()
     with member(fake_kafka, group_instance_id="stays") as stays:
@@ -174,6 +184,9 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(fake_kafka: FakeKaf
         assert len(diary.lines) == told_count, "nobody else noticed"
 
 
+@pytest.mark.promise(
+    "static members keep partitions over a restart; of two with one name the first is fenced"
+)
 def test_of_two_static_members_of_one_name_the_first_is_fenced(fake_kafka: FakeKafka) -> None:
     with member(fake_kafka, group_instance_id="i") as first:
         first.subscribe([TOPIC])
@@ -217,6 +230,7 @@ def test_unsubscribing_does_not_wait_for_the_coordinator(fake_kafka: FakeKafka) 
         consumer.close(timeout=0.1)  # which does wait for the answer, as long as it may
 
 
+@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
 @each_way_to_close
 def test_closing_leaves_the_group_or_remains(
     group_membership: str, instance_id: str | None, left_count: int, fake_kafka: FakeKafka
@@ -228,6 +242,7 @@ def test_closing_leaves_the_group_or_remains(
     assert member_count(fake_kafka) == left_count
 
 
+@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
 def test_closing_ends_in_its_time_when_nobody_answers(fake_kafka: FakeKafka) -> None:
     diary = Diary()
     consumer = member(fake_kafka)
@@ -242,6 +257,9 @@ def test_closing_ends_in_its_time_when_nobody_answers(fake_kafka: FakeKafka) -> 
     assert diary.lines[-1] == ("revoked", [0, 1, 2, 3])
 
 
+@pytest.mark.promise(
+    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
+)
 def test_a_subscription_may_change_in_place(fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:
         cluster.create_topic("u", 1)
@@ -254,6 +272,9 @@ def test_a_subscription_may_change_in_place(fake_kafka: FakeKafka) -> None:
     assert reasons[-1] == "subscription has changed"
 
 
+@pytest.mark.promise(
+    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
+)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_partitions_that_a_topic_grows_by_are_shared_out(
     strategy: str, fake_kafka: FakeKafka
@@ -268,6 +289,9 @@ def test_partitions_that_a_topic_grows_by_are_shared_out(
         poll_until(lambda: len(one.assignment()) == len(two.assignment()) == 3, one, two)
 
 
+@pytest.mark.promise(
+    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
+)
 def test_a_pattern_matches_whole_names_and_no_internal_topics(fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:
         cluster.create_topic("tt", 1)
@@ -277,6 +301,9 @@ def test_a_pattern_matches_whole_names_and_no_internal_topics(fake_kafka: FakeKa
         assert consumer.subscription() == {TOPIC}
 
 
+@pytest.mark.promise(
+    "a cooperative group keeps what does not move, and a group changes to it member by member"
+)
 def test_a_cooperative_group_keeps_what_does_not_move(fake_kafka: FakeKafka) -> None:
     diary = Diary()
     settings = {"partition_assignment_strategy": "cooperative-sticky"}
@@ -292,6 +319,9 @@ def test_a_cooperative_group_keeps_what_does_not_move(fake_kafka: FakeKafka) -> 
     assert moved[1][1] == moved[2][1] == [2, 3]
 
 
+@pytest.mark.promise(
+    "members with a `client_rack` get partitions with a replica in their rack (KIP-881)"
+)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_members_get_what_is_in_their_rack(strategy: str) -> None:
     """KIP-881: without racks each would get two that follow each other, or every third."""
@@ -314,6 +344,9 @@ def test_members_get_what_is_in_their_rack(strategy: str) -> None:
         )
 
 
+@pytest.mark.promise(
+    "a cooperative group keeps what does not move, and a group changes to it member by member"
+)
 def test_a_group_is_upgraded_from_eager_to_cooperative_member_by_member(
     fake_kafka: FakeKafka,
 ) -> None:
@@ -351,6 +384,7 @@ class FirstTakesAll(RoundRobinAssignor):
         return {name: list(PARTITIONS) if name == first else [] for name in members}
 
 
+@pytest.mark.promise("assignors of users assign, and are refused when they break the rules")
 def test_an_own_assignor_shares_out(fake_kafka: FakeKafka) -> None:
     settings = {"partition_assignment_strategy": [FirstTakesAll]}
     with (
@@ -387,6 +421,7 @@ class ByWeight(RoundRobinAssignor):
         self.total = user_data
 
 
+@pytest.mark.promise("assignors exchange user data with their subscriptions and assignments")
 def test_assignors_of_ones_own_tell_each_other_what_they_like(fake_kafka: FakeKafka) -> None:
     light, heavy = ByWeight(1), ByWeight(3)
     with (
@@ -399,6 +434,7 @@ def test_assignors_of_ones_own_tell_each_other_what_they_like(fake_kafka: FakeKa
         assert light.total == heavy.total == bytes([4])
 
 
+@pytest.mark.promise("an assignor that raises is reported and tried again")
 def test_an_own_assignor_that_fails_is_told_of_and_tried_again(fake_kafka: FakeKafka) -> None:
     failures = [ValueError("not this time")]
 
@@ -419,6 +455,9 @@ def test_an_own_assignor_that_fails_is_told_of_and_tried_again(fake_kafka: FakeK
         poll_until(has_all(consumer), consumer)
 
 
+@pytest.mark.promise(
+    "a rebalance is enforced with a reason (KIP-568, KIP-800), and shown by `group_history`"
+)
 def test_a_rebalance_is_enforced_with_a_reason(fake_kafka: FakeKafka) -> None:
     diary = Diary()
     with member(fake_kafka) as consumer:

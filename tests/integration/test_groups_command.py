@@ -14,6 +14,7 @@ import pytest
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from pykclient.admin.coordinator_partition import OFFSETS_TOPIC
 from pykclient.cli import main
+from pykclient.consumer.config import ConsumerConfig
 from tests.integration.fake_group import poll_until
 from tests.integration.group_members import GROUP, TOPIC, ConfluentMember, import_libraries
 from tests.integration.java_tools import java_group_rows
@@ -92,6 +93,7 @@ def test_groups_are_listed_and_described(admin: Admin, command: Command) -> None
     assert command("list").splitlines()[1].split() == [GROUP, "classic", "Empty", "-"]
 
 
+@pytest.mark.promise("a missing group hides no other; a terminal without the letters gets escapes")
 @pytest.mark.parametrize("part", ["describe", "offsets"])
 def test_a_group_that_is_not_there_does_not_hide_the_others(
     admin: Admin, command: Command, part: str
@@ -130,6 +132,9 @@ def test_offsets_come_with_ends_and_lag(admin: Admin, command: Command) -> None:
     assert set(told) <= {(TOPIC, 3, COUNT, COUNT - 3), ("gone", 0, None, None)}
 
 
+@pytest.mark.promise(
+    "`groups reset` knows every target, moves nothing without `--execute`, nor a group in use"
+)
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
@@ -182,6 +187,9 @@ def test_a_group_that_does_not_exist_is_given_offsets(admin: Admin, command: Com
     assert len(offsets) == PARTITION_COUNT
 
 
+@pytest.mark.promise(
+    "`groups reset` knows every target, moves nothing without `--execute`, nor a group in use"
+)
 @pytest.mark.parametrize("execute", [(), ("--execute",)])
 def test_a_group_in_use_is_not_moved(
     admin: Admin, command: Command, fake_kafka: FakeKafka, execute: tuple[str, ...]
@@ -196,8 +204,10 @@ def test_a_group_in_use_is_not_moved(
 
 
 def test_members_without_a_client_id_are_told_by_their_own(
-    admin: Admin, command: Command, fake_kafka: FakeKafka
+    admin: Admin, command: Command, fake_kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As other clients may be; ours always have one.
+    monkeypatch.setattr(ConsumerConfig, "named", lambda config: config)
     with Consumer(bootstrap_servers=fake_kafka.bootstrap_servers, group_id=GROUP) as consumer:
         consumer.subscribe([TOPIC])
         poll_until(lambda: bool(consumer.assignment()), consumer)
@@ -209,7 +219,7 @@ def test_members_without_a_client_id_are_told_by_their_own(
     ("arguments", "told"),
     [
         (("describe", "absent"), "GROUP_ID_NOT_FOUND"),
-        (("describe", "\udcff"), "no text"),
+        (("describe", "\udcff"), "half of a surrogate pair"),
         (("reset", "absent", "--all-topics", "--to-latest"), "has committed nothing"),
         (("reset", "g", "--topic", "t:0,9", "--to-latest"), "'t' has no partition 9"),
         (("reset", "g", "--topic", "absent", "--to-latest"), "UNKNOWN_TOPIC_OR_PARTITION"),
@@ -250,6 +260,7 @@ def test_what_makes_no_sense_is_refused_with_status_2(
     assert told in output
 
 
+@pytest.mark.promise("a missing group hides no other; a terminal without the letters gets escapes")
 def test_a_terminal_that_lacks_letters_is_shown_escapes(
     admin: Admin, fake_kafka: FakeKafka
 ) -> None:
@@ -279,6 +290,7 @@ def test_settings_come_from_a_file_and_the_command_line(
     assert "client.ib" in capsys.readouterr().err
 
 
+@pytest.mark.promise("`groups coordinator` names the broker that real brokers name")
 def test_a_coordinator_is_the_leader_of_the_groups_partition(
     admin: Admin, command: Command, fake_kafka: FakeKafka
 ) -> None:
@@ -295,6 +307,7 @@ def test_a_coordinator_is_the_leader_of_the_groups_partition(
     ]
 
 
+@pytest.mark.promise("`groups coordinator` names the broker that real brokers name")
 @pytest.mark.kafka
 def test_real_brokers_coordinate_what_the_hash_says(
     kafka_cluster_factory: Callable[..., KafkaCluster], capsys: pytest.CaptureFixture[str]
@@ -313,6 +326,7 @@ def test_real_brokers_coordinate_what_the_hash_says(
             assert {node.id for node in nodes.values()} == {1, 2, 3}
 
 
+@pytest.mark.promise("`groups describe` and `groups offsets` print what Kafka's own tool prints")
 @pytest.mark.kafka
 def test_kafkas_own_tool_says_the_same(
     kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]

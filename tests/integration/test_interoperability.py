@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Consumer, Producer, TopicPartition
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.integration.confluent_tools import (
     confluent_consume,
     confluent_create_topic,
@@ -108,6 +108,10 @@ def check_round_trip(cluster: KafkaCluster, produce: Produce, consume: Consume, 
     assert codec in {batch["compresscodec"].lower() for batch in batches}
 
 
+@pytest.mark.promise(
+    "Java's console consumer and librdkafka read what we produce, of every codec and shape"
+)
+@pytest.mark.promise("`close` sends the rest, and ends in time")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("consume", [java_consume, confluent_consume])
 def test_others_read_what_we_produce(
@@ -116,6 +120,7 @@ def test_others_read_what_we_produce(
     check_round_trip(kafka_cluster, our_produce, consume, codec)
 
 
+@pytest.mark.promise("we read what Java and librdkafka produce")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("produce", [java_produce, confluent_produce])
 def test_we_read_what_others_produce(
@@ -124,6 +129,7 @@ def test_we_read_what_others_produce(
     check_round_trip(kafka_cluster, produce, our_consume, codec)
 
 
+@pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
 @pytest.mark.parametrize("codec", CODECS)
 def test_we_read_what_we_produce_on_every_version(
     each_kafka_cluster: KafkaCluster, codec: str
@@ -131,6 +137,7 @@ def test_we_read_what_we_produce_on_every_version(
     check_round_trip(each_kafka_cluster, our_produce, our_consume, codec)
 
 
+@pytest.mark.promise("a record with a key goes to the partition that Java chooses")
 def test_keys_land_on_the_partitions_that_java_chooses(kafka_cluster: KafkaCluster) -> None:
     choose = random.Random(SEED)
     keys = [choose.randbytes(choose.randint(0, KEY_BYTES_MAX)) for _ in range(KEY_COUNT)]
@@ -150,6 +157,7 @@ def test_keys_land_on_the_partitions_that_java_chooses(kafka_cluster: KafkaClust
     assert set(partitions[our_produce]) == set(range(PARTITION_COUNT))
 
 
+@pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")
 def test_a_batch_of_ours_carries_what_makes_it_idempotent(kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(kafka_cluster, "idempotent")
     our_produce(kafka_cluster, topic, [Record(b"%d" % number) for number in range(3)])

@@ -72,6 +72,9 @@ print(time.monotonic() - started_s)
 """
 
 
+@pytest.mark.promise(
+    "an interrupt at any moment leaves the guard free, and a consumer that reads on and closes"
+)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_it_reads_on_and_closes(protocol: str, fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.integration.confluent_tools import (
     confluent_consume,
     confluent_create_topic,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
 
 pytestmark = [
+    pytest.mark.soak,
     pytest.mark.kafka,
     pytest.mark.skipif(
         bool(os.environ.get(BOOTSTRAP_VARIABLE)),
@@ -53,6 +54,7 @@ def check_placed(acknowledged: list[Record]) -> None:
         assert record == given.placed(0, index, record.timestamp_ms)
 
 
+@pytest.mark.promise("the other clients agree with each other")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     ("produce", "consume"),
@@ -77,6 +79,7 @@ def test_one_reads_what_the_other_wrote(
     assert codec in {batch["compresscodec"].lower() for batch in batches}
 
 
+@pytest.mark.promise("the other clients agree with each other")
 def test_both_put_keys_on_the_same_partitions_as_java_computes(
     kafka_cluster: KafkaCluster,
 ) -> None:

@@ -22,11 +22,11 @@ from pykclient.errors.base import (
     UsageError,
 )
 from pykclient.testing import BrokerFailedError, KafkaCluster
-from pykclient.testing.broker_probe import Address, ask_metadata
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
+from pykclient.testing.cluster.probe import Address, ask_metadata
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
+from tests.soak import NEWEST_FIRST
 from tests.testing.test_process_group import await_true, is_alive
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def kafka_processes(folder: Path) -> list[int]:
     return found
 
 
-@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
 def three_brokers(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
@@ -98,10 +98,12 @@ def three(three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
                 repair(broker)
 
 
+@pytest.mark.promise("`KafkaCluster` runs one broker of 4.3.1 or 3.9.2")
 def test_one_broker_of_each_version_is_ready_when_made(each_kafka_cluster: KafkaCluster) -> None:
     assert known_brokers(*addresses(each_kafka_cluster)) == {1}
 
 
+@pytest.mark.promise("several clusters run at once")
 def test_several_clusters_run_at_once_and_share_nothing(
     kafka_cluster: KafkaCluster, old_kafka_cluster: KafkaCluster
 ) -> None:
@@ -111,12 +113,14 @@ def test_several_clusters_run_at_once_and_share_nothing(
         old_kafka_cluster.leader(topic, 0, timeout=0.5)
 
 
+@pytest.mark.promise("`KafkaCluster` runs several brokers")
 def test_every_broker_lists_all_when_the_cluster_is_made(three: KafkaCluster) -> None:
     assert len(set(addresses(three))) == 3
     for address in addresses(three):
         assert known_brokers(address) == {1, 2, 3}
 
 
+@pytest.mark.promise("a broker is killed and started again")
 def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCluster) -> None:
     topic = confluent_create_topic(three, "killed", replication_factor=3)
     leader = three.leader(topic, 0)
@@ -129,6 +133,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCl
     assert (three.data_folder(leader) / f"{topic}-0").is_dir()
 
 
+@pytest.mark.promise("a broker is stopped")
 def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -> None:
     topic = confluent_create_topic(three, "stopped", replication_factor=3)
     leader = three.leader(topic, 0)
@@ -140,6 +145,7 @@ def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -
     three.start(leader)
 
 
+@pytest.mark.promise("a broker is paused and resumed")
 def test_a_paused_broker_accepts_and_does_not_answer_until_it_is_resumed(
     three: KafkaCluster,
 ) -> None:
@@ -151,6 +157,7 @@ def test_a_paused_broker_accepts_and_does_not_answer_until_it_is_resumed(
     await_true(lambda: known_brokers(paused) == {1, 2, 3}, "the broker is back")
 
 
+@pytest.mark.promise("a broker is killed and started again")
 def test_all_brokers_can_be_down_at_once(three: KafkaCluster) -> None:
     topic = confluent_create_topic(three, "all-down", replication_factor=3)
     for broker in (1, 2, 3):
@@ -178,6 +185,9 @@ def test_the_users_config_reaches_the_brokers(kafka_cluster_factory: KafkaCluste
         assert cluster.leader(topic, 6) == 1
 
 
+@pytest.mark.promise(
+    "brokers are gone after `close`, and after a crash of the process that started them"
+)
 def test_close_leaves_no_process_and_no_file(
     kafka_cluster_factory: KafkaClusterFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -195,6 +205,9 @@ def test_close_leaves_no_process_and_no_file(
     cluster.close()
 
 
+@pytest.mark.promise(
+    "brokers are gone after `close`, and after a crash of the process that started them"
+)
 @pytest.mark.usefixtures("kafka_cluster")  # So that what is missing here is a skip.
 def test_a_cluster_vanishes_with_the_process_that_owns_it() -> None:
     owner = subprocess.Popen(

@@ -25,8 +25,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from pykclient import Consumer, TopicPartition
 from pykclient.records.compression import Codec
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_create_topic, confluent_produce
 from tests.integration.dumped_log import java_dump, our_dump
 from tests.integration.java_tools import (
@@ -36,6 +36,7 @@ from tests.integration.java_tools import (
     java_produce,
 )
 from tests.records.test_legacy import message, wrapped
+from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ EVERY_KIND = (
 )
 
 
-@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
@@ -119,6 +120,9 @@ def check_equal(cluster: KafkaCluster, topic: str, folder: Path) -> list[str]:
     return ours
 
 
+@pytest.mark.promise(
+    "`pykclient log` prints what DumpLogSegments prints of real segments, in all codecs"
+)
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_of_every_kind_in_every_codec(
     cluster: KafkaCluster, codec: str, tmp_path: Path
@@ -134,6 +138,9 @@ def test_records_of_every_kind_in_every_codec(
     assert any("baseSequence: 0 " in line and "producerId: -1" not in line for line in lines)
 
 
+@pytest.mark.promise(
+    "`pykclient log` prints what DumpLogSegments prints of real segments, in all codecs"
+)
 def test_timestamps_of_the_broker(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = create_topic(cluster, "dump-append", {"message.timestamp.type": "LogAppendTime"})
     confluent_produce(cluster, topic, EVERY_KIND, "lz4")
@@ -143,6 +150,9 @@ def test_timestamps_of_the_broker(cluster: KafkaCluster, tmp_path: Path) -> None
     )
 
 
+@pytest.mark.promise(
+    "`pykclient log` prints what DumpLogSegments prints of real segments, in all codecs"
+)
 def test_transactions_that_ended_well_and_badly(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = confluent_create_topic(cluster, "dump-txn")
     producer = Producer(
@@ -163,6 +173,9 @@ def test_transactions_that_ended_well_and_badly(cluster: KafkaCluster, tmp_path:
     assert any("isTransactional: true isControl: false" in line for line in lines)
 
 
+@pytest.mark.promise(
+    "`pykclient log` prints what DumpLogSegments prints of real segments, in all codecs"
+)
 def test_gaps_of_a_compaction(cluster: KafkaCluster, tmp_path: Path) -> None:
     topic = create_topic(
         cluster,
@@ -224,6 +237,7 @@ def segmented(cluster: KafkaCluster) -> str:
     return topic
 
 
+@pytest.mark.promise("`pykclient log` prints what DumpLogSegments prints of index files")
 def test_several_segments_and_their_indexes(
     cluster: KafkaCluster, segmented: str, tmp_path: Path
 ) -> None:
@@ -237,6 +251,7 @@ def test_several_segments_and_their_indexes(
             assert lines == java_dump(cluster.version, path)
 
 
+@pytest.mark.promise("`pykclient log` finds offsets and times as a broker does")
 def test_an_offset_and_a_time_are_found_with_and_without_the_indexes(
     cluster: KafkaCluster, segmented: str
 ) -> None:
@@ -256,6 +271,7 @@ def test_an_offset_and_a_time_are_found_with_and_without_the_indexes(
                 assert [line["offset"] for line in lines if line["type"] == "record"] == expected
 
 
+@pytest.mark.promise("`pykclient log` finds offsets and times as a broker does")
 def test_a_broker_finds_the_same_offsets_for_times(cluster: KafkaCluster, segmented: str) -> None:
     choose = random.Random(SEED)
     last_ms = FIRST_MS + (SEGMENTED_COUNT - 1) * STEP_MS
@@ -288,6 +304,7 @@ def equal_lines(version: str, path: Path) -> list[str]:
     return lines
 
 
+@pytest.mark.promise("`pykclient log` prints the metadata log, its snapshots and its voters")
 def test_the_metadata_log_and_its_snapshots(cluster: KafkaCluster, tmp_path: Path) -> None:
     confluent_create_topic(cluster, "metadata")
     folder = cluster.data_folder(1) / METADATA_FOLDER
@@ -312,7 +329,8 @@ def test_the_metadata_log_and_its_snapshots(cluster: KafkaCluster, tmp_path: Pat
     ]
 
 
-@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+@pytest.mark.promise("`pykclient log` prints the metadata log, its snapshots and its voters")
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_voters_of_a_quorum_that_can_change(version: str, tmp_path: Path) -> None:
     """They stand in what formatting leaves for the first start, with a bootstrap snapshot."""
     data = format_standalone_controller(version, tmp_path)
@@ -326,6 +344,9 @@ def test_voters_of_a_quorum_that_can_change(version: str, tmp_path: Path) -> Non
     assert equal_lines(version, data / "bootstrap.checkpoint")[1] == "KRaft bootstrap snapshot"
 
 
+@pytest.mark.promise(
+    "`pykclient log` prints what DumpLogSegments prints of real segments, in all codecs"
+)
 def test_messages_of_the_old_formats(tmp_path: Path) -> None:
     """No tested broker writes them any more, but they may lie on disks; Java's tool reads them.
 

@@ -91,6 +91,9 @@ def write(servers: str, name: str) -> set[bytes]:
     return set(values)
 
 
+@pytest.mark.promise(
+    "our members share partitions with librdkafka's and Java's, eager and cooperative"
+)
 @pytest.mark.parametrize(
     ("ours", "other"), PAIRS, ids=lambda member: str(getattr(member, "__name__", member))
 )
@@ -116,6 +119,9 @@ def test_two_makers_share_and_one_takes_over(
         wait_until(lambda: set(stays.values) >= alone, "it reads on", stays)
 
 
+@pytest.mark.promise(
+    "our members share partitions with librdkafka's and Java's, eager and cooperative"
+)
 def test_a_group_reads_every_record_once_when_a_member_joins_and_leaves(
     kafka_cluster: KafkaCluster,
 ) -> None:
@@ -137,6 +143,9 @@ def test_a_group_reads_every_record_once_when_a_member_joins_and_leaves(
     assert sorted(stays.values + leaves.values) == sorted(values)
 
 
+@pytest.mark.promise(
+    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
+)
 def test_a_pattern_follows_topics_that_appear(kafka_cluster: KafkaCluster) -> None:
     servers = kafka_cluster.bootstrap_servers
     prefix = group_members.TOPIC

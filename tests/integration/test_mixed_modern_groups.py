@@ -64,6 +64,9 @@ def servers(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> str:
     return cluster.bootstrap_servers
 
 
+@pytest.mark.promise(
+    "KIP-848 members share partitions with Java's and librdkafka's on real brokers"
+)
 @pytest.mark.parametrize("other", [OurModernMember, ConfluentModernMember, JavaModernMember])
 def test_two_makers_share_and_one_takes_over(other: type[GroupMember], servers: str) -> None:
     with OurModernMember(servers) as stays:
@@ -83,6 +86,7 @@ def test_two_makers_share_and_one_takes_over(other: type[GroupMember], servers: 
         wait_until(lambda: set(stays.values) >= alone, "it reads on", stays)
 
 
+@pytest.mark.promise("a live group changes its protocol and back, and every record is read once")
 @pytest.mark.parametrize("classic", [OurMember, OurCooperativeMember])
 def test_a_group_is_migrated_while_it_reads_and_back(
     classic: type[GroupMember], servers: str

@@ -96,6 +96,7 @@ def fence(fake: FakeKafka, consumer: Consumer) -> None:
         cluster.expire_member(GROUP, consumer.group_metadata().member_id)
 
 
+@pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 def test_a_member_reads_commits_and_leaves(fake: FakeKafka) -> None:
     write(fake)
     diary = Diary()
@@ -118,6 +119,9 @@ def test_a_member_reads_commits_and_leaves(fake: FakeKafka) -> None:
     assert member_count(fake) == 0
 
 
+@pytest.mark.promise(
+    "what is revoked is committed, passed to the listener and dropped before it is acknowledged"
+)
 def test_members_share_and_each_record_is_read_once(fake: FakeKafka) -> None:
     """A second member comes in the middle, and the first one goes before the end.
 
@@ -147,6 +151,9 @@ def test_members_share_and_each_record_is_read_once(fake: FakeKafka) -> None:
     assert sorted(read) == sorted(b"%d" % number for number in range(COUNT))
 
 
+@pytest.mark.promise(
+    "what is revoked is committed, passed to the listener and dropped before it is acknowledged"
+)
 def test_what_is_revoked_is_committed_and_told_before_others_get_it(fake: FakeKafka) -> None:
     write(fake)
     seen: list[tuple[int, dict[TopicPartition, OffsetAndMetadata | None]]] = []
@@ -167,6 +174,7 @@ def test_what_is_revoked_is_committed_and_told_before_others_get_it(fake: FakeKa
     assert sum(each.offset for each in committed.values() if each is not None) >= 7
 
 
+@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 def test_a_fenced_member_loses_its_partitions_and_joins_again(fake: FakeKafka) -> None:
     diary = Diary()
     with member(fake, enable_auto_commit=False) as consumer:
@@ -195,6 +203,7 @@ def test_heartbeats_go_on_while_the_application_works(fake: FakeKafka) -> None:
         assert diary.lines == [("assigned", [0, 1, 2, 3])]
 
 
+@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 def test_an_application_that_does_not_poll_gives_its_partitions_up(fake: FakeKafka) -> None:
     diary = Diary()
     with member(fake, max_poll_interval_ms=500) as late, member(fake) as other:
@@ -206,6 +215,9 @@ def test_an_application_that_does_not_poll_gives_its_partitions_up(fake: FakeKaf
     assert [what for what, _ in diary.lines][:3] == ["assigned", "lost", "assigned"]
 
 
+@pytest.mark.promise(
+    "KIP-848 members follow their coordinator; a lost response loses no membership"
+)
 def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKafka) -> None:
     diary = Diary()
     with member(fake, enable_auto_commit=False) as consumer:
@@ -223,6 +235,7 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKa
         assert diary.lines == [("assigned", [0, 1, 2, 3])]
 
 
+@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_brokers_match_a_pattern_that_is_a_string(fake: FakeKafka) -> None:
     """RE2 knows classes that Python does not, and matches whole names."""
     with fake.control() as cluster:
@@ -234,6 +247,7 @@ def test_brokers_match_a_pattern_that_is_a_string(fake: FakeKafka) -> None:
         poll_until(lambda: consumer.assignment() == expected, consumer)
 
 
+@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_a_compiled_pattern_is_matched_here(fake: FakeKafka) -> None:
     with member(fake, metadata_max_age_ms=100) as consumer:
         consumer.subscribe(pattern=re.compile(r"t|new-\d+"))
@@ -255,6 +269,7 @@ def test_a_changed_subscription_is_followed(fake: FakeKafka) -> None:
         poll_until(lambda: {each.topic for each in consumer.assignment()} == {"u"}, consumer)
 
 
+@pytest.mark.promise("static KIP-848 members find their partitions again")
 def test_a_static_member_finds_its_partitions_again(fake: FakeKafka) -> None:
     with member(fake, group_instance_id="i") as other_first:
         with member(fake, group_instance_id="j") as leaving:
@@ -281,6 +296,7 @@ def test_closing_leaves_the_group_or_remains(
     assert member_count(fake) == left_count
 
 
+@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_the_assignor_is_the_coordinators(fake: FakeKafka) -> None:
     with member(fake, group_remote_assignor="range") as consumer:
         join(consumer, topics=[TOPIC])
@@ -291,6 +307,7 @@ def test_the_assignor_is_the_coordinators(fake: FakeKafka) -> None:
         join(consumer, topics=[TOPIC])
 
 
+@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_a_pattern_that_brokers_cannot_read_is_told(fake: FakeKafka) -> None:
     with (
         member(fake) as consumer,
@@ -310,6 +327,7 @@ def test_a_member_whose_place_is_taken_is_told(fake: FakeKafka) -> None:
                 poll_until(has_all(consumer), consumer)
 
 
+@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_brokers_that_know_no_such_groups_are_told(fake: FakeKafka) -> None:
     with fake.control() as cluster:
         cluster.limit_versions({ApiKey.CONSUMER_GROUP_HEARTBEAT: None})
@@ -320,6 +338,9 @@ def test_brokers_that_know_no_such_groups_are_told(fake: FakeKafka) -> None:
         join(consumer, topics=[TOPIC])
 
 
+@pytest.mark.promise(
+    "KIP-848 members follow their coordinator; a lost response loses no membership"
+)
 def test_lost_answers_lose_no_membership(fake: FakeKafka) -> None:
     write(fake)
     with fake.control() as cluster:

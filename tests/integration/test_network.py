@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.network.connection import SILENT_MS
+from pykclient.network.broker.connection import SILENT_MS
 from pykclient.network.drive import now_ms
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.messages.produce import ProduceRequest
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from pykclient.types import TopicPartition
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import LoopbackServer, is_silent, unused_address
@@ -41,6 +41,7 @@ def three_brokers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
         yield cluster
 
 
+@pytest.mark.promise("administration and metadata work on 4.3.1 and 3.9.2")
 def test_metadata_of_each_tested_version_is_learned(each_kafka_cluster: KafkaCluster) -> None:
     servers = each_kafka_cluster.bootstrap_servers
     topic = confluent_create_topic(each_kafka_cluster, "network", partition_count=3)
@@ -67,6 +68,7 @@ def test_metadata_of_each_tested_version_is_learned(each_kafka_cluster: KafkaClu
             assert message.min_version <= shared[0] <= shared[1] <= message.max_version
 
 
+@pytest.mark.promise("any bootstrap address may be down")
 def test_one_working_address_among_many_is_enough_and_found_soon(
     kafka_cluster: KafkaCluster,
 ) -> None:
@@ -89,6 +91,7 @@ def test_metadata_is_learned_from_whichever_brokers_are_left(three_brokers: Kafk
             three_brokers.resume(broker)
 
 
+@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
 @breaks_brokers
 def test_a_hung_broker_is_not_asked_for_metadata_while_others_are_there(
     three_brokers: KafkaCluster,

@@ -23,12 +23,14 @@ USED = {
 VALUES = [b"%d" % number for number in range(100)]
 
 
+@pytest.mark.promise("every version from brokers 2.1 to 4.3 is spoken, with its headers")
 @pytest.mark.parametrize("key", VERSIONS_OF_2_1)
 def test_the_newest_version_of_kafka_2_1_is_spoken(key: ApiKey) -> None:
     api = APIS[key]
     assert api.min_version <= VERSIONS_OF_2_1[key] <= api.max_version
 
 
+@pytest.mark.promise("every version from brokers 2.1 to 4.3 is spoken, with its headers")
 @pytest.mark.kafka
 def test_all_clients_work_with_a_broker_that_speaks_as_2_1_did(kafka_cluster: KafkaCluster) -> None:
     old = OldBroker(kafka_cluster.bootstrap_servers)

@@ -26,6 +26,9 @@ def _topics(fake_kafka: FakeKafka) -> None:
         cluster.create_topic(OTHER_TOPIC, 1)
 
 
+@pytest.mark.promise(
+    "a leader by pattern waits for no missing topic; a second pattern is matched at once"
+)
 def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake_kafka: FakeKafka) -> None:
     with (
         member(fake_kafka) as leader,
@@ -38,6 +41,9 @@ def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake_kafka: 
         assert leader.assignment().isdisjoint(other.assignment())
 
 
+@pytest.mark.promise(
+    "a leader by pattern waits for no missing topic; a second pattern is matched at once"
+)
 def test_another_pattern_is_held_against_the_topics_at_once(fake_kafka: FakeKafka) -> None:
     with member(fake_kafka) as consumer:
         consumer.subscribe(pattern=TOPIC)
@@ -46,6 +52,7 @@ def test_another_pattern_is_held_against_the_topics_at_once(fake_kafka: FakeKafk
         poll_until(lambda: {each.topic for each in consumer.assignment()} == {"u"}, consumer)
 
 
+@pytest.mark.promise("a deleted topic holds up no rebalance, in either protocol")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_topic_that_is_deleted_holds_nobody_up(fake_kafka: FakeKafka, protocol: str) -> None:
     """What was read of it can be committed no more, and the group does not wait for that."""

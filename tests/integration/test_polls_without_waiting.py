@@ -54,6 +54,7 @@ def spin(consumer: Consumer, timeout_s: float, until: Callable[[int], bool]) -> 
     return count
 
 
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 @pytest.mark.parametrize("timeout_s", NO_TIME_S)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_they_join_read_and_commit(protocol: str, timeout_s: float, fake_kafka: FakeKafka) -> None:
@@ -72,6 +73,7 @@ def test_they_join_read_and_commit(protocol: str, timeout_s: float, fake_kafka: 
     assert diary.lines == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
 
 
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 def test_members_share_what_there_is(fake_kafka: FakeKafka) -> None:
     with member(fake_kafka) as first, member(fake_kafka) as second:
         first.subscribe([TOPIC])
@@ -85,6 +87,7 @@ def test_members_share_what_there_is(fake_kafka: FakeKafka) -> None:
         spin(second, 0, is_shared)
 
 
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 def test_they_take_no_time(fake_kafka: FakeKafka) -> None:
     """Though there is somebody to be waited for: the coordinator, who does not answer."""
     with fake_kafka.control() as cluster:
@@ -100,6 +103,7 @@ def test_they_take_no_time(fake_kafka: FakeKafka) -> None:
         assert sorted(spent_s)[len(spent_s) * 9 // 10] < 0.05
 
 
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 def test_they_tell_what_no_waiting_cures(fake_kafka: FakeKafka) -> None:
     with member(fake_kafka, allow_auto_create_topics=False) as consumer:
         consumer.subscribe(["absent"])

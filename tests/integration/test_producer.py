@@ -59,6 +59,9 @@ def values(cluster: KafkaCluster, topic: str, count: int) -> list[bytes | None]:
     return [record.value for record in confluent_consume(cluster, topic, count)]
 
 
+@pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
+@pytest.mark.promise("acks 0, 1 and all are supported")
+@pytest.mark.promise("`send` returns a delivery that reports place and time")
 @pytest.mark.parametrize("acks", ["all", 1, 0])
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_kind_of_record_arrives_with_every_codec_and_acks(
@@ -106,6 +109,7 @@ def _placed(record: Record, metadata: RecordMetadata) -> Record:
     )
 
 
+@pytest.mark.promise("callbacks run in order")
 def test_callbacks_come_in_order_and_before_flush_returns(
     each_kafka_cluster: KafkaCluster, producer: Producer, topic: str
 ) -> None:
@@ -146,6 +150,7 @@ def test_a_record_object_is_sent_as_its_fields(
         producer.send(record, b"other")  # type: ignore[call-overload]
 
 
+@pytest.mark.promise("interceptors see every record and every acknowledgement")
 def test_an_interceptor_sees_each_record_and_what_became_of_it(
     each_kafka_cluster: KafkaCluster, topic: str
 ) -> None:

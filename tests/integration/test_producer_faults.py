@@ -27,6 +27,7 @@ TIMEOUT_S = 60.0
 RECORDS_A_TICK = 10
 TICK_S = 0.01
 MARKER = b"marker"
+WITHOUT_BRACKETS = str.maketrans("[", "-", "]")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def kafka(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
 
 @pytest.fixture
 def topic(kafka: KafkaCluster, request: pytest.FixtureRequest) -> str:
-    name: str = request.node.originalname
+    name: str = request.node.name.translate(WITHOUT_BRACKETS)
     with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
         admin.create_topics(
             [
@@ -122,12 +123,13 @@ def check_log(kafka: KafkaCluster, topic: str, load: Load) -> None:
         assert found == sent, "reordered"
 
 
-def test_killed_leaders_cost_nothing(kafka: KafkaCluster, topic: str) -> None:
+@pytest.mark.parametrize("count", [1, pytest.param(PARTITION_COUNT, marks=pytest.mark.soak)])
+def test_killed_leaders_cost_nothing(kafka: KafkaCluster, topic: str, count: int) -> None:
     with (
         Producer(bootstrap_servers=kafka.bootstrap_servers, compression_type="lz4") as producer,
         Load(producer, topic) as load,
     ):
-        for partition in range(PARTITION_COUNT):
+        for partition in range(count):
             leader = kafka.leader(topic, partition)
             kafka.kill(leader)
             load.await_progress()

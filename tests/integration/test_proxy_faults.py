@@ -23,9 +23,9 @@ from pykclient import Consumer, Delivery, Producer, RecordMetadata, TopicPartiti
 from pykclient.errors import KafkaError, UsageError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Cut, Delay, Direction, Double, Fault, Flip, ForgeLength, Lose
-from pykclient.testing.kafka import BOOTSTRAP_VARIABLE
-from pykclient.testing.kafka_jars import KAFKA_VERSIONS
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.integration.confluent_tools import confluent_consume, confluent_create_topic
+from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ CONSUMED_RECORDS = 6_000
 FETCH_BYTES = 8_000
 
 
-@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
 def kafka(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
@@ -109,6 +109,8 @@ def values_in_log(kafka: KafkaCluster, topic: str) -> dict[int, list[int]]:
     return values
 
 
+@pytest.mark.promise("the fault proxy loses the response after the broker acted")
+@pytest.mark.promise("produce, fetch and administration work through the fault proxy")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -241,6 +243,7 @@ def poll_numbers(consumer: Consumer, errors: list[KafkaError]) -> list[tuple[int
     return found
 
 
+@pytest.mark.promise("produce, fetch and administration work through the fault proxy")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -268,6 +271,7 @@ def test_every_record_comes_once_and_in_order(
     assert found == [(number, number) for number in range(CONSUMED_RECORDS)]
 
 
+@pytest.mark.promise("the fault proxy flips a bit")
 def test_flipped_bits_give_no_corrupt_value_and_no_end(
     kafka: KafkaCluster, proxy: FaultProxy, filled: str
 ) -> None:

@@ -53,7 +53,7 @@ def greeted_kafka(kafka_cluster: KafkaCluster) -> KafkaCluster:
 
 @pytest.mark.kafka
 def test_the_consumer_reads_what_the_producer_sent(greeted_kafka: KafkaCluster) -> None:
-    lines = printed_by("Consume", greeted_kafka).splitlines()
+    lines = printed_by("Consume in a group", greeted_kafka).splitlines()
     assert re.fullmatch(r"[012] 0 b'en' b'hello' \(\('tone', b'friendly'\),\)", lines[0])
     assert [line.split()[1] for line in lines] == [str(offset) for offset in range(1_001)]
     assert lines[-1].endswith(" 1000 b'en' b'hello 999' ()")
@@ -63,17 +63,18 @@ def test_the_consumer_reads_what_the_producer_sent(greeted_kafka: KafkaCluster) 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_counts_what_the_producer_sent(greeted_kafka: KafkaCluster) -> None:
-    assert "|[65 6E]| 1001|" in printed_by("Ask Spark", greeted_kafka)
+    assert "|[65 6E]| 1001|" in printed_by("Arrow and Spark", greeted_kafka)
 
 
 @pytest.mark.kafka
 def test_the_cluster_of_the_example_takes_a_record(kafka_cluster: KafkaCluster) -> None:
-    assert "offset=0" in printed_by("In your own tests", kafka_cluster)
+    assert "offset=0" in printed_by("Test with it", kafka_cluster)
 
 
 def test_the_examples_are_as_short_as_promised() -> None:
     lengths = [
-        len(example(heading).splitlines()) for heading in ("Produce", "Consume", "Ask Spark")
+        len(example(heading).splitlines())
+        for heading in ("Produce", "Consume in a group", "Arrow and Spark")
     ]
     assert lengths[0] <= 20
     assert lengths[1] <= 20

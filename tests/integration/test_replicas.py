@@ -51,6 +51,7 @@ def servers(request: pytest.FixtureRequest) -> str:
     return servers
 
 
+@pytest.mark.promise("the replica in the same rack is read, and the leader when that fails")
 def test_the_leader_is_asked_once_and_then_the_replica_in_the_same_rack(servers: str) -> None:
     topic, partition = "near", TopicPartition("near", 0)
     with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
@@ -92,6 +93,9 @@ def write(servers: str, topic: str, *values: bytes) -> None:
         producer.flush(60.0)
 
 
+@pytest.mark.promise(
+    "records that a log has lost are detected: read again from there, or reported with the place"
+)
 @pytest.mark.slow
 @pytest.mark.kafka
 def test_records_that_an_unclean_election_lost_are_not_read_past(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.network.selector import SelectorPort
+from pykclient.network.io.selector import SelectorPort
 from tests.integration.recording_stream import (
     HOST,
     PATIENCE_S,
@@ -92,6 +92,7 @@ def test_a_host_without_addresses_is_told(port: SelectorPort, names: Names) -> N
     assert stream.error == "cannot connect to broker:9092: no address"
 
 
+@pytest.mark.promise("the look-up of a name blocks no call")
 def test_a_resolver_that_hangs_holds_no_wait_beyond_its_time(
     port: SelectorPort, names: Names, listener: socket.socket
 ) -> None:

@@ -6,14 +6,17 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.recording_stream import PATIENCE_S, connect
 
 if TYPE_CHECKING:
     import socket
 
-    from pykclient.network.selector import SelectorPort
+    from pykclient.network.io.selector import SelectorPort
 
 
+@pytest.mark.promise("a part of a response does not end a wait, nor prolong it")
 def test_a_wait_goes_on_while_only_parts_come(port: SelectorPort, listener: socket.socket) -> None:
     stream, peer = connect(port, listener)
     stream.wanted_bytes = 30
@@ -39,6 +42,7 @@ def test_a_wait_goes_on_while_only_parts_come(port: SelectorPort, listener: sock
         assert len(stream.received) == 30
 
 
+@pytest.mark.promise("a part of a response does not end a wait, nor prolong it")
 def test_parts_do_not_make_a_wait_longer(port: SelectorPort, listener: socket.socket) -> None:
     stream, peer = connect(port, listener)
     stream.wanted_bytes = 10**9
@@ -60,6 +64,7 @@ def test_parts_do_not_make_a_wait_longer(port: SelectorPort, listener: socket.so
     assert 0.1 <= waited_s < PATIENCE_S
 
 
+@pytest.mark.promise("a part of a response does not end a wait, nor prolong it")
 def test_a_wake_up_ends_a_wait_among_parts(port: SelectorPort, listener: socket.socket) -> None:
     stream, peer = connect(port, listener)
     stream.wanted_bytes = 10**9

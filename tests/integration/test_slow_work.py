@@ -96,6 +96,7 @@ def iterated(consumer: Consumer, count: int) -> list[object]:
 READERS = [polled, iterated]
 
 
+@pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_slow_deserializer_keeps_its_membership(
@@ -116,6 +117,7 @@ def test_a_slow_deserializer_keeps_its_membership(
         assert diary.lines == [("assigned", [0, 1, 2, 3])]
 
 
+@pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
@@ -143,6 +145,7 @@ def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
     assert [what for what, _ in diary.lines[:3]] == ["assigned", "lost", "assigned"]
 
 
+@pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_who_always_finds_records_at_hand_is_not_late(
@@ -165,6 +168,9 @@ def test_who_always_finds_records_at_hand_is_not_late(
         assert diary.lines == [("assigned", [0, 1, 2, 3])]
 
 
+@pytest.mark.promise(
+    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
+)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_a_deserializer_commits_leaves_out_what_it_has_in_hand(
     protocol: str, fake: FakeKafka
@@ -212,6 +218,9 @@ def test_a_deserializer_cannot_read_what_it_is_called_for(fake: FakeKafka) -> No
         assert consumer.position(PARTITIONS[0]) == 0
 
 
+@pytest.mark.promise(
+    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
+)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_deserializer_may_have_the_consumer_leave(protocol: str, fake: FakeKafka) -> None:
     """What it was called for is not handed out: it is for whoever has the partition next."""

@@ -85,6 +85,7 @@ def group(request: pytest.FixtureRequest, fake_kafka: FakeKafka) -> Iterator[Sta
         yield group
 
 
+@pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake_kafka: FakeKafka) -> None:
     before = [each.assignment() for each in group.members]
     told = [list(diary.lines) for diary in group.diaries[1:]]
@@ -100,6 +101,7 @@ def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake_kafka: Fa
     assert joins.used_count == 1, "the leader's own"
 
 
+@pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 def test_what_came_while_the_leader_was_away_is_read(
     group: StaticGroup, fake_kafka: FakeKafka
 ) -> None:

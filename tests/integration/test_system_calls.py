@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import selectors
+import signal
 import socket
+import subprocess
+import sys
 import sysconfig
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.network import system_calls
+from pykclient.network.io import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +63,7 @@ def test_parts_arrive_in_order(pair: Pair) -> None:
     assert buffer[: len(parts)] == bytes(range(len(parts)))
 
 
+@pytest.mark.promise("short sends and receives keep the GIL, and do what Python's own do")
 @pytest.mark.parametrize("size", [1, system_calls.BRIEF_BYTES, system_calls.BRIEF_BYTES + 1])
 def test_a_full_socket_takes_a_part_and_then_nothing(pair: Pair, size: int) -> None:
     near, far = pair
@@ -97,6 +102,7 @@ def test_a_buffer_that_is_read_only_takes_nothing(pair: Pair) -> None:
         system_calls.receive_into(far, memoryview(b"...."))
 
 
+@pytest.mark.promise("short sends and receives keep the GIL, and do what Python's own do")
 def test_what_is_ready_is_what_select_tells(pair: Pair, form: str) -> None:
     near, far = pair
     with selectors.DefaultSelector() as selector:
@@ -109,6 +115,7 @@ def test_what_is_ready_is_what_select_tells(pair: Pair, form: str) -> None:
             assert ready == (selector.select(0) if is_told else None)
 
 
+@pytest.mark.promise("short sends and receives keep the GIL, and do what Python's own do")
 def test_a_short_send_lets_no_other_thread_run_in_between(pair: Pair, form: str) -> None:
     """Method: a thread that only counts; while the GIL is kept, it cannot."""
     if form == "python":
@@ -137,3 +144,43 @@ def test_a_short_send_lets_no_other_thread_run_in_between(pair: Pair, form: str)
         thread.join()
     # A switch may fall due between two of the lines above, but not each time.
     assert kept > 50
+
+
+WRITER = """
+import signal, socket, struct, sys
+from pykclient.network.io.selector import SelectorPort
+from pykclient.network.io.system_calls import send_parts
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as command line tools set it
+listener = socket.create_server(("127.0.0.1", 0))
+near = socket.create_connection(listener.getsockname())
+far, _ = listener.accept()
+far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+far.close()  # which resets the connection
+for _ in range(3):
+    try:
+        send_parts(near, [memoryview(bytes(int(sys.argv[1])))])
+    except OSError as error:
+        print(type(error).__name__)
+port = SelectorPort()
+port._wake_receiver.close()
+try:
+    port.wakeup()
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("size_bytes", [1_000, 300_000])
+def test_a_peer_that_resets_is_an_error_and_no_signal_that_ends_the_program(
+    form: str, size_bytes: int
+) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", WRITER, str(size_bytes)],
+        env={**os.environ, "PYKCLIENT_ACCEL": "pure" if form == "python" else "compiled"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert child.returncode != -signal.SIGPIPE
+    assert child.stdout.split()[-2:] == ["BrokenPipeError", "BrokenPipeError"]

@@ -6,12 +6,21 @@ in the new one, too, and nothing but the topic's id tells that records would be 
 
 from __future__ import annotations
 
+import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
-from pykclient.errors import LogTruncationError, TopicAlreadyExistsError
+from pykclient.errors import (
+    LogTruncationError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from pykclient import Delivery, RecordMetadata
 
 OLD_COUNT, NEW_COUNT = 10, 40
 TIMEOUT_S = 20.0
@@ -46,6 +55,57 @@ def make_anew(servers: str, topic: str) -> None:
     make(servers, topic, NEW_COUNT)
 
 
+def id_of(admin: Admin, topic: str) -> bytes | None:
+    try:
+        return admin.describe_topics([topic])[topic].topic_id
+    except UnknownTopicOrPartitionError:
+        return None
+
+
+def replace(admin: Admin, topic: str) -> None:
+    """Delete a topic and have it again under another id, by us or by what a producer asks for."""
+    old_id = id_of(admin, topic)
+    admin.delete_topics([topic])
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while id_of(admin, topic) in (None, old_id):
+        assert time.monotonic() < deadline_s, "it does not come back"
+        try:
+            admin.create_topics([NewTopic(topic, 1, 1)])
+        except TopicAlreadyExistsError:
+            time.sleep(POLL_S)
+
+
+class Writing:
+    """A thread that sends numbers to a topic until it is stopped."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self.deliveries: list[Delivery[RecordMetadata]] = []
+        self._producer = producer
+        self._topic = topic
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._is_over.wait(0.001):
+            for _ in range(10):
+                number = b"%d" % len(self.deliveries)
+                self.deliveries.append(self._producer.send(self._topic, number, partition=0))
+
+    def await_more(self) -> None:
+        """Wait until what is sent from now on arrives."""
+        first = len(self.deliveries)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(self.deliveries) <= first + 100:
+            assert time.monotonic() < deadline_s, "nothing more is sent"
+            time.sleep(POLL_S)
+        self.deliveries[first + 100].result(TIMEOUT_S)
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+
 def read(consumer: Consumer, count: int) -> list[int]:
     offsets: list[int] = []
     while len(offsets) < count:
@@ -55,18 +115,27 @@ def read(consumer: Consumer, count: int) -> list[int]:
     return offsets
 
 
-@pytest.mark.parametrize("group_id", [None, "anew"])
-def test_every_record_of_the_new_topic_is_read(servers: str, group_id: str | None) -> None:
-    topic = f"anew-{group_id}"
+@pytest.mark.promise(
+    "a topic that is deleted and created again is read from its beginning, completely"
+)
+@pytest.mark.parametrize(
+    ("group_id", "reset"), [(None, "earliest"), ("anew", "earliest"), (None, "latest")]
+)
+def test_every_record_of_the_new_topic_is_read(
+    servers: str, group_id: str | None, reset: str
+) -> None:
+    topic = f"anew-{group_id}-{reset}"
+    partition = TopicPartition(topic, 0)
     make(servers, topic, OLD_COUNT)
     with Consumer(
         bootstrap_servers=servers,
         group_id=group_id,
-        auto_offset_reset="earliest",
+        auto_offset_reset=reset,
         allow_auto_create_topics=False,
     ) as consumer:
         if group_id is None:
-            consumer.assign([TopicPartition(topic, 0)])
+            consumer.assign([partition])
+            consumer.seek(partition, 0)
         else:
             consumer.subscribe([topic])
         assert read(consumer, OLD_COUNT) == list(range(OLD_COUNT))
@@ -74,6 +143,9 @@ def test_every_record_of_the_new_topic_is_read(servers: str, group_id: str | Non
         assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))
 
 
+@pytest.mark.promise(
+    "a topic that is deleted and created again is read from its beginning, completely"
+)
 def test_without_a_reset_the_application_is_told_until_it_seeks(servers: str) -> None:
     topic = "anew-told"
     partition = TopicPartition(topic, 0)
@@ -90,3 +162,37 @@ def test_without_a_reset_the_application_is_told_until_it_seeks(servers: str) ->
                 read(consumer, 1)
         consumer.seek(partition, 0)
         assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))
+
+
+@pytest.mark.promise("a producer loses nothing of a topic that is created again")
+def test_a_producer_under_load_loses_nothing_of_a_topic_that_is_made_anew(servers: str) -> None:
+    topic = "anew-written"
+    partition = TopicPartition(topic, 0)
+    make(servers, topic, 0)
+    settings = {"batch_size": 500, "linger_ms": 0, "request_timeout_ms": 3_000}
+    with (
+        Admin(bootstrap_servers=servers) as admin,
+        Producer(settings, bootstrap_servers=servers) as producer,
+    ):
+        writing = Writing(producer, topic)
+        try:
+            for _ in range(3):
+                writing.await_more()
+                replace(admin, topic)
+            last_first = len(writing.deliveries)
+            writing.await_more()
+        finally:
+            writing.stop()
+        producer.flush(TIMEOUT_S)
+        failures = [error for found in writing.deliveries if (error := found.exception(0))]
+        assert failures == []
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        count = consumer.end_offsets([partition])[partition]
+        numbers: list[int] = []
+        while len(numbers) < count:
+            for record in consumer.poll(TIMEOUT_S):
+                assert isinstance(record.value, bytes)
+                numbers.append(int(record.value))
+    assert sorted(numbers) == list(range(numbers[0], len(writing.deliveries)))
+    assert numbers[0] <= last_first

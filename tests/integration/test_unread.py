@@ -57,6 +57,9 @@ def poll_until_it_raises(consumer: Consumer) -> float:
     return time.monotonic() - started_s
 
 
+@pytest.mark.promise(
+    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+)
 def test_a_cluster_that_is_gone_is_told_and_read_again_when_it_is_back(
     servers: str, fake_kafka: FakeKafka
 ) -> None:
@@ -76,6 +79,9 @@ def test_a_cluster_that_is_gone_is_told_and_read_again_when_it_is_back(
         assert [record.value for record in consumer.poll(TIMEOUT_S)] == [b"w"]
 
 
+@pytest.mark.promise(
+    "brokers that are lost or never help are reported by `poll` in time, and read again when back"
+)
 @pytest.mark.parametrize("api_key", [ApiKey.LIST_OFFSETS, ApiKey.FETCH])
 @pytest.mark.parametrize("fault", [faults.fail_with(KafkaStorageError), faults.drop()])
 def test_a_broker_that_never_helps_is_told(
@@ -117,6 +123,7 @@ def iterate_busy(consumer: Consumer) -> None:
             return
 
 
+@pytest.mark.promise("an error does not wait behind a partition that always has records")
 @pytest.mark.parametrize("read", [poll_busy, iterate_busy])
 def test_an_error_does_not_wait_behind_a_partition_that_always_has_records(
     busy_servers: str, read: Callable[[Consumer], None]

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pykclient import TopicPartition
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError
 from pykclient.network.backoff import Backoff
-from pykclient.network.metadata import Metadata
+from pykclient.network.cluster.metadata import Metadata
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pykclient.errors import KafkaError
-    from pykclient.network.port import Stream
+    from pykclient.network.io.port import Stream
     from pykclient.protocol.message import Message, Request
 
 __all__ = ["ALL_RANGES", "Received", "ScriptedPeer", "ScriptedPort"]
@@ -202,6 +202,16 @@ class ScriptedPort:
     def wakeup(self) -> None:
         """Count it."""
         self.wakeup_count += 1
+
+    def restart(self) -> None:
+        """Close every stream, without a word to any."""
+        for peer in self.peers:
+            peer.closed_count += 1
+        self.peers.clear()
+        self._by_stream.clear()
+
+    def warn_if_dropped(self, owner: object, message: str) -> None:
+        """Do nothing: there are no sockets."""
 
     def shutdown(self) -> None:
         """Close every stream."""

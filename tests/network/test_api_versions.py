@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import UnsupportedVersionError
-from pykclient.network.api_versions import ApiVersions
+from pykclient.network.broker.api_versions import ApiVersions
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.types import Node

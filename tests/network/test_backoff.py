@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,12 +22,14 @@ class Extreme(Random):
         return b if self._is_high else a
 
 
+@pytest.mark.promise("reconnects back off, exponentially and with jitter")
 def test_delays_double_up_to_the_maximum() -> None:
     backoff = Backoff(50, 1_000, jitter=0)
     delays_ms = [backoff.delay_ms(attempt) for attempt in range(7)]
     assert delays_ms == [50, 100, 200, 400, 800, 1_000, 1_000]
 
 
+@pytest.mark.promise("reconnects back off, exponentially and with jitter")
 def test_jitter_spreads_by_a_fifth_to_either_side() -> None:
     low = Backoff(100, 10_000, random=Extreme(is_high=False))
     high = Backoff(100, 10_000, random=Extreme(is_high=True))

@@ -10,9 +10,9 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from pykclient.network.client import NetworkClient
+from pykclient.network.broker.client import NetworkClient
+from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.manager import NEVER_MS
-from pykclient.network.metadata import Metadata
 from pykclient.producer.config import ProducerConfig
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.protocol.messages.produce import ProduceRequest
@@ -33,6 +33,7 @@ def network() -> ScriptedNetwork:
 # The way of a request.
 
 
+@pytest.mark.promise("`NetworkClient.send` only queues, and runs no callback")
 def test_a_request_to_a_node_connects_shakes_hands_and_is_answered(
     network: ScriptedNetwork,
 ) -> None:
@@ -51,6 +52,7 @@ def test_a_request_to_a_node_connects_shakes_hands_and_is_answered(
     assert outcome.done_ms == network.now_ms
 
 
+@pytest.mark.promise("`NetworkClient.send` only queues, and runs no callback")
 def test_send_calls_nobody_back(network: ScriptedNetwork) -> None:
     outcome = network.send(77)
     assert not outcome.is_done()
@@ -239,6 +241,7 @@ def test_throttling_without_end_does_not_hold_a_request_beyond_its_time(
 # Its end, and how it is built.
 
 
+@pytest.mark.promise("closing leaves no connection, thread or descriptor open")
 def test_closing_closes_every_connection_and_calls_nobody_back(network: ScriptedNetwork) -> None:
     peers = [network.make_ready(1), network.make_ready(2)]
     outcome = network.send(1)
@@ -255,6 +258,7 @@ def test_waking_goes_to_the_port(network: ScriptedNetwork) -> None:
     assert network.port.wakeup_count == 1
 
 
+@pytest.mark.promise("`NetworkClient.send` only queues, and runs no callback")
 def test_poll_is_one_turn(network: ScriptedNetwork) -> None:
     times_ms = iter([network.now_ms, network.now_ms + 3])
     outcome = network.send(77)

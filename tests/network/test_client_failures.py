@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,10 @@ from pykclient.errors import (
     DisconnectedError,
     KafkaTimeoutError,
 )
+from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from pykclient.protocol.messages.metadata import MetadataResponse
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.types import Node
 from tests.network.scripted_network import BOOTSTRAP, BROKERS, ScriptedNetwork
 
@@ -35,6 +37,7 @@ def network() -> ScriptedNetwork:
 # Time-outs.
 
 
+@pytest.mark.promise("a request times out")
 def test_an_unanswered_request_times_out_and_takes_the_connection_with_it(
     network: ScriptedNetwork,
 ) -> None:
@@ -54,6 +57,7 @@ def test_an_unanswered_request_times_out_and_takes_the_connection_with_it(
     assert network.client.is_unavailable(1, network.now_ms)
 
 
+@pytest.mark.promise("a request times out")
 def test_the_default_time_out_is_the_setting() -> None:
     network = ScriptedNetwork(request_timeout_ms=700)
     network.know(*BROKERS)
@@ -88,7 +92,7 @@ def test_a_request_that_no_broker_takes_times_out_with_the_reasons() -> None:
     assert text.startswith("no broker took the METADATA request within 300 ms: ")
     assert f"cannot connect to {network.port.peers[0].host}:9092: refused" in text
     second = network.port.peers[1].host
-    assert f"{second}:9092 (id {-1 if second == 'boot-a' else -2}) has not accepted" in text
+    assert f"bootstrap server {second}:9092 has not accepted" in text
 
 
 def test_a_request_that_its_broker_does_not_take_times_out_with_the_reason(
@@ -197,7 +201,118 @@ def test_an_answer_that_lies_unread_is_read_before_its_request_is_given_up(
     assert outcome.response is not None
 
 
+def test_what_waited_to_be_written_still_gives_the_broker_its_whole_time(
+    network: ScriptedNetwork,
+) -> None:
+    outcome = network.send(1, timeout_ms=10_000)
+    network.turn()
+    peer = network.peer
+    network.turn(7_000)
+    peer.accept()
+    network.turn()
+    peer.answer_versions()
+    network.turn()
+    assert len(peer.requests) == 1
+    network.turn(9_999)
+    assert not outcome.is_done()
+    network.turn(1)
+    assert "within 10000 ms" in str(outcome.error)
+
+
+def test_a_node_may_hold_a_response_back_as_promised_and_then_has_its_whole_time(
+    network: ScriptedNetwork,
+) -> None:
+    network.make_ready(1)
+    outcome = network.send(1, timeout_ms=10_000, held_ms=20_000)
+    network.turn()
+    network.turn(29_999)
+    assert not outcome.is_done()
+    network.turn(1)
+    assert "within 30000 ms" in str(outcome.error)
+
+
+def test_an_absence_uses_up_the_time_of_no_attempt_and_of_no_request_that_waits(
+    network: ScriptedNetwork,
+) -> None:
+    # The name was looked up while nobody drove, and only now is the address connected to.
+    outcome = network.send(1, timeout_ms=10_000)
+    network.turn()
+    network.now_ms += 600_000
+    network.turn()
+    assert not network.peer.is_closed()
+    assert not outcome.is_done()
+    network.peer.accept()
+    network.turn()
+    network.now_ms += 600_000
+    network.turn()
+    network.peer.answer_versions()
+    network.serve()
+    assert outcome.response is not None
+    assert len(network.port.peers) == 1
+
+
+def test_an_attempt_that_cannot_even_begin_has_failed_and_the_next_one_may_succeed(
+    network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = network.send(1)
+    with monkeypatch.context() as limits:
+        limits.setattr(network.port, "open", None)  # which cannot be called
+        limits.setattr(network.port, "close", lambda _: None)
+        assert network.client.prepare(network.now_ms) == network.now_ms
+        network.client.complete(network.now_ms)
+    assert isinstance(outcome.error, ConnectionFailedError)
+    assert "no connection to broker-1:9092 (id 1) could be opened: TypeError" in str(outcome.error)
+    network.turn(300)
+    network.make_ready(1)
+
+
+def test_what_is_waited_for_is_told_to_another_thread_while_the_driver_goes_on(
+    network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = network.make_ready(1)
+    network.send(1)
+    network.turn()
+
+    class InTheMiddle(MetadataRequest):
+        """A message that lets the driver go on whenever its name is looked up."""
+
+        @property
+        def api_key(self) -> ApiKey:  # type: ignore[override]
+            network.send(1)
+            network.turn()
+            return ApiKey.METADATA
+
+    [entry] = network.client._connections[1]._in_flight
+    monkeypatch.setattr(entry.request, "message", InTheMiddle())
+    assert "has not answered METADATA yet" in network.client.describe_failures()
+    assert len(peer.requests) == 2
+
+
 # Losing a connection.
+
+
+def test_a_connection_that_never_was_is_not_called_lost(
+    network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    network.client.connect(1, network.now_ms)
+    network.peer.refuse()
+    network.turn()
+    network.turn(1_000)
+    network.make_ready(1).hang_up()
+    network.turn()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "[test] could not connect to broker-1:9092 (id 1): refused"
+    ]
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    network.now_ms += 60_000
+    network.make_ready(1).hang_up()
+    network.turn()
+    assert (
+        caplog.records[0]
+        .getMessage()
+        .startswith("[test] lost the connection to broker-1:9092 (id 1): ")
+    )
 
 
 def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
@@ -214,6 +329,7 @@ def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
     assert peer.is_closed()
 
 
+@pytest.mark.promise("metadata is refreshed after errors")
 def test_a_lost_connection_asks_for_metadata(network: ScriptedNetwork) -> None:
     [request] = network.metadata.poll(network.now_ms).requests
     request.on_response(MetadataResponse(), network.now_ms)
@@ -251,6 +367,9 @@ def test_bytes_that_cannot_be_read_end_the_connection_but_the_request_may_be_tri
     assert peer.is_closed()
 
 
+@pytest.mark.promise(
+    "a response that contradicts its request is retried on a new connection, and fails no batch"
+)
 def test_an_answer_that_contradicts_its_request_ends_the_connection_as_well(
     network: ScriptedNetwork,
 ) -> None:
@@ -307,6 +426,7 @@ def test_a_peer_that_answers_before_it_is_asked_and_hangs_up_is_no_broker(
 # Reconnecting.
 
 
+@pytest.mark.promise("reconnects back off, exponentially and with jitter")
 def test_a_node_that_refuses_is_tried_again_after_its_back_off(network: ScriptedNetwork) -> None:
     outcome = network.send(1)
     network.turn()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from pykclient.errors import (
-    UnsupportedVersionError,
-)
-from pykclient.network.any_node import STAGGER_MS
-from pykclient.network.connection import SILENT_MS
+from pykclient.errors import DisconnectedError, KafkaTimeoutError, UnsupportedVersionError
+from pykclient.network.broker.any_node import STAGGER_MS
+from pykclient.network.broker.connection import SILENT_MS
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node
@@ -47,6 +47,18 @@ def test_requests_for_any_node_are_spread(network: ScriptedNetwork) -> None:
     assert [len(peer.requests) for peer in peers] == [3, 3, 3]
 
 
+def test_a_request_for_any_node_waits_for_none_that_is_queued_for_a_node() -> None:
+    # A consumer that reads from the only broker has a Fetch request for it in each step.
+    network = ScriptedNetwork()
+    network.know(BROKERS[0])
+    peer = network.make_ready(BROKERS[0].id)
+    network.send(BROKERS[0].id)
+    network.send()
+    network.client.prepare(network.now_ms)
+    assert len(peer.requests) == 2
+
+
+@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
 def test_a_node_that_owes_an_answer_for_long_is_asked_after_all_others(
     network: ScriptedNetwork,
 ) -> None:
@@ -66,6 +78,7 @@ def test_a_node_that_owes_an_answer_for_long_is_asked_after_all_others(
     assert (len(hung.requests), len(busy.requests)) == (1, 4)
 
 
+@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
 def test_another_node_is_connected_to_before_a_hung_one_is_asked(
     network: ScriptedNetwork,
 ) -> None:
@@ -107,6 +120,7 @@ def test_time_in_which_nobody_drove_makes_no_node_hung(network: ScriptedNetwork)
     assert (len(away.requests), len(busy.requests)) == (2, 2)
 
 
+@pytest.mark.promise("any bootstrap address may be down")
 def test_bootstrap_addresses_are_tried_beside_each_other_while_one_keeps_us_waiting() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP)
     outcome = network.send()
@@ -123,6 +137,7 @@ def test_bootstrap_addresses_are_tried_beside_each_other_while_one_keeps_us_wait
     assert outcome.response is not None
 
 
+@pytest.mark.promise("any bootstrap address may be down")
 def test_a_refused_bootstrap_address_gives_way_to_the_next_at_once() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP)
     network.send()
@@ -199,32 +214,77 @@ def test_one_old_broker_does_not_end_it_while_another_may_do() -> None:
     assert outcome.response is not None
 
 
-@pytest.mark.parametrize("old_comes_first", [True, False])
-def test_an_old_broker_and_no_other_to_try_is_told_at_once(old_comes_first: bool) -> None:
-    network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
-    outcome = network.send()
-    for is_old in (old_comes_first, not old_comes_first):
-        network.turn()
-        peer = network.peer
-        if is_old:
-            peer.accept()
-            network.turn()
-            peer.answer_versions(TOO_OLD)
-        else:
-            peer.refuse()
-        network.turn()
-    assert isinstance(outcome.error, UnsupportedVersionError)
-    assert "is older than Kafka 2.1" in str(outcome.error)
-
-
-def test_an_old_broker_fails_what_is_meant_for_it(network: ScriptedNetwork) -> None:
-    outcome = network.send(1)
-    network.turn()
+def refuse_versions(network: ScriptedNetwork) -> None:
+    """Let the peer connected to last turn out to be too old."""
     network.peer.accept()
     network.turn()
     network.peer.answer_versions(TOO_OLD)
     network.turn()
-    assert isinstance(outcome.error, UnsupportedVersionError)
+
+
+def test_what_every_address_says_is_fatal_at_once_and_the_trying_goes_on() -> None:
+    network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
+    outcome = network.send()
+    network.turn()
+    refuse_versions(network)
+    assert network.metadata.fatal_error is None
+    network.turn()
+    refuse_versions(network)
+    assert "is older than Kafka 2.1" in str(network.metadata.fatal_error)
+    assert not outcome.is_done()
+    network.turn(1_000)
+    network.serve()
+    assert outcome.response is not None
+
+
+@pytest.mark.parametrize("old_comes_first", [True, False])
+def test_what_one_address_says_while_another_is_away_is_fatal_when_the_time_is_up(
+    old_comes_first: bool,
+) -> None:
+    network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2], request_timeout_ms=5_000)
+    outcome = network.send()
+    for is_old in (old_comes_first, not old_comes_first):
+        network.turn()
+        if is_old:
+            refuse_versions(network)
+        else:
+            network.peer.refuse()
+            network.turn()
+    assert network.metadata.fatal_error is None
+    network.turn(5_000)
+    network.turn()
+    assert "is older than Kafka 2.1" in str(network.metadata.fatal_error)
+    assert "is older than Kafka 2.1" in str(outcome.error)
+    assert isinstance(outcome.error, KafkaTimeoutError)
+
+
+def test_what_was_said_before_a_good_response_does_not_count() -> None:
+    network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
+    network.random.choice = lambda nodes: nodes[0]  # type: ignore[method-assign, assignment]
+    served = network.send()
+    network.turn()
+    refuse_versions(network)  # a controller's address, say
+    network.turn()
+    network.serve()
+    assert served.response is not None
+    serving = network.peer
+    serving.hang_up()
+    network.turn(1_000)
+    network.send()
+    network.turn()
+    assert network.peer.host != serving.host
+    refuse_versions(network)
+    assert network.metadata.fatal_error is None, "the other one may still serve"
+
+
+def test_an_old_broker_fails_what_is_meant_for_it_which_may_be_tried_again(
+    network: ScriptedNetwork,
+) -> None:
+    outcome = network.send(1)
+    network.turn()
+    refuse_versions(network)
+    assert isinstance(outcome.error, DisconnectedError)
+    assert isinstance(outcome.error.__cause__, UnsupportedVersionError)
 
 
 # Brokers that move, and connections that idle.
@@ -251,6 +311,60 @@ def test_a_broker_that_moved_is_left_once_its_answers_are_in(network: ScriptedNe
     network.turn()
     assert (network.peer.host, network.peer.port) == MOVED.address
     assert not after.is_done()
+
+
+def test_closing_a_drained_connection_leads_to_another_step_now(network: ScriptedNetwork) -> None:
+    # A manager that found the node busy was promised that I/O would tell: closing is no I/O.
+    old = network.make_ready(1)
+    network.send(1)
+    network.turn()
+    network.know(MOVED)
+    network.turn()
+    assert network.client.next_ready_ms(1, network.now_ms) == NEVER_MS
+    old.answer(MetadataResponse())
+    network.port.wait(0)
+    network.client.complete(network.now_ms)
+    assert network.client.prepare(network.now_ms) == network.now_ms
+    assert old.is_closed()
+    assert network.client.next_ready_ms(1, network.now_ms) == network.now_ms
+
+
+def test_dropping_an_attempt_at_an_old_address_leads_to_another_step_now(
+    network: ScriptedNetwork,
+) -> None:
+    network.client.connect(1, network.now_ms)
+    network.know(MOVED)
+    assert network.client.prepare(network.now_ms) == network.now_ms
+    assert network.peer.is_closed()
+
+
+def test_an_old_address_that_is_silent_is_left_at_once(network: ScriptedNetwork) -> None:
+    old = network.make_ready(1)
+    owed = network.send(1)
+    network.turn()
+    network.know(MOVED)
+    assert network.turn() == network.now_ms + SILENT_MS
+    waiting = network.send(1)
+    network.turn(SILENT_MS - 1)
+    assert not owed.is_done()
+    network.turn(1)
+    assert isinstance(owed.error, DisconnectedError)
+    assert "has another address now" in str(owed.error)
+    assert old.is_closed()
+    network.turn(1_000)
+    assert network.peer.host == MOVED.host
+    assert not waiting.is_done(), "it waits for the new address"
+
+
+def test_a_move_is_logged_once(network: ScriptedNetwork, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    network.make_ready(1)
+    network.send(1)
+    network.turn()
+    for _ in range(3):
+        network.know(MOVED)
+        network.turn()
+    assert sum("has moved to" in record.getMessage() for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("is_accepted", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import UnknownTopicOrPartitionError
-from pykclient.network.cluster import NO_TOPIC_ID, Cluster, PartitionInfo, TopicInfo
+from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster, PartitionInfo, TopicInfo
 from pykclient.types import Node, TopicPartition
 
 TOPIC_ID = bytes(range(16))

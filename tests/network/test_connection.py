@@ -12,7 +12,7 @@ from pykclient.errors import (
     FrameTooLargeError,
     UnsupportedVersionError,
 )
-from pykclient.network.connection import NEXT, THROTTLE_MS_MAX, Connection, ConnectionState
+from pykclient.network.broker.connection import NEXT, THROTTLE_MS_MAX, Connection, ConnectionState
 from pykclient.network.manager import NEVER_MS, Request
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.metadata import (
@@ -110,6 +110,7 @@ def test_after_the_handshake_it_is_ready_and_has_no_deadline(ready: Line) -> Non
     assert ready.connection.next_deadline_ms() == NEVER_MS
 
 
+@pytest.mark.promise("ApiVersions falls back to what the broker knows")
 def test_a_refused_version_is_asked_again_in_another(line: Line) -> None:
     line.accept()
     line.peer.answer_versions({}, error_code=35, answer_version=0)
@@ -132,6 +133,7 @@ def test_a_broker_too_old_ends_it(line: Line) -> None:
 # Requests and answers.
 
 
+@pytest.mark.promise("responses are matched with their requests, in order")
 @pytest.mark.parametrize("piece_bytes", PIECES)
 def test_answers_come_with_their_requests_in_order_however_the_bytes_are_cut(
     ready: Line, piece_bytes: int | None
@@ -234,6 +236,7 @@ def test_a_later_answer_does_not_shorten_the_throttling(ready: Line) -> None:
     assert ready.connection.throttled_until_ms == 2_700
 
 
+@pytest.mark.promise("a broker cannot throttle a client without limit")
 @pytest.mark.parametrize("asked_ms", [THROTTLE_MS_MAX + 1, 2**31 - 1])
 def test_no_broker_silences_us_for_longer_than_the_limit(ready: Line, asked_ms: int) -> None:
     ready.send()
@@ -253,6 +256,7 @@ def test_an_answer_that_nobody_asked_for_ends_it(ready: Line) -> None:
     assert "correlation id 5 came while none is due" in str(ready.connection.failure)
 
 
+@pytest.mark.promise("responses are matched with their requests, in order")
 def test_an_answer_out_of_turn_ends_it_and_leaves_the_requests_in_flight(ready: Line) -> None:
     requests = [ready.send(), ready.send()]
     ready.peer.requests.popleft()

@@ -17,8 +17,8 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.network.backoff import Backoff
-from pykclient.network.connection import SILENT_MS
-from pykclient.network.coordinators import DOUBT_INTERVAL_MS, Coordinators, CoordinatorType
+from pykclient.network.broker.connection import SILENT_MS
+from pykclient.network.cluster.coordinators import DOUBT_INTERVAL_MS, Coordinators, CoordinatorType
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.find_coordinator import (
     Coordinator,
@@ -30,7 +30,7 @@ from tests.network.scripted_network import BROKERS, ScriptedNetwork
 from tests.network.scripted_port import ALL_RANGES, ScriptedPeer
 
 if TYPE_CHECKING:
-    from pykclient.network.coordinator_node import CoordinatorNode
+    from pykclient.network.cluster.node import CoordinatorNode
     from pykclient.types import Node
     from tests.network.scripted_network import Outcome
 
@@ -119,6 +119,9 @@ def test_nothing_is_asked_before_somebody_wants_it(scene: Scene) -> None:
     assert not scene.anyone.requests
 
 
+@pytest.mark.promise(
+    "coordinators of groups, transactions and share groups are found in every version"
+)
 @pytest.mark.parametrize("version", range(7))
 def test_a_group_is_asked_about_once_in_every_version(version: int) -> None:
     scene = Scene(versions=(0, version))
@@ -134,6 +137,7 @@ def test_a_group_is_asked_about_once_in_every_version(version: int) -> None:
     assert (found.broker_id, found.address) == (BROKER.id, BROKER.address)
 
 
+@pytest.mark.promise("a coordinator has a connection of its own")
 def test_the_coordinators_connection_is_apart_from_the_brokers(scene: Scene) -> None:
     found = scene.find()
     data, coordinator = scene.network.make_ready(BROKER.id), scene.connect(found)
@@ -147,6 +151,7 @@ def test_the_coordinators_connection_is_apart_from_the_brokers(scene: Scene) -> 
     assert (first.is_done(), second.is_done()) == (False, True)
 
 
+@pytest.mark.promise("a coordinator has a connection of its own")
 def test_a_coordinators_connection_serves_no_request_for_any_node(scene: Scene) -> None:
     coordinator = scene.connect(scene.find())
     for _ in range(20):
@@ -178,6 +183,7 @@ def test_a_coordinator_that_moved_is_connected_to_at_its_new_address(scene: Scen
     assert old.is_closed()
 
 
+@pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
 def test_a_lost_connection_makes_it_unknown_and_it_is_looked_up_anew(scene: Scene) -> None:
     found = scene.find()
     scene.connect(found).hang_up()
@@ -187,6 +193,7 @@ def test_a_lost_connection_makes_it_unknown_and_it_is_looked_up_anew(scene: Scen
     assert scene.asked().coordinator_keys == ["g"]
 
 
+@pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
 def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
     found = scene.find()
     scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id, reason=NotCoordinatorError())
@@ -203,6 +210,7 @@ def test_news_about_a_former_coordinator_changes_nothing(scene: Scene) -> None:
     assert scene.want() == found
 
 
+@pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
 def test_while_there_is_none_it_is_asked_again_at_growing_intervals(scene: Scene) -> None:
     scene.want()
     scene.step()
@@ -219,6 +227,7 @@ def test_while_there_is_none_it_is_asked_again_at_growing_intervals(scene: Scene
     assert scene.coordinators.last_error(GROUP, "g") is None
 
 
+@pytest.mark.promise("an error of FindCoordinator that no retry cures is raised")
 def test_what_no_attempt_cures_is_told_and_asked_anew_only_when_wanted(scene: Scene) -> None:
     scene.want()
     scene.step()
@@ -237,6 +246,9 @@ def test_what_no_attempt_cures_is_told_and_asked_anew_only_when_wanted(scene: Sc
     assert scene.anyone.requests
 
 
+@pytest.mark.promise(
+    "coordinators of groups, transactions and share groups are found in every version"
+)
 def test_keys_are_asked_about_together_by_type(scene: Scene) -> None:
     wanted = [("a", GROUP), ("b", GROUP), ("t", CoordinatorType.TRANSACTION)]
     for key, key_type in wanted:
@@ -252,6 +264,9 @@ def test_keys_are_asked_about_together_by_type(scene: Scene) -> None:
     assert scene.want("b") is not None
 
 
+@pytest.mark.promise(
+    "coordinators of groups, transactions and share groups are found in every version"
+)
 def test_an_older_broker_is_asked_about_one_key_at_a_time() -> None:
     scene = Scene(versions=(0, 3))
     scene.want("a")
@@ -326,6 +341,9 @@ def silent_coordinator(scene: Scene) -> tuple[CoordinatorNode, Outcome]:
     return found, owed
 
 
+@pytest.mark.promise(
+    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
+)
 def test_another_coordinator_takes_over_from_one_that_is_silent(scene: Scene) -> None:
     _, owed = silent_coordinator(scene)
     scene.answer(broker=BROKERS[2])
@@ -337,6 +355,9 @@ def test_another_coordinator_takes_over_from_one_that_is_silent(scene: Scene) ->
     scene.connect(found)
 
 
+@pytest.mark.promise(
+    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
+)
 def test_one_that_is_only_slow_stays_and_is_doubted_now_and_then(scene: Scene) -> None:
     found, owed = silent_coordinator(scene)
     scene.answer()

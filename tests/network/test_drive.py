@@ -63,6 +63,7 @@ def run(clock: Clock, engine: ScriptedEngine, until: Callable[[], bool], deadlin
     return drive(engine, clock.port, until=until, deadline_ms=deadline_ms)  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("the core does no I/O; one loop drives it")
 def test_it_waits_until_the_engines_deadline_and_goes_on_until_its_own(
     clock: Clock, diary: list[str]
 ) -> None:

@@ -61,6 +61,7 @@ def bench() -> Bench:
     return Bench()
 
 
+@pytest.mark.promise("the core does no I/O; one loop drives it")
 def test_managers_are_asked_in_order_with_the_same_time(bench: Bench) -> None:
     bench.step()
     assert bench.diary == [f"first at {bench.now_ms}", f"second at {bench.now_ms}"]

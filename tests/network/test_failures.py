@@ -13,7 +13,7 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from pykclient.network import failures
+from pykclient.network.broker import errors as failures
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.types import Node
@@ -49,15 +49,22 @@ def test_a_known_broker_is_not_asked_whether_it_is_one() -> None:
     assert str(told) == "broker:9092 (id 3) sent what cannot be read: cut"
 
 
+def test_what_may_pass_is_told_to_requests_as_it_is() -> None:
+    assert failures.given_up(NODE, HUNG_UP) is HUNG_UP
+
+
 @pytest.mark.parametrize(
-    "cause", [HUNG_UP, UnsupportedVersionError("old"), AuthenticationError("no")]
+    "cause",
+    [
+        DecodeError("cut"),
+        FrameTooLargeError("huge"),
+        UnsupportedVersionError("old"),
+        AuthenticationError("no"),
+    ],
 )
-def test_what_may_pass_or_never_will_is_told_to_requests_as_it_is(cause: KafkaError) -> None:
-    assert failures.given_up(NODE, cause) is cause
-
-
-@pytest.mark.parametrize("cause", [DecodeError("cut"), FrameTooLargeError("huge")])
-def test_what_is_wrong_with_the_stream_leaves_requests_retriable(cause: KafkaError) -> None:
+def test_what_is_wrong_with_the_stream_or_one_address_leaves_requests_retriable(
+    cause: KafkaError,
+) -> None:
     told = failures.given_up(NODE, cause)
     assert told.retriable
     assert told.__cause__ is cause

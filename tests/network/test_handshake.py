@@ -12,7 +12,7 @@ from pykclient.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from pykclient.network.handshake import NEXT, Handshake, HandshakeState
+from pykclient.network.broker.handshake import NEXT, Handshake, HandshakeState
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.api_versions import (
@@ -65,6 +65,7 @@ def test_an_answer_ends_it_with_the_brokers_ranges() -> None:
     assert handshake.versions.ranges == ALL_RANGES
 
 
+@pytest.mark.promise("ApiVersions falls back to what the broker knows")
 @pytest.mark.parametrize(
     ("listed", "next_version"),
     [
@@ -87,6 +88,9 @@ def test_a_refused_version_makes_it_ask_again_in_one_that_the_broker_lists_or_in
     assert handshake.versions is not None
 
 
+@pytest.mark.promise(
+    "a refused ApiVersions counts though its list is unreadable; one surplus tag section is passed"
+)
 @pytest.mark.parametrize(
     "behind_the_error",
     [b"", b"\x01\x00\x12\x00\x00\x00\x02\x00\x00\x00\x00", b"\xff\xff"],
@@ -111,6 +115,7 @@ def test_no_common_version_of_api_versions_is_told(listed: dict[int, tuple[int, 
     assert handshake.state is HandshakeState.FAILED
 
 
+@pytest.mark.promise("ApiVersions falls back to what the broker knows")
 def test_refusals_without_end_end() -> None:
     handshake = Handshake(NODE)
     asked = []
@@ -132,7 +137,7 @@ def test_a_broker_before_kafka_2_1_is_refused() -> None:
     with pytest.raises(UnsupportedVersionError) as raised:
         handshake.on_frame(answer(HIGHEST, {int(ApiKey.METADATA): (0, 6)}))
     text = str(raised.value)
-    assert text.startswith("broker broker:9092 (id 1) is older than Kafka 2.1")
+    assert text.startswith("broker:9092 (id 1) is older than Kafka 2.1")
     assert "Metadata up to version 6" in text
     assert "use Kafka 2.1 or newer" in text
     assert handshake.versions is None

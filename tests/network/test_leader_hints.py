@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
-from pykclient.network.leader_hints import LeaderHints
+from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.cluster.leader_hints import LeaderHints
 from pykclient.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from pykclient.types import Node, TopicPartition
 
@@ -39,6 +39,7 @@ def hinted(
     return hints.newer_than(cluster(known_epoch))
 
 
+@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
 def test_a_newer_leader_replaces_the_old_one_and_nothing_else_changes() -> None:
     before, after = cluster(), hinted(2, 6)
     assert after is not None

@@ -13,8 +13,8 @@ from pykclient.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
+from pykclient.network.cluster.metadata import NEXT, Metadata, MetadataState
 from pykclient.network.manager import NEVER_MS, Request
-from pykclient.network.metadata import NEXT, Metadata, MetadataState
 from pykclient.producer.config import ProducerConfig
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -38,7 +38,7 @@ from tests.network.metadata_talk import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.network.cluster import Cluster
+    from pykclient.network.cluster.cluster import Cluster
 
 
 @pytest.fixture
@@ -63,6 +63,7 @@ def test_nothing_is_asked_while_an_answer_is_due(metadata: Metadata) -> None:
     assert poll(metadata, START_MS + 10**9) is None
 
 
+@pytest.mark.promise("metadata is refreshed by age")
 def test_a_good_answer_holds_until_it_is_too_old(metadata: Metadata) -> None:
     learn(metadata, START_MS)
     assert metadata.next_poll_ms() == START_MS + MAX_AGE_MS
@@ -70,6 +71,7 @@ def test_a_good_answer_holds_until_it_is_too_old(metadata: Metadata) -> None:
     ask(metadata, START_MS + MAX_AGE_MS)
 
 
+@pytest.mark.promise("metadata is refreshed after errors")
 def test_an_update_asked_for_waits_for_the_back_off_after_the_last_one(metadata: Metadata) -> None:
     learn(metadata, START_MS)
     metadata.request_update()
@@ -243,16 +245,26 @@ def test_without_the_trigger_it_keeps_its_picture(metadata: Metadata) -> None:
     assert metadata.cluster.nodes
 
 
-def test_what_is_fatal_is_told_to_listeners_and_ends_the_asking(metadata: Metadata) -> None:
+def test_what_is_fatal_is_told_to_listeners_and_the_asking_goes_on(metadata: Metadata) -> None:
     heard: list[KafkaError | None] = []
     metadata.add_listener(lambda _: heard.append(metadata.fatal_error))
     error = UnsupportedVersionError("too old")
-    ask(metadata, START_MS).on_failure(error, START_MS)
-    assert metadata.fatal_error is error
+    request = ask(metadata, START_MS)
+    metadata.on_verdict(error)
     assert heard == [error]
-    metadata.request_update()
-    metadata.add_topic("t", START_MS)
-    assert poll(metadata, START_MS + 10**9) is None
+    assert metadata.fatal_since(0) is error
+    assert metadata.fatal_since(metadata.fatal_count) is None
+    request.on_failure(LOST, START_MS)
+    assert metadata.fatal_error is error
+    ask(metadata, START_MS + 100).on_response(told(topic()), START_MS + 100)
+    assert metadata.fatal_error is None, "a good response ends it"
+
+
+def test_what_is_fatal_is_raised_once(metadata: Metadata) -> None:
+    error = UnsupportedVersionError("too old")
+    metadata.on_verdict(error)
+    assert metadata.take_fatal_error() is error
+    assert metadata.take_fatal_error() is None
 
 
 # Building it.
@@ -278,8 +290,8 @@ def test_the_configuration_says_whether_it_starts_over(strategy: str, starts_ove
     assert (not metadata.cluster.nodes) == starts_over
 
 
-def test_only_the_failed_state_cannot_be_left() -> None:
-    assert {state for state, after in NEXT.items() if not after} == {MetadataState.FAILED}
+def test_every_state_can_be_left() -> None:
+    assert all(NEXT[state] for state in MetadataState)
 
 
 def test_the_pace_is_bounded_by_the_back_off_whatever_asks() -> None:

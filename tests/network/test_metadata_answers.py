@@ -13,6 +13,8 @@ from pykclient.errors import (
     InvalidTopicError,
     UnknownTopicOrPartitionError,
 )
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.network.cluster.metadata import LAG_MS_MAX
 from pykclient.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -40,8 +42,8 @@ from tests.network.metadata_talk import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.network.cluster import Cluster
-    from pykclient.network.metadata import Metadata
+    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.cluster.metadata import Metadata
 
 
 @pytest.fixture
@@ -97,6 +99,74 @@ def test_a_topic_made_anew_begins_its_epochs_again(metadata: Metadata) -> None:
     metadata.request_update()
     learn(metadata, START_MS + 100, topic(leaders=(1,), epoch=0, topic_id=OTHER_ID))
     assert [p.leader_id for p in metadata.cluster.partitions_for("t") or ()] == [1]
+
+
+def leader_ids(metadata: Metadata) -> list[int | None]:
+    return [p.leader_id for p in metadata.cluster.partitions_for("t") or ()]
+
+
+def test_a_topic_without_an_id_that_was_made_anew_is_taken_once_no_broker_lags_any_more(
+    metadata: Metadata,
+) -> None:
+    # Kafka 2.4 to 2.7: only that all answers have older epochs, and go on so, tells of it.
+    learn(metadata, START_MS, topic(leaders=(2, 2), epoch=5, topic_id=NO_TOPIC_ID))
+    anew = topic(leaders=(1, 1), epoch=0, topic_id=NO_TOPIC_ID)
+    for after_ms, leaders in ((5_000, [2, 2]), (5_000 + LAG_MS_MAX - 1, [2, 2])):
+        metadata.request_update()
+        learn(metadata, START_MS + after_ms, anew)
+        assert leader_ids(metadata) == leaders
+    metadata.request_update()
+    learn(metadata, START_MS + 6_000 + LAG_MS_MAX, anew)
+    assert leader_ids(metadata) == [1, 1]
+
+
+def test_one_broker_that_lags_beside_others_makes_no_topic_new(metadata: Metadata) -> None:
+    now = topic(leaders=(2,), epoch=5, topic_id=NO_TOPIC_ID)
+    lagging = topic(leaders=(1,), epoch=4, topic_id=NO_TOPIC_ID)
+    learn(metadata, START_MS, now)
+    for turn in range(1, 10):
+        metadata.request_update()
+        learn(metadata, START_MS + turn * LAG_MS_MAX, lagging if turn % 2 else now)
+        assert leader_ids(metadata) == [2]
+
+
+@pytest.mark.parametrize(("version", "epoch"), [(8, None), (9, 5)])
+def test_leader_epochs_of_brokers_before_2_4_do_not_count(
+    metadata: Metadata, version: int, epoch: int | None
+) -> None:
+    request = ask(metadata, START_MS)
+    assert request.build is not None
+    assert request.build(version) is request.message
+    request.on_response(told(topic(epoch=5)), START_MS)
+    [partition] = metadata.cluster.partitions_for("t") or ()
+    assert partition.leader_epoch == epoch
+
+
+def test_a_leader_that_is_no_broker_is_asked_about_less_and_less(metadata: Metadata) -> None:
+    delays_ms = []
+    now_ms = START_MS
+    for _ in range(6):
+        learn(metadata, now_ms, topic(leaders=(77,), epoch=5))
+        delays_ms.append(metadata.next_poll_ms() - now_ms)
+        now_ms = metadata.next_poll_ms()
+    assert delays_ms == [100, 200, 400, 800, 1_000, 1_000]
+
+
+def test_who_asks_for_what_brokers_do_not_have_is_slowed_down_and_news_end_that(
+    metadata: Metadata,
+) -> None:
+    delays_ms = []
+    now_ms = START_MS
+    for turn in range(7):
+        learn(metadata, now_ms, topic(leaders=(1,), epoch=int(turn == 5)))
+        metadata.request_update()
+        delays_ms.append(metadata.next_poll_ms() - now_ms)
+        now_ms = metadata.next_poll_ms()
+    assert delays_ms == [100, 200, 400, 800, 1_000, 100, 200]
+    # Nor does an answer of long ago slow anybody down.
+    learn(metadata, now_ms + 60_000, topic(leaders=(1,), epoch=1))
+    metadata.request_update()
+    assert metadata.next_poll_ms() == now_ms + 60_100
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -274,6 +344,9 @@ def test_whatever_brokers_answer_the_picture_stays_sound_and_the_pace_bounded(
         now_ms = metadata.next_poll_ms()
 
 
+@pytest.mark.promise(
+    "a response that contradicts its request is retried on a new connection, and fails no batch"
+)
 def test_an_answer_that_leaves_out_a_topic_contradicts_its_request(metadata: Metadata) -> None:
     metadata.set_topics(["a", "b"])
     request = ask(metadata, START_MS)

@@ -28,6 +28,7 @@ def lose(repeated: RepeatedLog, now_ms: int, why: str = "refused") -> bool:
     return repeated.log(logging.WARNING, now_ms, ("n1", why), "lost %s: %s", "n1", why)
 
 
+@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_one_line_stands_for_all_that_are_alike(
     repeated: RepeatedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -38,6 +39,7 @@ def test_one_line_stands_for_all_that_are_alike(
     assert len(lines(caplog, logging.DEBUG)) == len(said) - 1
 
 
+@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_after_a_while_it_is_said_again_with_how_often(
     repeated: RepeatedLog, caplog: pytest.LogCaptureFixture
 ) -> None:

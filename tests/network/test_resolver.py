@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.errors import ConnectionFailedError
-from pykclient.network.resolver import LOOKUPS_MAX, Address, Resolver
+from pykclient.network.io.resolver import LOOKUPS_MAX, Address, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,6 +107,7 @@ def test_a_name_gives_all_its_addresses_once_each_in_order(desk: Desk, names: Na
     )
 
 
+@pytest.mark.promise("the look-up of a name blocks no call")
 def test_a_look_up_that_hangs_holds_nobody_up(desk: Desk, names: Names) -> None:
     names.gate.clear()
     desk.resolve("broker")
@@ -165,6 +167,7 @@ def test_what_the_systems_own_resolver_chokes_on_is_an_error_too(desk: Desk, hos
     assert "cannot be resolved" in failed(desk.await_answers())
 
 
+@pytest.mark.promise("the look-up of a name blocks no call")
 def test_look_ups_that_hang_are_limited_in_number(desk: Desk, names: Names) -> None:
     names.gate.clear()
     for number in range(LOOKUPS_MAX):
@@ -179,3 +182,73 @@ def test_look_ups_that_hang_are_limited_in_number(desk: Desk, names: Names) -> N
     desk.await_answers()
     assert len(desk.answers) == LOOKUPS_MAX + 2
     assert names.asked[-1] == "one-too-many"
+
+
+def test_a_look_up_for_which_no_thread_can_be_started_is_an_error_and_the_next_one_is_made(
+    desk: Desk, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limits:
+        limits.setattr(threading.Thread, "start", refuse)
+        desk.resolve("broker")
+        text = failed(desk.await_answers())
+    assert "'broker' was not looked up: no thread could be started" in text
+    assert "ulimit -u" in text
+    desk.answers.clear()
+    desk.resolve("broker")
+    desk.await_answers()
+    assert not isinstance(desk.answers[0], ConnectionFailedError)
+
+
+def test_an_interrupt_in_the_middle_leaves_the_name_to_be_looked_up(
+    desk: Desk, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as signals:
+        signals.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            desk.resolve("broker")
+    desk.resolve("broker")
+    desk.await_answers()
+    assert names.asked == ["broker"]
+
+
+def test_a_look_up_that_hangs_keeps_nothing_of_who_gave_up(desk: Desk, names: Names) -> None:
+    names.gate.clear()
+    kept = []
+    for _ in range(10):
+        on_answer = Waiting()
+        kept.append(weakref.ref(on_answer))
+        desk.resolver.resolve("broker", 9092, on_answer)
+        desk.resolver.forget(on_answer)
+    del on_answer
+    assert not any(each() for each in kept)
+    desk.resolve("broker")
+    names.gate.set()
+    assert len(desk.await_answers()) == 1
+    assert names.asked == ["broker"], "the look-up under way serves who comes later"
+
+
+class Waiting:
+    """Somebody who waits, whom a weak reference may follow."""
+
+    def __call__(self, _: Answer) -> None:
+        raise AssertionError("it was forgotten")
+
+
+def test_a_name_is_looked_up_again_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+
+    def interrupted(*_: object, **__: object) -> Found:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            desk.resolve("127.0.0.1")
+    desk.resolve("127.0.0.1")
+    assert len(desk.await_answers()) == 1

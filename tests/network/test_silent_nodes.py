@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from pykclient.errors import DisconnectedError
-from pykclient.network.any_node import STAGGER_MS
-from pykclient.network.connection import SILENT_MS
-from pykclient.network.coordinator_node import CoordinatorNode
+from pykclient.network.broker.any_node import STAGGER_MS
+from pykclient.network.broker.client import DOUBT_MS_MAX
+from pykclient.network.broker.connection import SILENT_MS
+from pykclient.network.cluster.node import CoordinatorNode
 from pykclient.protocol.messages.metadata import MetadataResponse
 from tests.network.scripted_network import BROKERS, ScriptedNetwork
 
@@ -21,6 +24,9 @@ def network() -> ScriptedNetwork:
     return network
 
 
+@pytest.mark.promise(
+    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
+)
 def test_a_question_for_anybody_is_asked_of_another_one(network: ScriptedNetwork) -> None:
     silent = network.make_ready(1)
     asked = network.send(is_movable=True)
@@ -103,6 +109,9 @@ def test_a_silent_node_is_asked_when_the_only_other_one_keeps_us_waiting(
     assert len(first.requests) == 1
 
 
+@pytest.mark.promise(
+    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
+)
 def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
     network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,13 +120,18 @@ def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
         network.metadata, "request_update", lambda: wishes_ms.append(network.now_ms)
     )
     network.make_ready(1)
-    network.send(1, timeout_ms=60_000)
+    network.send(1, timeout_ms=600_000)
     network.turn()
     assert network.turn() == network.now_ms + SILENT_MS
     started_ms = network.now_ms
-    for _ in range(10):
-        network.turn(SILENT_MS // 2)
-    assert wishes_ms == [started_ms + SILENT_MS * count for count in range(1, 6)]
+    while network.now_ms < started_ms + 200_000:
+        network.turn(100)
+    assert wishes_ms[0] == started_ms + SILENT_MS
+    delays_ms = [later - sooner for sooner, later in pairwise(wishes_ms)]
+    # As often as before while it may be replaced; then less and less, each client at its own time.
+    assert all(0.8 * SILENT_MS <= delay_ms <= 1.2 * SILENT_MS + 100 for delay_ms in delays_ms[:5])
+    assert all(delay_ms >= 0.8 * DOUBT_MS_MAX for delay_ms in delays_ms[9:])
+    assert len(set(delays_ms)) > 3
 
 
 def test_a_broker_that_holds_an_answer_back_as_told_is_not_silent(
@@ -137,6 +151,26 @@ def test_a_broker_that_holds_an_answer_back_as_told_is_not_silent(
     assert wishes_ms == [started_ms + 10_000 + SILENT_MS]
 
 
+def test_a_broker_that_is_slow_each_time_is_asked_about_less_and_less(
+    network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wishes_ms: list[int] = []
+    monkeypatch.setattr(
+        network.metadata, "request_update", lambda: wishes_ms.append(network.now_ms)
+    )
+    peer = network.make_ready(1)
+    for _ in range(100):
+        network.send(1, timeout_ms=60_000)
+        network.turn(SILENT_MS + 500)
+        network.turn()
+        peer.serve()
+        network.turn()
+    assert len(wishes_ms) < 20
+
+
+@pytest.mark.promise(
+    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
+)
 def test_a_silent_broker_that_is_no_member_of_the_cluster_is_given_up(
     network: ScriptedNetwork,
 ) -> None:

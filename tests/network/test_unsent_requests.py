@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pykclient.network.broker.pending_requests import ANY_NODE, UnsentRequests
 from pykclient.network.manager import NEVER_MS, Request
-from pykclient.network.unsent_requests import ANY_NODE, UnsentRequests
 from pykclient.protocol.messages.metadata import MetadataRequest
 from tests.network.scripted_network import Outcome
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
-from pykclient.producer.buffer_pool import MemoryWaiter
-from pykclient.producer.bulk_producer import BulkProducer
-from pykclient.producer.open_batches import Blocked
+from pykclient.producer.accumulator.append import Blocked
+from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
+from pykclient.producer.bulk.producer import BulkProducer
 from pykclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykclient.records.batch import iterate_batches
 from tests.producer.scripted_producer import ScriptedProducer
@@ -118,6 +118,3 @@ class ScriptedBulkProducer(ScriptedProducer, BulkProducer):
             yield waiter
         finally:
             self._pool.give_up(waiter)
-
-    def _block_deadline_ms(self) -> int:
-        return self.clock_ms

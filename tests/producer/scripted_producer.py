@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import BufferExhaustedError
+from pykclient.producer.accumulator.append import Blocked
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
-from pykclient.producer.open_batches import Blocked
 from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -53,7 +53,6 @@ class ScriptedProducer(ProducerCore):
     def __init__(self, **settings: object) -> None:
         self.clock_ms = 1_000
         self.port = ScriptedPort()
-        self.news_count = 0
         self.partition_counts: dict[str, int] = {"t": 3}
         self.topic_errors: dict[str, int] = {}
         self.produced: list[ProduceRequest] = []
@@ -171,5 +170,8 @@ class ScriptedProducer(ProducerCore):
             raise BufferExhaustedError(str(outcome.need))
         return outcome
 
-    def _on_news(self) -> None:
-        self.news_count += 1
+    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
+        raise BufferExhaustedError(f"{topic}-{partition}")
+
+    def _block_deadline_ms(self) -> int:
+        return self.clock_ms

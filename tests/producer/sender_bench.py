@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, KafkaError
 from pykclient.network.backoff import Backoff
-from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
-from pykclient.producer.accumulator import AccumulatorSettings, RecordAccumulator
-from pykclient.producer.batch import Compression
-from pykclient.producer.buffer_pool import BufferPool
-from pykclient.producer.idempotence import Idempotence
-from pykclient.producer.open_batches import Blocked
+from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.producer.accumulator.accumulator import AccumulatorSettings, RecordAccumulator
+from pykclient.producer.accumulator.append import Blocked
+from pykclient.producer.accumulator.batch import Compression
+from pykclient.producer.accumulator.buffer_pool import BufferPool
+from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata, SerializedRecord
-from pykclient.producer.sender import Sender, SenderSettings
+from pykclient.producer.sender.idempotence import Idempotence
+from pykclient.producer.sender.sender import Sender, SenderSettings
 from pykclient.protocol.messages.init_producer_id import InitProducerIdResponse
 from pykclient.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from pykclient.accel import Delivery, TopicAppenders
     from pykclient.accel.abc import OnDelivery
     from pykclient.errors import BrokerError, DecodeError
-    from pykclient.network.leader_hints import LeaderHints
+    from pykclient.network.cluster.leader_hints import LeaderHints
     from pykclient.network.manager import Request, UserCall
-    from pykclient.producer.batch import ProducerBatch
+    from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.delivery import Awaited
     from pykclient.records.batch import RecordBatch
 
@@ -53,6 +54,9 @@ PRODUCER_ID = 7
 
 class NoWaiting:
     """A `Waiting` for tests in which everything is known by the time anybody asks."""
+
+    def is_current(self) -> bool:
+        return True
 
     def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         return outcome.is_done(index)
@@ -104,6 +108,8 @@ class ScriptedMetadata:
 class SenderBench:
     """See the module. `leaders` are the leading nodes by partition, None for none."""
 
+    next_poll_ms = 0
+
     def __init__(
         self,
         *,
@@ -122,16 +128,15 @@ class SenderBench:
         seed: int = 1,
     ) -> None:
         self.now_ms = 1_000
-        self.wakeup_count = 0
-        self.failed_count = 0
+        self.wakeup_count = self.failed_count = 0
         self.nodes = ScriptedNodes()
         self.metadata = ScriptedMetadata()
         self.metadata.on_cluster = self.learn
         self.user_calls: deque[UserCall] = deque()
         self.requests: list[Request] = []
-        self.next_poll_ms = 0
         self.fast_topics: dict[object, TopicAppenders[RecordMetadata]] = {}
         self.pool = BufferPool(buffer_memory)
+        self.reports = FailureReports("", lambda: self.now_ms)
         self.random = Random(seed)
         self.accumulator = self._make_accumulator(
             AccumulatorSettings(
@@ -164,6 +169,7 @@ class SenderBench:
             ),
             self.accumulator,
             nodes=self.nodes,
+            reports=self.reports,
             metadata=self.metadata,
             idempotence=self.idempotence,
             backoff=backoff,
@@ -179,6 +185,7 @@ class SenderBench:
         return RecordAccumulator(
             settings,
             self.pool,
+            reports=self.reports,
             waiting=NoWaiting(),
             clock_ms=lambda: self.now_ms,
             wakeup=self._on_wakeup,
@@ -188,13 +195,18 @@ class SenderBench:
 
     # The cluster.
 
-    def lead(self, *leaders: int | None, topics: Iterable[str] = (TOPIC,)) -> None:
+    def lead(
+        self,
+        *leaders: int | None,
+        topics: Iterable[str] = (TOPIC,),
+        topic_id: bytes = TOPIC_ID,
+    ) -> None:
         """Let these nodes lead the partitions of each topic from now on."""
         self._epoch += 1
         infos = [
             TopicInfo(
                 topic,
-                TOPIC_ID,
+                topic_id,
                 False,
                 tuple(
                     PartitionInfo(topic, index, leader, self._epoch)
@@ -214,6 +226,8 @@ class SenderBench:
     def learn(self, cluster: Cluster) -> None:
         """Let this be what the metadata says."""
         self.metadata.cluster = cluster
+        if self.idempotence is not None:
+            self.idempotence.on_cluster(cluster)
         self.accumulator.on_cluster(cluster)
 
     def give_producer_id(self) -> None:
@@ -293,7 +307,9 @@ class SenderBench:
         self, request: Request, answers: dict[TopicPartition, PartitionProduceResponse]
     ) -> None:
         """Answer a request partition by partition."""
-        assert self.answer_with(request, list(answers.values())) is None
+        assert isinstance(request.message, ProduceRequest)
+        (topic_id,) = {topic.topic_id for topic in request.message.topic_data}
+        assert self.answer_with(request, list(answers.values()), topic_id) is None
 
     def answer_with(
         self,

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.errors import ClosedError
-from pykclient.network.cluster import Cluster, TopicInfo
+from pykclient.errors import ClosedError, DeliveryTimeoutError
+from pykclient.network.cluster.cluster import Cluster, TopicInfo
 from pykclient.network.manager import Operation
-from pykclient.producer.buffer_pool import MemoryWaiter
-from pykclient.producer.open_batches import CHUNK_BYTES, Blocked, Need
+from pykclient.producer.accumulator.append import CHUNK_BYTES, Blocked, Need
+from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
 from pykclient.types import TopicPartition
 from tests.producer.sender_bench import TOPIC, SenderBench
 
 if TYPE_CHECKING:
-    from pykclient.producer.batch import ProducerBatch
+    from pykclient.producer.accumulator.batch import ProducerBatch
 
 
 def values(batches: list[ProducerBatch]) -> list[list[bytes | None]]:
-    return [list(batch._content.records().values) for batch in batches]
+    return [[record[3] for record in batch._content.records()] for batch in batches]
 
 
 def test_a_topic_without_partitions_stays_unknown() -> None:
@@ -239,7 +239,7 @@ def test_threads_and_a_sender_lose_no_record_and_keep_each_threads_order() -> No
     seen: dict[int, list[int]] = {number: [] for number in range(thread_count)}
     while sum(map(len, seen.values())) < count * thread_count:
         for batch in bench.drain():
-            for value in batch._content.records().values:
+            for *_, value, _ in batch._content.records():
                 assert value is not None
                 number, index = map(int, value.split())
                 seen[number].append(index)
@@ -254,3 +254,19 @@ def test_threads_and_a_sender_lose_no_record_and_keep_each_threads_order() -> No
     assert bench.pool.free_bytes == bench.pool.size_bytes
     bench.accumulator.look(bench.now_ms)
     assert bench.accumulator.is_empty
+
+
+def test_parts_of_a_split_batch_do_not_hide_that_older_ones_are_overdue() -> None:
+    bench = SenderBench(leaders=(None, 1), batch_size_bytes=1_000, delivery_timeout_ms=10_000)
+    oldest = bench.send(partition=0)
+    bench.poll(after_ms=4_000)
+    young = [bench.send(partition=1) for _ in range(2)]
+    (request,) = bench.poll()
+    bench.answer(request, error_code=10)
+    assert bench.accumulator.next_look_ms() <= 11_000
+    (request,) = bench.poll(after_ms=6_000)
+    assert isinstance(oldest.exception(0), DeliveryTimeoutError)
+    assert not young[0].done()
+    bench.poll(after_ms=4_000)
+    bench.poll()  # in between, what has arrived was read
+    assert isinstance(young[1].exception(0), DeliveryTimeoutError)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from array import array
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -9,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
-from pykclient.producer.arrow_rows import ArrowTables
-from pykclient.producer.record_serializer import RecordSerializer
+from pykclient.producer.bulk.arrow import ArrowTables
+from pykclient.producer.serializers import RecordSerializer
 from tests.accel.appended_rows import records_of
 from tests.producer.new_appender import new_appender
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 NOW_MS = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+ROWS = 5_000
+"""So many that no column counts as being in pieces."""
 NOT_UTF8 = pa.array([b"t\xff"]).view(pa.string())
 """Arrow itself does not look."""
 
@@ -62,6 +66,9 @@ def encoded(column: pa.Array, kind: pa.DataType) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(found.indices.cast(kind.index_type), values)
 
 
+@pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -86,6 +93,9 @@ def test_keys_and_values_may_be_binary_or_text_of_any_kind(kind: pa.DataType) ->
     assert list(columns.values) == list(columns.keys) == [None, b"cd"]
 
 
+@pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_timestamps_of_any_unit_become_milliseconds(unit: str, zone: str | None) -> None:
@@ -96,6 +106,9 @@ def test_timestamps_of_any_unit_become_milliseconds(unit: str, zone: str | None)
     assert list(written(table).timestamps_ms) == [first_ms, NOW_MS, first_ms + 3_600_000]
 
 
+@pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
 @pytest.mark.parametrize("kind", [HEADERS, pa.large_list(HEADERS.value_type)], ids=str)
 def test_headers_come_with_their_records(kind: pa.DataType) -> None:
     headers = [[("x", b"0")], [("a", b"1"), ("a", None)], None, [], [("é", b"")]]
@@ -103,6 +116,9 @@ def test_headers_come_with_their_records(kind: pa.DataType) -> None:
     assert list(written(table).headers) == [(("a", b"1"), ("a", None)), (), (), (("é", b""),)]
 
 
+@pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
 def test_columns_of_nulls_are_as_if_they_were_not_there() -> None:
     names = ["value", "key", "headers", "partition", "timestamp"]
     table = pa.table({name: pa.nulls(2) for name in names})
@@ -114,6 +130,9 @@ def test_columns_of_nulls_are_as_if_they_were_not_there() -> None:
     assert list(columns.headers) == [(), ()]
 
 
+@pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
 def test_rows_name_their_partitions_and_topics() -> None:
     table = pa.table(
         {
@@ -139,6 +158,9 @@ def test_one_topic_in_all_rows_is_as_if_it_were_given() -> None:
     assert made.blocks[0].topics is None
 
 
+@pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
 @pytest.mark.parametrize("piece_count", [1, 3, 1_000])
 def test_pieces_of_a_table_are_numbered_through(piece_count: int) -> None:
     count = 9_000
@@ -158,6 +180,9 @@ def test_anything_with_an_arrow_stream_is_taken() -> None:
         assert list(written(data).values) == [b"a"]
 
 
+@pytest.mark.promise(
+    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
+)
 @pytest.mark.parametrize("data", [pa.array([b"a"]), pa.chunked_array([[1], [2]])], ids=type)
 def test_a_stream_of_something_else_than_rows_is_refused(data: object) -> None:
     with pytest.raises(UsageError, match=r"send_arrow takes rows with columns, not .*Array"):
@@ -183,12 +208,52 @@ def test_no_rows_make_no_blocks_but_their_types_count() -> None:
         tables().table("t", pa.table({"value": pa.array([], pa.int64())}))
 
 
+def damaged_view(text: bytes) -> pa.Array:
+    """Return views that end far behind what they look at."""
+    view = struct.pack("<i4sii", 100, text, 0, 0)
+    buffers = [None, pa.py_buffer(view * ROWS), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string_view(), ROWS, buffers)
+
+
+def damaged_dictionary(items: pa.Array, last: int) -> pa.Array:
+    numbers = pa.array([0] * (ROWS - 1) + [last], pa.int32())
+    return pa.DictionaryArray.from_arrays(numbers, items, safe=False)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        damaged_view(b"abcd"),
+        damaged_view(b"abcd").view(pa.binary_view()),
+        damaged_dictionary(pa.array(["a", "b"]), 2),
+        damaged_dictionary(pa.array(["a", "b"]), -1),
+        damaged_dictionary(damaged_view(b"abcd"), 1),
+        damaged_dictionary(
+            pa.Array.from_buffers(
+                pa.string(), 2, [None, pa.py_buffer(array("i", [0, 99, 2])), pa.py_buffer(b"ab")]
+            ),
+            1,
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["value", "key"])
+def test_what_looks_behind_its_buffers_is_refused(column: pa.Array, name: str) -> None:
+    table = pa.table({"value": pa.array([b""] * ROWS)} | {name: column})
+    with pytest.raises(SerializationError, match=r"is not what Arrow says|do not fit its buffers"):
+        tables().table("t", table)
+    with pytest.raises(SerializationError, match=f"the column '{name}' is not what Arrow says"):
+        tables().records("t", table)
+
+
 def test_a_serializer_takes_any_type() -> None:
     made_by = tables(value=lambda _, value: repr(value).encode())
     columns = written(pa.table({"value": [1, None]}), made_by=made_by)
     assert list(columns.values) == [b"1", None]
 
 
+@pytest.mark.promise(
+    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
+)
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -216,6 +281,12 @@ def test_a_wrong_column_is_named_with_what_is_taken(table: dict[str, object], me
         tables().table("t", pa.table(table))
 
 
+@pytest.mark.promise(
+    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
+)
+@pytest.mark.promise(
+    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
+)
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
@@ -229,7 +300,7 @@ def test_a_wrong_column_is_named_with_what_is_taken(table: dict[str, object], me
             pa.ListArray.from_arrays(
                 [0, 1], pa.StructArray.from_arrays([NOT_UTF8, NOT_UTF8], ["key", "value"])
             ),
-            "'headers' has a name that is not UTF-8",
+            "'headers' is not what Arrow says it is: .* UTF8",
         ),
     ],
 )
@@ -241,6 +312,39 @@ def test_wrong_headers_are_refused(headers: pa.Array, message: str) -> None:
         tables().records("t", table)
 
 
+def test_damaged_headers_of_many_rows_are_refused() -> None:
+    ends = array("i", range(ROWS + 1))
+    ends[1] = ROWS + 1
+    texts = pa.array([b"\xff"] * ROWS).view(pa.string())
+    good = pa.array([b"a"] * ROWS)
+    behind = pa.Array.from_buffers(
+        pa.binary(), ROWS, [None, pa.py_buffer(ends), pa.py_buffer(b"a" * ROWS)]
+    )
+
+    def headers(name: pa.Array, value: pa.Array, offsets: array[int]) -> pa.Array:
+        items = pa.StructArray.from_arrays([name, value], ["key", "value"])
+        buffers = [None, pa.py_buffer(offsets)]
+        kind = pa.list_(items.type)
+        return pa.Array.from_buffers(kind, ROWS, buffers, children=[items])
+
+    plain = array("i", range(ROWS + 1))
+    names = behind.view(pa.string())
+    for column, message in (
+        (headers(good, good, ends), "'headers' is not what Arrow says"),
+        (headers(names, good, plain), "'headers' is not what Arrow says"),
+        (headers(behind, good, plain), "'headers' is not what Arrow says"),
+        (headers(texts, good, plain), "'headers' has a name that is not UTF-8"),
+        (headers(good, behind, plain), "'headers' is not what Arrow says|do not fit its buffers"),
+    ):
+        table = pa.table({"value": good, "headers": column})
+        for read in (tables().table, tables().records):
+            with pytest.raises(SerializationError, match=message):
+                read("t", table)
+
+
+@pytest.mark.promise(
+    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
+)
 def test_text_for_a_serializer_has_to_be_text() -> None:
     made_by = tables(value=lambda _, value: repr(value).encode())
     table = pa.table({"value": NOT_UTF8})
@@ -251,6 +355,9 @@ def test_text_for_a_serializer_has_to_be_text() -> None:
     assert list(written(table).values) == [b"t\xff"]
 
 
+@pytest.mark.promise(
+    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
+)
 def test_numbers_and_offsets_may_stand_at_any_address() -> None:
     """Goal: a column in the midst of a message, as Arrow Flight has them, is read."""
 

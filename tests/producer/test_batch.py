@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pykclient.errors import KafkaError
-from pykclient.producer.batch import (
+from pykclient.producer.accumulator.batch import (
     NEXT,
     BatchState,
     Compression,
@@ -17,6 +17,7 @@ from pykclient.producer.batch import (
     sequence_after,
 )
 from pykclient.producer.delivery import BatchOutcome
+from pykclient.producer.failure_reports import FailureReports
 from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.records.compression import Codec
 from pykclient.types import TopicPartition
@@ -30,7 +31,7 @@ def new_batch(
 ) -> ProducerBatch:
     lock = threading.Lock()
     batch = ProducerBatch(
-        BatchOutcome(PARTITION, lock, NoWaiting()),
+        BatchOutcome(PARTITION, FailureReports("", lambda: 0), NoWaiting()),
         lock,
         serial=(4,),
         created_ms=0,
@@ -74,8 +75,6 @@ def test_a_grown_batch_takes_as_much_as_it_has_reserved() -> None:
     batch.reserved_bytes = 700
     batch.grow()
     assert batch.appender.append(0, None, bytes(500)) is not None
-    assert batch.take_reserved() == 700
-    assert batch.take_reserved() == 0
 
 
 def test_a_batch_goes_through_its_states_and_through_no_others() -> None:
@@ -109,6 +108,8 @@ def test_a_split_keeps_order_sequence_memory_callbacks_and_doubts() -> None:
     batch.identity, batch.base_sequence = ProducerIdentity(7, 2), 2**31 - 2
     batch.may_be_written = True
     batch.on_sent(Leader(1, 1))
+    batch.on_retry(KafkaError("once"), 5)
+    batch.on_sent(Leader(2, 2))
     first, second = batch.split(threading.Lock())
     assert batch.state is BatchState.DONE
     assert [part.state for part in (first, second)] == [BatchState.CLOSED] * 2
@@ -117,11 +118,14 @@ def test_a_split_keeps_order_sequence_memory_callbacks_and_doubts() -> None:
     assert {part.identity for part in (first, second)} == {ProducerIdentity(7, 2)}
     assert first.serial < second.serial < (5,)
     assert batch.serial < first.serial
-    reserved = [part.take_reserved() for part in (first, second)]
+    reserved = [part.reserved_bytes for part in (first, second)]
     assert reserved == [first.size_bytes, second.size_bytes]
-    assert batch.take_reserved() == 5_000 - sum(reserved)
+    assert batch.reserved_bytes == 5_000 - sum(reserved)
     assert first.may_be_written
     assert second.may_be_written
+    assert [(part.attempt_count, str(part.last_error)) for part in (first, second)] == [
+        (1, "once")
+    ] * 2
     assert decoded(first.encode()).records().values == [b"v0", b"v1"]
     columns = decoded(second.encode()).records()
     assert columns.values == [b"v2", b"v3", None]

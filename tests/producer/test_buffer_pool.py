@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.producer.buffer_pool import BufferPool, MemoryWaiter
+from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Holder:
     """An account, and what may wait for memory."""
 
-    def __init__(self) -> None:
-        self.reserved_bytes = 0
+    def __init__(self, reserved_bytes: int = 0) -> None:
+        self.reserved_bytes = reserved_bytes
 
 
 def reserved(pool: BufferPool, size_bytes: int) -> bool:
@@ -51,14 +51,14 @@ def test_memory_is_limited_and_comes_back() -> None:
     assert not reserved(pool, 41)
     assert reserved(pool, 40)
     assert pool.free_bytes == 0
-    pool.release(60)
+    pool.release(Holder(60))
     assert reserved(pool, 60)
 
 
 def test_giving_back_more_than_was_taken_is_our_mistake() -> None:
     pool = BufferPool(100)
     with pytest.raises(AssertionError, match="twice"):
-        pool.release(1)
+        pool.release(Holder(1))
 
 
 def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one() -> None:
@@ -67,9 +67,9 @@ def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one()
     granted: list[str] = []
     large = waiting(pool, 80, lambda: granted.append("large"))
     small = waiting(pool, 10, lambda: granted.append("small"))
-    pool.release(50)
+    pool.release(Holder(50))
     assert granted == []
-    pool.release(40)
+    pool.release(Holder(40))
     assert granted == ["large", "small"]
     assert (taken(large), taken(small)) == (80, 10)
     assert pool.free_bytes == 0
@@ -130,6 +130,7 @@ def test_waiting_for_more_than_there_is_is_our_mistake() -> None:
         waiting(BufferPool(100), 101)
 
 
+@pytest.mark.promise("the producer's memory is bounded")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
     random = Random(seed)
@@ -144,7 +145,7 @@ def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
         elif drawn < 0.6:
             queued.append(waiting(pool, size_bytes))
         elif drawn < 0.9 and held:
-            pool.release(held.pop(random.randrange(len(held))))
+            pool.release(Holder(held.pop(random.randrange(len(held)))))
         elif queued:
             waiter = queued.pop(0)
             if waiter.is_granted:
@@ -156,6 +157,7 @@ def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
         assert not pool.has_waiters or pool.free_bytes < 400
 
 
+@pytest.mark.promise("`send` waits for memory, up to `max_block_ms`")
 def test_threads_that_wait_are_all_served_and_memory_is_whole_again() -> None:
     pool = BufferPool(100)
     served = []
@@ -166,7 +168,7 @@ def test_threads_that_wait_are_all_served_and_memory_is_whole_again() -> None:
             gate.acquire()
             waiter = waiting(pool, size_bytes, gate.release)
             assert gate.acquire(timeout=30)
-            pool.release(taken(waiter))
+            pool.release(Holder(taken(waiter)))
         served.append(size_bytes)
 
     threads = [threading.Thread(target=work, args=(size,)) for size in (100, 70, 30, 1)]

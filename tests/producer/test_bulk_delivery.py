@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors import BatchDeliveryError, KafkaError, KafkaTimeoutError, UsageError
-from pykclient.producer.bulk_delivery import BulkOutcome, RecordMetadataRange
+from pykclient.producer.accumulator.append import AppendedRows
+from pykclient.producer.bulk.delivery import BulkOutcome, RecordMetadataRange
 from pykclient.producer.delivery import BatchOutcome
-from pykclient.producer.open_batches import AppendedRows
-from pykclient.producer.sender_thread import SenderThread
+from pykclient.producer.failure_reports import FailureReports
+from pykclient.producer.sender.thread import SenderThread
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -21,14 +22,19 @@ if TYPE_CHECKING:
 
 
 class OutOfTime:
-    """A `Waiting` whose time is always up."""
+    """A `Waiting` whose time is always up, and whose thread is the test's."""
+
+    is_sender = True
+
+    def is_current(self) -> bool:
+        return self.is_sender
 
     def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         return False
 
 
 def batch(partition: int = 0) -> BatchOutcome:
-    return BatchOutcome(TopicPartition("t", partition), threading.Lock(), OutOfTime())
+    return BatchOutcome(TopicPartition("t", partition), FailureReports("", lambda: 0), OutOfTime())
 
 
 def end(
@@ -49,7 +55,7 @@ def tell(outcome: BatchOutcome) -> None:
 
 
 def filled(row_count: int, *appended: AppendedRows) -> BulkOutcome:
-    bulk = BulkOutcome(row_count, OutOfTime())
+    bulk = BulkOutcome(row_count, FailureReports("", lambda: 0), OutOfTime())
     for rows in appended:
         bulk.add(rows)
     bulk.seal()
@@ -72,7 +78,7 @@ def test_it_is_done_when_its_last_batch_is() -> None:
 
 def test_batches_may_end_while_rows_are_still_appended() -> None:
     outcome = batch()
-    bulk = BulkOutcome(4, OutOfTime())
+    bulk = BulkOutcome(4, FailureReports("", lambda: 0), OutOfTime())
     had_rows = [bulk.has_rows]
     bulk.add(AppendedRows(outcome, 0, range(2)))
     assert [*had_rows, bulk.has_rows] == [False, True]
@@ -85,6 +91,7 @@ def test_batches_may_end_while_rows_are_still_appended() -> None:
     assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 5, 4)]
 
 
+@pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_stretches_in_a_row_are_one_part() -> None:
     outcome = batch()
     stretches = [AppendedRows(outcome, start, range(start, start + 10)) for start in (0, 10, 20)]
@@ -139,6 +146,7 @@ def test_neighbours_that_failed_alike_are_one_range_and_others_are_not() -> None
     assert error.sent == ()
 
 
+@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
 def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
     outcome = batch()
     bulk = filled(4, AppendedRows(outcome, 0, range(4)))
@@ -152,6 +160,7 @@ def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
     assert error.errors[1] is culprit
 
 
+@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
 def test_rows_of_a_split_batch_end_with_its_parts() -> None:
     outcome = batch()
     bulk = filled(10, AppendedRows(outcome, 5, range(10)))
@@ -182,7 +191,7 @@ def test_parts_of_parts_are_told_too() -> None:
 
 def test_what_was_never_appended_has_failed() -> None:
     outcome = batch()
-    bulk = BulkOutcome(10, OutOfTime())
+    bulk = BulkOutcome(10, FailureReports("", lambda: 0), OutOfTime())
     bulk.add(AppendedRows(outcome, 0, range(4)))
     bulk.refuse(array("q", [4, 6]), KafkaError("stuck"))
     bulk.refuse(range(7, 10), KafkaError("stuck"))
@@ -210,9 +219,9 @@ def test_a_wait_that_runs_out_is_no_failure() -> None:
 
 
 def test_a_thread_waits_until_all_batches_are_done() -> None:
-    thread = SenderThread("sender", on_fork=lambda: None)
+    thread = SenderThread("sender")
     first, second = batch(), batch()
-    bulk = BulkOutcome(2, thread)
+    bulk = BulkOutcome(2, FailureReports("", lambda: 0), thread)
     bulk.add(AppendedRows(first, 0, range(1)))
     bulk.add(AppendedRows(second, 0, range(1, 2)))
     bulk.seal()
@@ -255,6 +264,7 @@ def test_a_done_callback_that_fails_is_logged_and_the_next_is_called(
     assert "a done callback for 1 records failed" in caplog.text
 
 
+@pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_a_part_that_is_told_keeps_no_batch_and_no_row_numbers() -> None:
     outcome = batch()
     bulk = filled(3, AppendedRows(outcome, 0, array("q", [0, 1, 2])))
@@ -262,3 +272,14 @@ def test_a_part_that_is_told_keeps_no_batch_and_no_row_numbers() -> None:
     (part,) = bulk._parts
     assert part.outcome is None
     assert part.rows == ()
+
+
+def test_it_shows_how_many_rows_there_are_and_how_they_ended() -> None:
+    good, bad = batch(0), batch(1)
+    sent = filled(2, AppendedRows(good, 0, range(2)))
+    failed = filled(3, AppendedRows(bad, 0, range(3)))
+    assert sent.describe(0) == "2 records, under way"
+    end(good)
+    end(bad, error=KafkaError("no room"))
+    assert sent.describe(0) == "2 records delivered"
+    assert failed.describe(0).startswith("3 of 3 records were not delivered")

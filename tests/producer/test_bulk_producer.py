@@ -19,13 +19,13 @@ from pykclient.errors import (
     SerializationError,
     UsageError,
 )
-from pykclient.producer.bulk_delivery import RecordMetadataRange
+from pykclient.producer.bulk.delivery import RecordMetadataRange
 from pykclient.producer.partitioner import partition_for_key
 from tests.producer.scripted_bulk_producer import ScriptedBulkProducer
 from tests.producer.scripted_producer import WALL_CLOCK_NS
 
 if TYPE_CHECKING:
-    from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.producer.record import ProducerRecord, RecordMetadata
 
 POLICY_VIOLATION = 44
@@ -96,6 +96,9 @@ def test_one_timestamp_and_one_list_of_headers_stand_for_all(
     assert list(written.columns.headers) == [(("h", b"1"), ("i", b"2"))] * 2
 
 
+@pytest.mark.promise(
+    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
+)
 def test_records_with_keys_go_where_java_puts_them_in_order(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -115,6 +118,103 @@ def test_records_with_keys_go_where_java_puts_them_in_order(
         assert sum(found.count for found in of_partition) == len(producer.logs["t", partition])
 
 
+MIXED_KEYS = [None, b"a", None, b"a", None, b"a"]
+VALUES: list[bytes | None] = [b"%d" % number for number in range(6)]
+
+
+@pytest.mark.promise(
+    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
+)
+@pytest.mark.parametrize("partition_count", [1, 3])
+def test_records_without_a_key_keep_their_place_among_those_with_one(partition_count: int) -> None:
+    producer = ScriptedBulkProducer()
+    producer.partition_counts["t"] = partition_count
+    for _ in range(20):
+        producer.send_batch("t", VALUES, MIXED_KEYS)
+        settle(producer)
+        for log in producer.logs.values():
+            assert log == sorted(log, key=VALUES.index)
+        assert sum(map(len, producer.logs.values())) == 6
+        producer.logs.clear()
+
+
+@pytest.mark.promise(
+    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
+)
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"key": MIXED_KEYS},
+        {"partition": pa.array([None, 0, None, 0, None, 0], pa.int32())},
+        {
+            "key": [None, None, b"a", b"a", None, None],
+            "partition": pa.array([None, 0, None, None, 0, None], pa.int32()),
+            "topic": ["t", "t", "t", "t", "t", "t"],
+        },
+        {"key": MIXED_KEYS, "topic": ["t", "u", "u", "t", "t", "t"]},
+    ],
+)
+@pytest.mark.parametrize("partition_count", [1, 2])
+def test_nulls_keep_their_place_in_an_arrow_table(
+    columns: dict[str, object], partition_count: int
+) -> None:
+    producer = ScriptedBulkProducer()
+    producer.partition_counts = dict.fromkeys("tu", partition_count)
+    for _ in range(10):
+        producer.send_arrow(
+            None if "topic" in columns else "t", pa.table({"value": VALUES, **columns})
+        )
+        settle(producer)
+        for log in producer.logs.values():
+            assert log == sorted(log, key=VALUES.index)
+        assert sum(map(len, producer.logs.values())) == 6
+        producer.logs.clear()
+
+
+def turns_of(places: list[tuple[int, int]]) -> list[int]:
+    """The bytes that one partition after the other took, from (partition, size) of each record."""
+    turns: list[int] = []
+    last = None
+    for partition, size in places:
+        if partition != last:
+            turns.append(0)
+        turns[-1] += size
+        last = partition
+    return turns
+
+
+@pytest.mark.promise(
+    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
+)
+@pytest.mark.parametrize("row_count", [6_000, 50])
+def test_records_without_a_key_take_turns_by_bytes_among_those_with_one(row_count: int) -> None:
+    """Goal: as with `send`, a partition takes a batch's worth; also over many small calls."""
+    producer = new(batch_size=2_000)
+    keys = [b"key-%d" % (number % 50) if number % 3 else None for number in range(6_000)]
+    values = numbered(6_000)
+    for first in range(0, 6_000, row_count):
+        stop = first + row_count
+        producer.send_batch("t", values[first:stop], keys[first:stop])
+    settle(producer, 60)
+    place_of = {}
+    for (_, partition), log in producer.logs.items():
+        numbers = [int(value or b"") for value in log]
+        assert numbers == sorted(numbers)
+        place_of.update(dict.fromkeys(log, partition))
+    assert len(place_of) == 6_000
+    for key, value in zip(keys, values, strict=True):
+        assert key is None or place_of[value] == partition_for_key(key, 3)
+    turns = turns_of(
+        [(place_of[value], 13) for key, value in zip(keys, values, strict=True) if key is None]
+    )
+    assert all(size_bytes >= 2_000 for size_bytes in turns[:-1])
+    # The same partition may be drawn again.
+    assert 2_000 * 13 // 2_000 // 4 <= len(turns) <= 2_000 * 13 // 2_000 + 1
+
+
+@pytest.mark.promise(
+    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
+)
 def test_records_without_keys_fill_batches_partition_after_partition(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -151,6 +251,7 @@ def test_more_than_the_memory_holds_waits_for_what_was_sent_before() -> None:
     assert producer._pool.free_bytes == 100_000
 
 
+@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 def test_nothing_is_sent_when_a_record_is_wrong(producer: ScriptedBulkProducer) -> None:
     with pytest.raises(SerializationError, match=r"values\[2\] is of type int"):
         producer.send_batch("t", [b"a", b"b", 7])
@@ -160,6 +261,7 @@ def test_nothing_is_sent_when_a_record_is_wrong(producer: ScriptedBulkProducer) 
     assert producer.logs == {}
 
 
+@pytest.mark.promise("no rows are a delivery that is done")
 @pytest.mark.parametrize("keys", [None, []])
 @pytest.mark.parametrize("partition", [None, 1])
 def test_no_records_are_a_delivery_that_is_done_and_send_nothing(
@@ -211,6 +313,7 @@ def test_of_a_batch_that_is_split_only_the_culprit_fails() -> None:
     assert producer.logs["t", 0] == values[:600] + values[601:]
 
 
+@pytest.mark.promise("a bulk call that stops midway loses nothing; one that cannot begin raises")
 def test_a_call_that_gets_stuck_midway_tells_by_the_delivery(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -227,6 +330,7 @@ def test_a_call_that_gets_stuck_midway_tells_by_the_delivery(
     assert sum(map(len, producer.logs.values())) == len(sent)
 
 
+@pytest.mark.promise("a bulk call that stops midway loses nothing; one that cannot begin raises")
 def test_a_call_that_gets_nowhere_raises() -> None:
     producer = new(buffer_memory=20_000)
     producer.send("t", b"x" * 15_000, partition=0)
@@ -241,7 +345,7 @@ def test_a_call_that_gets_nowhere_raises() -> None:
 
 def test_a_closed_producer_takes_nothing(producer: ScriptedBulkProducer) -> None:
     delivery = producer.send_batch("t", [b"a"])
-    producer._begin_close(producer.clock_ms + 1_000)
+    producer._lifecycle.request_close(1_000)
     with pytest.raises(ClosedError):
         producer.send_batch("t", [b"b"])
     with pytest.raises(ClosedError):
@@ -252,7 +356,7 @@ def test_a_closed_producer_takes_nothing(producer: ScriptedBulkProducer) -> None
 
 def test_a_producer_that_fails_fails_what_is_under_way(producer: ScriptedBulkProducer) -> None:
     delivery = producer.send_batch("t", [b"a"])
-    producer._on_death(RuntimeError("out of luck"))
+    producer._lifecycle.on_death(RuntimeError("out of luck"))
     error = delivery.exception()
     assert isinstance(error, BatchDeliveryError)
     assert "out of luck" in str(error)
@@ -271,6 +375,9 @@ def test_done_callbacks_are_called_once_when_all_is_known(
     assert heard == [delivery, delivery]
 
 
+@pytest.mark.promise(
+    "bulk sending works with serializers, partitioners, interceptors and other threads"
+)
 def test_serializers_are_asked_for_each_record() -> None:
     producer = new(value_serializer=str.encode, key_serializer=lambda number: b"%d" % number)
     producer.send_batch("t", ["a", None], [1, 2], partition=0)
@@ -280,6 +387,9 @@ def test_serializers_are_asked_for_each_record() -> None:
     assert list(written.columns.keys) == [b"1", b"2"]
 
 
+@pytest.mark.promise(
+    "bulk sending works with serializers, partitioners, interceptors and other threads"
+)
 def test_an_own_partitioner_is_asked_for_each_record() -> None:
     asked: list[tuple[object, ...]] = []
 
@@ -312,6 +422,9 @@ class Witness:
         self.heard.append((metadata, error))
 
 
+@pytest.mark.promise(
+    "bulk sending works with serializers, partitioners, interceptors and other threads"
+)
 @pytest.mark.parametrize("is_arrow", [False, True])
 def test_interceptors_see_each_record(is_arrow: bool) -> None:
     witness = Witness()
@@ -336,6 +449,20 @@ def test_interceptors_hear_of_all_when_one_is_refused() -> None:
     assert [error for _, error in witness.heard] == [raised.value] * 2
     settle(producer)
     assert producer.logs == {}
+
+
+def test_a_partitioner_that_raises_beside_interceptors_leaves_nothing_sent() -> None:
+    def choose(topic: str, key: object, value: bytes | None, partitions: object) -> int:
+        return {b"a!": 0, b"b!": 1}[value or b""]
+
+    producer = new(interceptors=[Witness()], partitioner=choose)
+    with pytest.raises(KeyError):
+        producer.send_batch("t", [b"a", b"b", b"none has this"])
+    settle(producer)
+    assert producer.logs == {}
+    producer.send_batch("t", [b"a", b"b"])
+    settle(producer)
+    assert producer.logs == {("t", 0): [b"a!"], ("t", 1): [b"b!"]}
 
 
 def test_rows_of_arrow_go_to_their_topics_and_partitions(producer: ScriptedBulkProducer) -> None:

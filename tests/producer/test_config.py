@@ -12,6 +12,7 @@ def make_config(**settings: object) -> ProducerConfig:
     return ProducerConfig.from_settings({"bootstrap.servers": "h1:9092"}, **settings)
 
 
+@pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")
 def test_a_producer_is_idempotent_by_default() -> None:
     config = make_config()
     assert config.enable_idempotence
@@ -51,6 +52,7 @@ def test_acks_are_kept_as_the_protocols_number(value: object, acks: int) -> None
     assert make_config(acks=value).acks == acks
 
 
+@pytest.mark.promise("old names and values are refused, with the new ones")
 def test_acks_of_two_are_refused_with_the_new_way() -> None:
     with pytest.raises(ConfigError) as caught:
         make_config(acks=2)

@@ -8,13 +8,17 @@ import pytest
 
 from pykclient.accel import SendCore
 from pykclient.errors import (
+    AuthenticationError,
     BufferExhaustedError,
     ClosedError,
     ConfigError,
     KafkaError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UsageError,
 )
+from pykclient.network.cluster.cluster import Cluster
+from pykclient.network.gate import Gate
 from pykclient.producer.producer import Producer
 from pykclient.records.batch import iterate_batches
 from pykclient.records.compression import Codec
@@ -22,7 +26,9 @@ from tests.producer.scripted_producer import WALL_CLOCK_NS, ScriptedProducer
 from tests.producer.test_interceptors import Failing
 
 if TYPE_CHECKING:
-    from pykclient.network.cluster import PartitionInfo
+    from collections.abc import Sequence
+
+    from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.producer.record import RecordMetadata
 
 
@@ -33,6 +39,13 @@ def producer() -> ScriptedProducer:
     return producer
 
 
+def watched(producer: ScriptedProducer) -> Gate:
+    """Return a gate that the next news opens."""
+    gate = Gate()
+    producer._lifecycle.waiters[gate] = None
+    return gate
+
+
 def codec_and_size(producer: ScriptedProducer) -> tuple[Codec, int]:
     (request,) = producer.produced
     data = request.topic_data[0].partition_data[0]
@@ -41,6 +54,7 @@ def codec_and_size(producer: ScriptedProducer) -> tuple[Codec, int]:
     return batch.codec, batch.size_bytes
 
 
+@pytest.mark.promise("`send` returns a delivery that reports place and time")
 def test_a_record_travels_from_send_to_its_delivery(producer: ScriptedProducer) -> None:
     heard: list[RecordMetadata] = []
     delivery = producer.send("t", b"v", on_delivery=lambda metadata, _: heard.append(metadata))
@@ -49,6 +63,7 @@ def test_a_record_travels_from_send_to_its_delivery(producer: ScriptedProducer) 
     assert (heard[0].offset, heard[0].timestamp_ms) == (0, WALL_CLOCK_NS // 1_000_000)
 
 
+@pytest.mark.promise("acks 0, 1 and all are supported")
 @pytest.mark.parametrize(("acks", "number"), [(0, 0), (1, 1), ("all", -1)])
 def test_the_broker_is_asked_for_the_acknowledgements_that_are_set(
     acks: object, number: int
@@ -60,6 +75,7 @@ def test_the_broker_is_asked_for_the_acknowledgements_that_are_set(
     assert [request.acks for request in producer.produced] == [number]
 
 
+@pytest.mark.promise("`send` keeps to the per-record boundary")
 def test_send_is_the_per_record_cores_own_without_a_layer(producer: ScriptedProducer) -> None:
     assert Producer.send is SendCore.send
     producer.send("t", b"first", partition=0)
@@ -157,10 +173,10 @@ def test_what_cannot_be_used_is_refused_before_anything_is_opened(
 def test_a_record_waits_for_metadata_and_waiters_hear_of_news(producer: ScriptedProducer) -> None:
     with pytest.raises(BufferExhaustedError, match="METADATA"):
         producer.send("other", b"v")
-    before = producer.news_count
+    news = watched(producer)
     producer.partition_counts["other"] = 1
     producer.know("other")
-    assert producer.news_count > before
+    assert news.wait(0)
     assert producer._has_partition("other", 0)
     assert not producer._has_partition("other", 1)
     producer.send("other", b"v")
@@ -171,11 +187,30 @@ def test_waiting_in_vain_is_told_apart_from_waiting(producer: ScriptedProducer) 
     producer.topic_errors = {"forbidden": 29, "absent": 3}
     for topic in ("forbidden", "absent"):
         producer.know(topic)
-    refusal = producer._final_topic_error("forbidden", version)
+    refusal = producer._final_topic_error("forbidden", version, 0)
     assert refusal is not None
     assert "forbidden" in str(refusal)
-    assert producer._final_topic_error("absent", version) is None
-    assert producer._final_topic_error("forbidden", producer._metadata.cluster.version) is None
+    assert producer._final_topic_error("absent", version, 0) is None
+    version = producer._metadata.cluster.version
+    assert producer._final_topic_error("forbidden", version, 0) is None
+
+
+def test_a_partitioner_is_called_for_no_topic_that_a_response_has_dropped() -> None:
+    seen: list[int] = []
+
+    def choose(
+        topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[PartitionInfo]
+    ) -> int:
+        seen.append(len(partitions))
+        return hash(value) % len(partitions)
+
+    producer = ScriptedProducer(partitioner=choose)
+    producer.know("t")
+    producer._metadata.cluster = Cluster(version=9)  # before the listeners have heard of it
+    assert not producer._has_partition("t", None)
+    with pytest.raises(BufferExhaustedError, match="t-None"):
+        producer.send("t", b"v")
+    assert seen == []
 
 
 def test_the_error_of_having_waited_says_for_what_and_why(producer: ScriptedProducer) -> None:
@@ -204,23 +239,29 @@ def test_closing_sends_the_rest_and_then_there_is_nothing_left_to_do(
     producer: ScriptedProducer,
 ) -> None:
     delivery = producer.send("t", b"v")
-    producer._begin_close(producer.clock_ms + 5_000)
+    producer._lifecycle.request_close(5_000)
     with pytest.raises(ClosedError):
         producer.send("t", b"late")
-    assert not producer._is_finished()
+    assert not producer._lifecycle.is_finished()
     producer.turn(3)
-    assert producer._is_finished()
+    assert producer._lifecycle.is_finished()
     assert delivery.exception() is None
 
 
-def test_a_fatal_error_of_the_cluster_ends_everything() -> None:
-    producer = ScriptedProducer()
-    producer.turn(3)
-    producer._metadata.fatal_error = ClosedError("stands for any fatal error")
-    producer._on_cluster(producer._metadata.cluster)
-    producer.turn()
-    with pytest.raises(ClosedError, match="stands for any"):
-        producer.send("t", b"v")
+def test_what_all_brokers_refuse_is_raised_by_those_who_wait_and_ends_nothing(
+    producer: ScriptedProducer,
+) -> None:
+    version, fatal_count = producer._metadata.cluster.version, producer._metadata.fatal_count
+    news = watched(producer)
+    refusal = AuthenticationError("wrong password")
+    producer._metadata.on_verdict(refusal)
+    assert news.wait(0)
+    assert producer._final_topic_error("other", version, fatal_count) is refusal
+    # Who comes later waits for what is found out then.
+    assert producer._final_topic_error("other", version, producer._metadata.fatal_count) is None
+    delivery = producer.send("t", b"v")
+    producer.turn(5, after_ms=100)
+    assert delivery.exception(0) is None
 
 
 def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
@@ -239,7 +280,7 @@ def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
         "t", b"v", partition=2, on_delivery=lambda _, error: heard.append(error)
     )
     cause = ValueError("a bug")
-    producer._on_death(cause)
+    producer._lifecycle.on_death(cause)
     for delivery in (in_flight, leaving, waiting):
         error = delivery.exception()
         assert isinstance(error, KafkaError)
@@ -248,8 +289,11 @@ def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
     assert heard == ["leaving", waiting.exception()]
     with pytest.raises(KafkaError, match="a bug"):
         producer.send("t", b"v")
-    assert producer.news_count > 0
 
 
-def test_a_producer_shows_its_client_id_and_no_more() -> None:
-    assert repr(ScriptedProducer(client_id="c")) == "<ScriptedProducer c>"
+def test_a_producer_shows_its_client_id_its_addresses_and_its_state() -> None:
+    producer = ScriptedProducer(client_id="c")
+    addresses = ",".join(f"{host}:{port}" for host, port in producer._config.bootstrap_servers)
+    assert repr(producer) == f"<ScriptedProducer c at {addresses}: open>"
+    producer._lifecycle.refusal = TopicAuthorizationFailedError("no")
+    assert repr(producer).endswith(": ended by TopicAuthorizationFailedError('no')>")

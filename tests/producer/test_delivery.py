@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.accel import RecordAppender
-from pykclient.errors import KafkaError, KafkaTimeoutError, UsageError
+from pykclient.errors import DeliveryTimeoutError, KafkaError, KafkaTimeoutError, UsageError
 from pykclient.producer.delivery import NEXT, BatchOutcome, OutcomeState
+from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata
 from pykclient.types import TopicPartition
 
@@ -20,10 +22,16 @@ if TYPE_CHECKING:
     from pykclient.producer.delivery import Awaited
 
 PARTITION = TopicPartition("t", 3)
+REPORTS = FailureReports("", lambda: 0)
 
 
 class OutOfTime:
-    """A `Waiting` whose time is always up."""
+    """A `Waiting` whose time is always up, and whose thread is the test's."""
+
+    is_sender = True
+
+    def is_current(self) -> bool:
+        return self.is_sender
 
     def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         return False
@@ -34,7 +42,7 @@ class OpenBatch:
 
     def __init__(self) -> None:
         lock = threading.Lock()
-        self.outcome = BatchOutcome(PARTITION, lock, OutOfTime())
+        self.outcome = BatchOutcome(PARTITION, REPORTS, OutOfTime())
         self.appender: RecordAppender[RecordMetadata] = RecordAppender(1_000, self.outcome, lock)
         self.outcome.follow(self.appender)
 
@@ -57,6 +65,7 @@ def batch() -> OpenBatch:
     return OpenBatch()
 
 
+@pytest.mark.promise("a negative timeout is refused by every call")
 @pytest.mark.parametrize("timeout", [-1, -0.001, float("nan")])
 def test_nobody_waits_for_a_time_below_zero(batch: OpenBatch, timeout: float) -> None:
     delivery = batch.append()
@@ -65,6 +74,7 @@ def test_nobody_waits_for_a_time_below_zero(batch: OpenBatch, timeout: float) ->
             wait(timeout=timeout)
 
 
+@pytest.mark.promise("`send` returns a delivery that reports place and time")
 def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: OpenBatch) -> None:
     deliveries = [batch.append(timestamp_ms) for timestamp_ms in (7, 7, 9, 8, 8)]
     batch.outcome.succeed(100, None)
@@ -120,6 +130,7 @@ def test_a_record_may_fail_by_an_error_of_its_own(batch: OpenBatch) -> None:
     assert [delivery.exception() for delivery in deliveries] == [whole, own]
 
 
+@pytest.mark.promise("callbacks run in order")
 def test_callbacks_come_in_order_then_the_waiting_then_done_callbacks(batch: OpenBatch) -> None:
     order: list[object] = []
     second = batch.append(on_delivery=lambda metadata, _: order.append(("first", metadata.offset)))
@@ -166,15 +177,18 @@ def test_one_callback_that_fails_is_logged_and_the_others_are_called(
     assert ["t-3" in record.getMessage() for record in caplog.records] == [True, True]
 
 
-def test_a_callback_that_exits_does_not_leave_others_waiting(batch: OpenBatch) -> None:
+@pytest.mark.promise("a callback that raises keeps no other callback from running")
+def test_a_callback_that_exits_keeps_nobody_from_hearing(
+    batch: OpenBatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def leave(metadata: RecordMetadata, error: Exception | None) -> None:
         raise SystemExit
 
     delivery = batch.append(on_delivery=leave)
     batch.outcome.succeed(10, None)
-    with pytest.raises(SystemExit):
-        batch.tell()
+    batch.tell()
     assert delivery.done()
+    assert "SystemExit" in caplog.text
 
 
 def test_a_done_callback_that_comes_late_is_called_at_once(batch: OpenBatch) -> None:
@@ -240,3 +254,44 @@ def test_an_outcome_ends_once() -> None:
     batch.outcome.succeed(1, None)
     with pytest.raises(AssertionError):
         batch.outcome.fail(KafkaError("too late"))
+
+
+def test_it_shows_where_the_record_goes_and_how_it_ended(batch: OpenBatch) -> None:
+    first, second = batch.append(), batch.append()
+    assert repr(second) == "<Delivery: t-3, under way>"
+    batch.outcome.succeed(100, None)
+    batch.tell()
+    assert (repr(first), repr(second)) == (
+        "<Delivery: t-3, delivered at offset 100>",
+        "<Delivery: t-3, delivered at offset 101>",
+    )
+
+
+def test_it_shows_a_failure_and_an_offset_that_is_not_known() -> None:
+    failed, unknown = OpenBatch(), OpenBatch()
+    deliveries = [failed.append(), unknown.append()]
+    failed.outcome.fail(KafkaTimeoutError("too late"))
+    unknown.outcome.succeed(None, None)
+    for batch in (failed, unknown):
+        batch.tell()
+    assert list(map(repr, deliveries)) == [
+        "<Delivery: t-3, failed by KafkaTimeoutError: too late>",
+        "<Delivery: t-3, delivered>",
+    ]
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_failure_that_nobody_has_seen_is_reported_when_nobody_can_see_it_any_more(
+    caplog: pytest.LogCaptureFixture, is_seen: bool
+) -> None:
+    batch = OpenBatch()
+    delivery = batch.append()
+    batch.append(on_delivery=lambda *_: None)
+    batch.outcome.fail(DeliveryTimeoutError("too late"), record_count=2)
+    batch.tell()
+    if is_seen:
+        assert delivery.exception() is not None
+    del delivery, batch
+    gc.collect()
+    REPORTS.log_unseen()
+    assert ("1 records for t-3 were not delivered" in caplog.text) == (not is_seen)

@@ -15,8 +15,14 @@ from pykclient.errors import (
     KafkaError,
 )
 from pykclient.network.backoff import Backoff
-from pykclient.producer.batch import NO_IDENTITY, Leader, ProducerBatch, ProducerIdentity
-from pykclient.producer.idempotence import (
+from pykclient.network.cluster.cluster import Cluster, TopicInfo
+from pykclient.producer.accumulator.batch import (
+    NO_IDENTITY,
+    Leader,
+    ProducerBatch,
+    ProducerIdentity,
+)
+from pykclient.producer.sender.idempotence import (
     EPOCH_MAX,
     NEXT_IDENTITY,
     NEXT_RUN,
@@ -289,6 +295,109 @@ def test_the_first_in_line_fails_if_the_log_lost_our_place_and_it_may_be_there(
     running.send(first)
     assert not running.lose_place(first)
     assert place(running.send()) == (4, 0)
+
+
+def anew(sequence: Sequence, number: int = 2) -> None:
+    """The topic has another id from now on."""
+    info = TopicInfo("t", number.to_bytes(16, "big"), False, ())
+    sequence.idempotence.on_cluster(Cluster(topics=[info]))
+
+
+def test_a_topic_made_anew_begins_its_sequence_with_one_batch_alone() -> None:
+    """Goal: the new log has never heard of the producer and would take the second batch first."""
+    sequence = Sequence()
+    anew(sequence, 1)
+    sequence.succeed(sequence.send())
+    anew(sequence, 2)
+    first, second = sequence.send(), sequence.batch()
+    assert place(first) == (4, 0)
+    assert not sequence.may_send(second)
+    sequence.succeed(first)
+    assert place(sequence.send(second)) == (4, 10)
+    anew(sequence, 2)
+    assert place(sequence.send()) == (4, 20)
+
+
+def test_a_topic_whose_id_is_not_known_is_not_made_anew(running: Sequence) -> None:
+    anew(running, 1)
+    anew(running, 0)
+    running.idempotence.on_cluster(Cluster())
+    anew(running, 1)
+    assert place(running.send()) == (3, 10)
+
+
+def test_a_run_that_begins_anyway_does_so_under_its_epoch() -> None:
+    sequence = Sequence()
+    anew(sequence, 1)
+    batch = sequence.batch()
+    assert sequence.may_send(batch)
+    anew(sequence, 2)
+    assert place(sequence.send(batch)) == (3, 0)
+
+
+def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first() -> None:
+    sequence = Sequence()
+    anew(sequence, 1)
+    sequence.succeed(sequence.send())
+    refused, written, lost = sequence.send(), sequence.send(), sequence.send()
+    anew(sequence, 2)
+    assert not sequence.may_send(sequence.batch())
+    sequence.retry(refused, may_be_written=False)
+    sequence.succeed(written)
+    assert not sequence.may_send(refused)
+    sequence.retry(lost, may_be_written=True)
+    # Nobody knows which log the lost one went to; what was refused before it is in neither.
+    assert not refused.has_sequence
+    assert not lost.has_sequence
+    sequence.succeed(sequence.send(refused))
+    assert [place(refused), place(sequence.send(lost))] == [(4, 0), (4, 10)]
+
+
+def test_what_was_lost_on_its_way_to_either_log_is_asked_about() -> None:
+    sequence = Sequence()
+    anew(sequence, 1)
+    sequence.succeed(sequence.send())
+    lost = sequence.send()
+    anew(sequence, 2)
+    sequence.retry(lost, may_be_written=True)
+    assert place(sequence.send(lost)) == (3, 10)
+    sequence.succeed(lost)
+    assert place(sequence.send()) == (4, 0)
+
+
+@pytest.mark.promise("a producer loses nothing of a topic that is created again")
+def test_doubts_about_a_log_that_is_gone_are_gone_with_it() -> None:
+    sequence = Sequence()
+    anew(sequence, 1)
+    sequence.succeed(sequence.send())
+    doubtful = sequence.send()
+    sequence.retry(doubtful, may_be_written=True)
+    anew(sequence, 2)
+    assert not doubtful.may_be_written
+    assert place(sequence.send(doubtful)) == (4, 0)
+
+
+def test_one_epoch_is_enough_for_all_partitions_of_a_topic_made_anew() -> None:
+    sequence = Sequence()
+    anew(sequence, 1)
+    for partition in range(3):
+        batch = sequence.batch()
+        batch.partition = batch.partition._replace(partition=partition)
+        sequence.succeed(sequence.send(batch))
+    anew(sequence, 2)
+    assert sequence.idempotence.identity == ProducerIdentity(7, 4)
+
+
+def test_a_renumbered_batch_is_in_no_doubt(running: Sequence) -> None:
+    """Goal: the broker's next "out of order" does not fail it as if it could be in the log."""
+    refused, doubtful = running.send(), running.send()
+    running.give_up(refused)
+    running.retry(doubtful, may_be_written=True)
+    assert not doubtful.may_be_written
+    running.send(doubtful)
+    assert place(doubtful) == (4, 0)
+    assert running.lose_place(doubtful)
+    assert place(running.send(doubtful)) == (5, 0)
 
 
 def test_each_partition_bumps_only_for_itself() -> None:

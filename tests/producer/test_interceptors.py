@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import replace
 
@@ -45,6 +46,7 @@ class Failing:
         raise ValueError("close")
 
 
+@pytest.mark.promise("interceptors see every record and every acknowledgement")
 def test_a_record_passes_through_all_in_order() -> None:
     heard: list[object] = []
     chain = ProducerInterceptors([Tagging(b"1", heard), Tagging(b"2", heard)])
@@ -102,3 +104,33 @@ def test_a_setting_names_classes_objects_or_where_to_import_them() -> None:
 def test_an_object_that_is_no_interceptor_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"interceptor\.classes.*on_send"):
         ProducerInterceptors.from_setting([object()])
+
+
+@pytest.mark.promise("an interceptor that raises keeps no other, and no callback, from running")
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_whatever_one_raises_the_others_and_the_callback_are_called(
+    error: type[BaseException],
+) -> None:
+    class Leaving(Failing):
+        def on_acknowledgement(self, metadata: RecordMetadata, _: Exception | None) -> None:
+            raise error
+
+        def close(self) -> None:
+            raise error
+
+    calls: list[str] = []
+
+    class Counting(Failing):
+        def on_acknowledgement(self, metadata: RecordMetadata, _: Exception | None) -> None:
+            calls.append("interceptor")
+
+        def close(self) -> None:
+            calls.append("closed")
+
+    interceptors = ProducerInterceptors([Leaving(), Counting()])
+    call = interceptors.before(lambda *_: calls.append("callback"))
+    expected = contextlib.nullcontext() if issubclass(error, Exception) else pytest.raises(error)
+    with expected:
+        call(RecordMetadata("t", 0, 0, 0), None)
+    interceptors.close()
+    assert calls == ["interceptor", "callback", "closed"]

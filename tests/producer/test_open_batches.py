@@ -6,9 +6,9 @@ import pytest
 
 from pykclient.accel import Delivery
 from pykclient.errors import SerializationError
-from pykclient.producer.batch import BatchState
-from pykclient.producer.buffer_pool import MemoryWaiter
-from pykclient.producer.open_batches import CHUNK_BYTES, Blocked, Need
+from pykclient.producer.accumulator.append import CHUNK_BYTES, Blocked, Need
+from pykclient.producer.accumulator.batch import BatchState
+from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
 from pykclient.producer.partitioner import partition_for_key
 from pykclient.producer.record import SerializedRecord
 from tests.producer.sender_bench import TOPIC, SenderBench
@@ -32,6 +32,7 @@ def test_a_key_decides_the_partition_and_an_explicit_one_beats_it() -> None:
     assert batches[0].outcome is explicit.batch
 
 
+@pytest.mark.promise("records without a key stay on one partition for a batch")
 def test_records_without_a_key_stick_to_one_partition_and_then_to_another() -> None:
     bench = SenderBench(leaders=[1] * 6, batch_size_bytes=1_000, linger_ms=5)
     taken: list[int] = []
@@ -58,6 +59,36 @@ def test_lingering_batches_do_not_end_a_turn_before_it_has_had_its_bytes() -> No
     assert len(partitions) == 1
 
 
+def test_turns_of_rows_that_are_divided_first_are_those_of_send() -> None:
+    bench = SenderBench(leaders=[1] * 50, batch_size_bytes=1_000, linger_ms=1_000)
+    first, room_bytes = bench.accumulator.take_turn(TOPIC, 0)
+    assert room_bytes == 1_000
+    assert bench.accumulator.take_turn(TOPIC, 400) == (first, 600)
+    delivery = bench.send(bytes(20), partition=None)
+    assert delivery.batch is not None
+    assert delivery.batch.partition.partition == first  # type: ignore[attr-defined]
+    second, room_bytes = bench.accumulator.take_turn(TOPIC, 600)
+    assert (second != first, room_bytes) == (True, 1_000)
+    delivery = bench.send(bytes(20), partition=None)
+    assert delivery.batch is not None
+    assert delivery.batch.partition.partition == second  # type: ignore[attr-defined]
+
+
+def test_a_turn_ends_where_the_leader_is_lost() -> None:
+    bench = SenderBench(leaders=[1] * 4)
+    first, _ = bench.accumulator.take_turn(TOPIC, 0)
+    bench.lead(*(None if number == first else 1 for number in range(4)))
+    for _ in range(20):
+        second, _ = bench.accumulator.take_turn(TOPIC, 1)
+        assert second != first
+
+
+def test_a_topic_that_is_gone_has_no_turns_and_waits_when_it_is_appended_to() -> None:
+    bench = SenderBench(batch_size_bytes=1_000)
+    bench.forget_topic()
+    assert bench.accumulator.take_turn(TOPIC, 5) == (0, 1_000)
+
+
 def test_a_partition_that_loses_its_leader_gets_no_more_records_without_a_key() -> None:
     bench = SenderBench(leaders=[1] * 4)
     bench.send(partition=None)
@@ -70,6 +101,7 @@ def test_a_partition_that_loses_its_leader_gets_no_more_records_without_a_key() 
         assert all(other.partition != batch.partition for other in bench.drain())
 
 
+@pytest.mark.promise("the producer's memory is bounded")
 def test_a_batch_reserves_chunks_as_it_grows_and_gives_all_of_it_back() -> None:
     bench = SenderBench(batch_size_bytes=100_000, linger_ms=1_000)
     reserved = []
@@ -140,4 +172,4 @@ def test_send_finds_the_open_batch_until_it_is_drained() -> None:
     assert appenders.sticky.append(0, None, b"fast") is not None
     assert [batch.record_count for batch in bench.drain()] == [2]
     assert appenders.open == [None, None]
-    assert appenders.sticky.append(0, None, b"too late") is None
+    assert appenders.sticky is None

@@ -22,7 +22,7 @@ from pykclient.producer.partitioner import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pykclient.network.cluster import PartitionInfo
+    from pykclient.network.cluster.cluster import PartitionInfo
 
 VECTORS = Path(__file__).parents[1] / "golden" / "producer" / "partitions.tsv"
 """Written by Java's own classes: see PartitionVectors.java beside it."""
@@ -30,6 +30,7 @@ VECTORS = Path(__file__).parents[1] / "golden" / "producer" / "partitions.tsv"
 SWITCH_BYTES = 1_000
 
 
+@pytest.mark.promise("a record with a key goes to the partition that Java chooses")
 def test_keys_go_to_the_partitions_that_java_chooses() -> None:
     header, *rows = VECTORS.read_text().splitlines()
     partition_counts = [int(text) for text in header.split("\t")[2:]]
@@ -51,6 +52,7 @@ def drawn(partition: StickyPartition, *, times: int = 6_000) -> Counter[int]:
     return Counter(partition.switch(now_ms=0) for _ in range(times))
 
 
+@pytest.mark.promise("records without a key stay on one partition for a batch")
 def test_a_partition_keeps_its_turn_until_it_has_taken_a_batch() -> None:
     partition = sticky([PartitionLoad(0, 0)])
     assert not partition.on_produced(400)

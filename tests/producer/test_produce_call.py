@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.protocol.messages.produce import (
     PartitionProduceResponse,
 )
@@ -23,6 +23,9 @@ def test_a_topic_without_an_id_is_named_in_a_version_that_has_names() -> None:
     assert request.max_version == 12
 
 
+@pytest.mark.promise(
+    "a response that contradicts its request is retried on a new connection, and fails no batch"
+)
 @pytest.mark.parametrize(
     ("indexes", "complaint"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import DisconnectedError, InvalidRecordError, error_for_code
-from pykclient.producer.produce_refusal import may_be_written
+from pykclient.producer.sender.refusal import may_be_written
 from pykclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -43,6 +43,9 @@ def test_refused_records_are_told_apart_from_those_refused_with_them() -> None:
         (19, False),  # NOT_ENOUGH_REPLICAS
         (45, False),  # OUT_OF_ORDER_SEQUENCE_NUMBER
         (87, False),  # INVALID_RECORD
+        (100, False),  # UNKNOWN_TOPIC_ID
+        (103, False),  # INCONSISTENT_TOPIC_ID
+        (3, False),  # UNKNOWN_TOPIC_OR_PARTITION
         (6, True),  # NOT_LEADER_OR_FOLLOWER
         (7, True),  # REQUEST_TIMED_OUT
         (20, True),  # NOT_ENOUGH_REPLICAS_AFTER_APPEND

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pykclient.network.manager import NEVER_MS
-from pykclient.producer.batch import Leader
-from pykclient.producer.partition_queue import PartitionQueue, TopicQueues
-from pykclient.producer.ready_queues import ReadyQueues
+from pykclient.producer.accumulator.batch import Leader
+from pykclient.producer.accumulator.queues import PartitionQueue, TopicQueues
+from pykclient.producer.accumulator.ready import ReadyQueues
 from tests.producer.test_batch import new_batch
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
-from pykclient.producer.record_serializer import RecordSerializer
-from pykclient.producer.row_table import RowTables
+from pykclient.producer.bulk.table import RowTables
+from pykclient.producer.serializers import RecordSerializer
 from tests.accel.appended_rows import records_of
 from tests.producer.new_appender import new_appender
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.accel.abc import RecordColumns
-    from pykclient.producer.row_table import BulkHeaders, RowTable, Timestamps
+    from pykclient.producer.bulk.table import BulkHeaders, RowTable, Timestamps
 
 NOW_MS = 1_700_000_000_000
 
@@ -106,6 +106,7 @@ def test_headers_are_for_all_or_one_list_for_each(
         assert [record.headers for record in made] == expected
 
 
+@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -145,15 +146,17 @@ def test_a_wrong_timestamp_is_named_also_among_numbers_of_another_type() -> None
         table([b"", b""], timestamps_ms=cast("Timestamps", [Index(5), Index(-1)]))
 
 
+@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 def test_wrong_entries_are_named() -> None:
     with pytest.raises(SerializationError, match=r"keys\[1\] is of type str.*key_serializer"):
         table([b"", b""], [b"", "k"])
     with pytest.raises(SerializationError, match=r"headers\[1\]: "):
         table([b"", b""], headers=[None, [("a", "text")]])  # type: ignore[arg-type]
-    with pytest.raises(SerializationError, match="header 0 of"):
+    with pytest.raises(SerializationError, match="headers: number 0 is wrong"):
         table([b"", b""], headers=[("a", 7)])  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 def test_a_record_too_large_is_named_with_the_setting() -> None:
     with pytest.raises(RecordTooLargeError, match=r"record at index 2 .* max_request_size is 1000"):
         tables(1_000).table(

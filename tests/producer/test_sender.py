@@ -7,9 +7,12 @@ import pytest
 from pykclient.errors import (
     ClosedError,
     DeliveryTimeoutError,
+    KafkaError,
+    MessageTooLargeError,
     NotLeaderOrFollowerError,
 )
 from pykclient.network.manager import Operation
+from pykclient.producer.accumulator.batch import ProducerBatch
 from pykclient.producer.record import RecordMetadata
 from pykclient.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -41,6 +44,7 @@ def test_one_request_per_node_carries_a_batch_of_each_partition() -> None:
     assert requests[1].expects_response
 
 
+@pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")
 def test_batches_carry_the_producers_identity_and_their_sequence() -> None:
     bench = SenderBench(batch_size_bytes=100)
     bench.send(bytes(50))
@@ -116,6 +120,7 @@ def test_a_partition_without_a_leader_asks_for_metadata_and_goes_when_it_has_one
     assert [request.node_id for request in bench.poll()] == [2]
 
 
+@pytest.mark.promise("retries keep the order")
 def test_one_request_in_flight_keeps_the_order_without_idempotence() -> None:
     bench = SenderBench(is_idempotent=False, in_flight_max=1, batch_size_bytes=100)
     bench.send(bytes(50))
@@ -168,6 +173,7 @@ def test_the_brokers_time_is_told_where_it_counts() -> None:
     assert delivery.result().timestamp_ms == 9_999
 
 
+@pytest.mark.promise("acks 0, 1 and all are supported")
 def test_without_acknowledgements_sent_is_all_there_is_to_know() -> None:
     bench = SenderBench(acks=0, is_idempotent=False)
     delivery = bench.send_batch()
@@ -234,6 +240,7 @@ def test_memory_of_what_fails_in_flight_comes_back_only_with_its_request() -> No
     bench = SenderBench(delivery_timeout_ms=1_000)
     delivery = bench.send_batch()
     bench.poll(after_ms=1_000)
+    bench.poll()  # in between, what has arrived was read
     assert isinstance(delivery.exception(), DeliveryTimeoutError)
     assert "answer of broker 1 is still due" in str(delivery.exception())
     assert bench.pool.free_bytes < bench.pool.size_bytes
@@ -242,12 +249,29 @@ def test_memory_of_what_fails_in_flight_comes_back_only_with_its_request() -> No
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
 
+def test_a_response_that_has_come_meanwhile_counts_before_its_batch_is_given_up() -> None:
+    # A callback took a minute, or the process stood still: the response lies in the socket.
+    bench = SenderBench(delivery_timeout_ms=1_000)
+    delivery = bench.send_batch()
+    (request,) = bench.requests
+    waiting = bench.send()
+    assert bench.poll(after_ms=60_000) == []
+    assert bench.next_poll_ms == bench.now_ms
+    assert not delivery.done()
+    assert not waiting.done()
+    bench.answer(request)
+    assert delivery.result(0).offset == 100
+    bench.poll()
+    assert isinstance(waiting.exception(0), DeliveryTimeoutError)
+
+
 def test_a_late_answer_to_a_failed_batch_still_counts_for_the_sequence() -> None:
     bench = SenderBench(delivery_timeout_ms=1_000)
     bench.send_batch()
     bench.answer(bench.requests[0])
     bench.send_batch()
     bench.poll(after_ms=1_000)
+    bench.poll()  # in between, what has arrived was read
     bench.answer(bench.requests[0])
     bench.send_batch()
     batch = batches_of(bench.requests[0])[PARTITION]
@@ -275,6 +299,7 @@ def test_a_callback_may_send() -> None:
 # Ending.
 
 
+@pytest.mark.promise("`close` sends the rest, and ends in time")
 def test_closing_sends_what_is_left_and_then_nothing_is() -> None:
     bench = SenderBench(linger_ms=1_000)
     delivery = bench.send()
@@ -287,6 +312,7 @@ def test_closing_sends_what_is_left_and_then_nothing_is() -> None:
         bench.append()
 
 
+@pytest.mark.promise("`close` sends the rest, and ends in time")
 def test_what_is_not_delivered_when_closing_has_lasted_too_long_fails_as_closed() -> None:
     bench = SenderBench(leaders=(1, None))
     in_flight = bench.send_batch(partition=0)
@@ -301,6 +327,7 @@ def test_what_is_not_delivered_when_closing_has_lasted_too_long_fails_as_closed(
     assert bench.accumulator.is_empty
 
 
+@pytest.mark.promise("`flush` waits for every record that was sent before it")
 def test_a_flush_ends_after_the_callbacks_have_run() -> None:
     bench = SenderBench(linger_ms=1_000)
     order: list[str] = []
@@ -329,3 +356,52 @@ def test_a_flush_waits_for_the_parts_of_a_split_batch() -> None:
     bench.poll()
     bench.answer(bench.requests[0])
     assert operation.is_done
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError("a mistake of ours")])
+def test_a_batch_that_cannot_be_encoded_fails_alone(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    bench = SenderBench(leaders=(1, 1))
+    bad, good = bench.send(partition=0), bench.send(partition=1)
+    real = ProducerBatch.encode
+
+    def encode(batch: ProducerBatch) -> memoryview:
+        if batch.partition.partition == 0:
+            raise error
+        return real(batch)
+
+    monkeypatch.setattr(ProducerBatch, "encode", encode)
+    (request,) = bench.poll()
+    bench.answer(request)
+    assert good.result().offset == 100
+    failure = bad.exception()
+    assert isinstance(failure, KafkaError)
+    assert failure.__cause__ is error
+    monkeypatch.setattr(ProducerBatch, "encode", real)
+    later = bench.send(partition=0)
+    (request,) = bench.poll()
+    bench.answer(request)
+    assert later.done()
+    assert bench.pool.free_bytes == bench.pool.size_bytes
+
+
+def test_a_batch_that_cannot_be_split_fails_alone_and_keeps_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = SenderBench()
+    deliveries = [bench.send(bytes(100)) for _ in range(4)]
+    (request,) = bench.poll()
+
+    def split(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerBatch, "split", split)
+        bench.answer(request, MessageTooLargeError.code)
+    assert all(isinstance(entry.exception(), MessageTooLargeError) for entry in deliveries)
+    later = bench.send()
+    (request,) = bench.poll()
+    bench.answer(request)
+    assert later.done()
+    assert bench.pool.free_bytes == bench.pool.size_bytes

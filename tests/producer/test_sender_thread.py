@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from pykclient.errors import ForkedClientError, UsageError
 from pykclient.network.engine import Engine
+from pykclient.network.io.selector import SelectorPort
 from pykclient.network.manager import NEVER_MS, PollResult
 from pykclient.producer.delivery import BatchOutcome
-from pykclient.producer.sender_thread import SenderThread
+from pykclient.producer.failure_reports import FailureReports
+from pykclient.producer.producer import Producer
+from pykclient.producer.sender.thread import EXIT_TIMEOUT_MS, SenderThread
 from pykclient.types import TopicPartition
 from tests.producer.scripted_producer import ScriptedProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pykclient.producer.lifecycle import Lifecycle
 
 JOIN_S = 30.0
 
@@ -62,7 +68,9 @@ class Running:
         self.deaths: list[BaseException] = []
         self.order: list[str] = []
         self.forks: list[str] = []
-        self.thread = SenderThread("test", on_fork=lambda: self.forks.append("forked"))
+        self.close_times_ms: list[int] = []
+        self.inside: set[int] = set()
+        self.thread = SenderThread("test")
         client = ScriptedProducer()._client
         client.wakeup = self.port.wakeup  # type: ignore[method-assign]
         client.metadata_due_ms = lambda: NEVER_MS  # type: ignore[method-assign]
@@ -70,10 +78,34 @@ class Running:
         self.thread.start(
             self.engine,
             self.port,  # type: ignore[arg-type]
-            until=lambda: self.is_over,
-            on_death=self.deaths.append,
-            on_end=lambda: self.order.append(f"shut down: {self.port.is_shut_down}"),
+            cast("Lifecycle", self),
+            inside=self.inside,
         )
+
+    # What it is to the thread, the lifecycle of a producer.
+
+    def is_finished(self) -> bool:
+        return self.is_over
+
+    def on_death(self, cause: BaseException) -> None:
+        self.deaths.append(cause)
+
+    def on_end(self) -> None:
+        self.order.append(f"shut down: {self.port.is_shut_down}")
+
+    def on_fork(self) -> None:
+        self.forks.append("forked")
+
+    def request_close(self, time_ms: int, *, is_program_end: bool = False) -> None:
+        self.close_times_ms.append(time_ms)
+        self.is_over = True
+        self.port.wakeup()
+
+    def log_left(self, why: str, *, is_program_end: bool = False) -> None:
+        self.order.append(why)
+
+    def end_program(self) -> None:
+        pass
 
     def end(self) -> None:
         self.is_over = True
@@ -103,9 +135,10 @@ def running() -> Running:
 
 
 def new_outcome(thread: SenderThread) -> BatchOutcome:
-    return BatchOutcome(TopicPartition("t", 0), threading.Lock(), thread)
+    return BatchOutcome(TopicPartition("t", 0), FailureReports("", lambda: 0), thread)
 
 
+@pytest.mark.promise("a sender thread does the sending, and its failure fails every delivery")
 def test_it_runs_until_told_and_closes_its_port_before_it_says_so(running: Running) -> None:
     assert not running.thread.join(0)
     running.end()
@@ -113,6 +146,7 @@ def test_it_runs_until_told_and_closes_its_port_before_it_says_so(running: Runni
     assert running.deaths == []
 
 
+@pytest.mark.promise("a sender thread does the sending, and its failure fails every delivery")
 def test_its_death_is_told_and_everything_is_closed_all_the_same(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,7 +188,7 @@ def test_a_wait_ends_when_its_time_is_up(running: Running) -> None:
     assert not running.thread.wait(outcome, 0, 0.0)
     assert not running.thread.wait(outcome, 0, 0.01)
     assert not running.thread.wait(outcome, 0, -1.0)
-    assert outcome._wakers == []
+    assert not outcome._wakers
     running.end()
 
 
@@ -186,3 +220,54 @@ def test_a_child_process_cannot_wait(running: Running) -> None:
     with pytest.raises(ForkedClientError):
         running.thread.wait(new_outcome(running.thread), 0, None)
     running.end()
+
+
+@pytest.mark.promise("code that interrupts `send` and would wait for the sender is refused at once")
+def test_what_interrupted_a_send_cannot_wait(running: Running) -> None:
+    running.inside.add(threading.get_ident())
+    with pytest.raises(UsageError, match="interrupted send"):
+        running.thread.wait(new_outcome(running.thread), 0, None)
+    running.inside.clear()
+    running.end()
+
+
+def test_the_end_of_the_program_closes_for_a_bounded_time(running: Running) -> None:
+    assert running.thread.begin_exit()
+    running.thread.end_exit(time.monotonic() + JOIN_S)
+    assert running.close_times_ms == [EXIT_TIMEOUT_MS]
+    assert running.order == ["shut down: True"]
+    assert not running.thread.begin_exit()
+
+
+def test_the_end_of_the_program_reports_what_it_cannot_wait_for(running: Running) -> None:
+    running.request_close = lambda *_, **__: None  # type: ignore[method-assign]
+    assert running.thread.begin_exit()
+    running.thread.end_exit(time.monotonic())
+    assert running.order == ["the program ends"]
+    running.end()
+
+
+def test_the_end_of_a_child_process_leaves_the_parents_thread_alone(running: Running) -> None:
+    running.thread.on_fork()
+    assert not running.thread.begin_exit()
+    running.end()
+
+
+def test_a_thread_that_cannot_be_started_leaves_no_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    shut_down: list[SelectorPort] = []
+    real = SelectorPort.shutdown
+
+    def shutdown(port: SelectorPort) -> None:
+        shut_down.append(port)
+        real(port)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(SelectorPort, "shutdown", shutdown)
+    with pytest.raises(RuntimeError, match="new thread"):
+        Producer(bootstrap_servers="localhost:9092")
+    assert len(shut_down) == 1

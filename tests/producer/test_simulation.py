@@ -19,6 +19,7 @@ from pykclient.errors import DisconnectedError, KafkaTimeoutError
 from pykclient.protocol.messages.produce import PartitionProduceResponse
 from tests.producer.broker_model import NONE, PartitionLog
 from tests.producer.sender_bench import TOPIC, SenderBench, batches_of
+from tests.soak import seeds
 
 if TYPE_CHECKING:
     from pykclient.accel import Delivery
@@ -235,7 +236,8 @@ class Simulation:
         assert sorted(called) == list(range(len(sent)))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")
+@pytest.mark.parametrize("seed", seeds(50, soak_count=150))
 def test_idempotent_records_are_not_lost_doubled_or_reordered(seed: int) -> None:
     simulation = Simulation(seed)
     simulation.run()

@@ -47,3 +47,28 @@ def test_the_sticky_partition_is_always_one_that_there_is(bench: SenderBench) ->
         topic = bench.accumulator._topics.get(TOPIC)
         assert topic is not None
         assert 0 <= topic.sticky.partition < count
+
+
+def test_a_topic_of_many_partitions_costs_queues_for_those_that_are_sent_to() -> None:
+    bench = SenderBench(leaders=[1] * 20_000)
+    topic = bench.accumulator._topics.get(TOPIC)
+    assert topic is not None
+    assert topic.used_queues() == []
+    bench.send(b"v", partition=19_999)
+    (request,) = bench.poll()
+    assert request.node_id == 1
+    assert [queue.key.partition for queue in topic.used_queues()] == [19_999]
+
+
+def test_a_queue_made_while_the_leader_changed_goes_to_the_new_one(bench: SenderBench) -> None:
+    # 1. A thread that sends looks up who leads the partition; 2. the sender thread learns of
+    # another leader, and of no queue to tell; 3. the thread puts its queue into the table.
+    topic = bench.accumulator._topics.get(TOPIC)
+    assert topic is not None
+    queue = topic.queues[1]
+    del topic.queues[1]
+    bench.lead(1, 3)
+    topic.queues[1] = queue
+    bench.send(b"v", partition=1)
+    (request,) = bench.poll()
+    assert request.node_id == 3

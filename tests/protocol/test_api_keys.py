@@ -42,6 +42,8 @@ OWN_TOPICS_RECORDS = (
 )
 
 
+@pytest.mark.promise("every message that a full client uses can be written")
+@pytest.mark.promise("one table says which APIs are spoken")
 @pytest.mark.parametrize("key", APIS)
 def test_table_and_classes_agree(key: ApiKey) -> None:
     api, request, response = APIS[key], request_type(key), response_type(key)
@@ -53,16 +55,19 @@ def test_table_and_classes_agree(key: ApiKey) -> None:
         assert message.flexible_from == api.flexible_from
 
 
+@pytest.mark.promise("every message that a full client uses can be written")
 @pytest.mark.parametrize("name", FULL_CLIENT)
 def test_what_a_full_client_says_can_be_said(name: str) -> None:
     assert ApiKey[name] in APIS
 
 
+@pytest.mark.promise("every message that a full client uses can be written")
 def test_records_of_the_brokers_own_topics_can_be_read() -> None:
     missing = set(OWN_TOPICS_RECORDS) - {name for names in DATA.values() for name in names}
     assert missing == set()
 
 
+@pytest.mark.promise("one table says which APIs are spoken")
 @pytest.mark.parametrize("number", [ApiKey.LEADER_AND_ISR, 4, -1, 999])
 def test_api_that_is_not_spoken_is_refused(number: int) -> None:
     with pytest.raises(UnsupportedVersionError, match=f"API {int(number)}"):
@@ -71,6 +76,9 @@ def test_api_that_is_not_spoken_is_refused(number: int) -> None:
         response_type(number)
 
 
+@pytest.mark.promise(
+    "`import pykclient` loads no message and no optional package, and takes at most 60 ms"
+)
 @pytest.mark.parametrize("module", ["pykclient", "pykclient.protocol.message"])
 def test_importing_the_package_or_the_table_loads_no_message(module: str) -> None:
     code = (

@@ -142,20 +142,26 @@ def test_a_view_that_the_caller_still_holds_does_not_hinder_growth() -> None:
     assert len(views) > 2
 
 
+@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
+@pytest.mark.promise("a frame has a size limit")
 def test_frame_of_exactly_the_limit_is_taken() -> None:
     assert list(feed(FrameBuffer(receive_max_bytes=3), framed([b"abc"]))) == [b"abc"]
 
 
+@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
+@pytest.mark.promise("a frame has a size limit")
 @pytest.mark.parametrize(
     ("head", "complaint"),
     [
         (b"\x00\x00\x00\x04", "a frame of 4 bytes was announced .* receive_max_bytes is 3"),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (b"\x80\x00\x00\x00", "a frame of -2147483648 bytes"),
-        (b"SSH-", "first bytes b'SSH-'"),
+        (b"SSH-", "answered in text .*'SSH-'.* this is no Kafka broker; check the port"),
         (b"HTTP", "this looks like an HTTP server"),
-        (b"\x15\x03\x03\x00", "TLS alert.*set security_protocol to SSL"),
-        (b"\x16\x03\x01\x02", "TLS handshake.*set security_protocol to SSL"),
+        (b"<!DO", "this looks like an HTTP server"),
+        (b"\x7fELF", "first bytes b'.x7fELF'"),
+        (b"\x15\x03\x03\x00", "TLS alert.*not built yet, use the broker.s plaintext port"),
+        (b"\x16\x03\x01\x02", "TLS handshake.*use the broker.s plaintext port"),
     ],
 )
 def test_what_is_no_frame_is_refused(head: bytes, complaint: str) -> None:
@@ -200,6 +206,9 @@ except FrameTooLargeError as error:
 """
 
 
+@pytest.mark.promise(
+    "a response without memory for it is an error that says so, and ends the connection"
+)
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the size of the address space")
 @pytest.mark.parametrize("core", ["pure", "compiled"])
 def test_a_frame_ends_with_an_error_when_its_memory_runs_out(core: str) -> None:

@@ -49,8 +49,9 @@ def seeded(name: str, version: int, seed: int) -> Structure:
     return generated()[name].make(version, choices)
 
 
+@pytest.mark.promise("every message is read back as it was written, in every version")
 @every_version
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_message_survives_writing_and_reading(name: str, version: int, data: st.DataObject) -> None:
     message = generated()[name].make(version, DrawnChoices(data))
@@ -59,12 +60,14 @@ def test_message_survives_writing_and_reading(name: str, version: int, data: st.
     assert written(read(name, version, encoded), version) == encoded
 
 
+@pytest.mark.promise("every message is read back as it was written, in every version")
 @every_version
 def test_default_message_survives_writing_and_reading(name: str, version: int) -> None:
     message = generated()[name].type()
     assert read(name, version, written(message, version)) == message
 
 
+@pytest.mark.promise("malformed bytes raise `DecodeError`, and take no memory")
 @every_version
 def test_message_that_is_cut_short_is_a_decode_error(name: str, version: int) -> None:
     encoded = written(seeded(name, version, 0), version)
@@ -80,6 +83,7 @@ def test_trailing_byte_is_a_decode_error(name: str, version: int) -> None:
         read(name, version, encoded + b"\x00")
 
 
+@pytest.mark.promise("malformed bytes raise `DecodeError`, and take no memory")
 @every_version
 def test_corrupt_message_is_read_or_is_a_decode_error(name: str, version: int) -> None:
     random = Random(f"{name} {version}")
@@ -92,6 +96,7 @@ def test_corrupt_message_is_read_or_is_a_decode_error(name: str, version: int) -
         read_or_refuse(name, version, bytes(encoded))
 
 
+@pytest.mark.promise("malformed bytes raise `DecodeError`, and take no memory")
 @every_version
 def test_forged_length_is_refused_before_memory_is_taken(name: str, version: int) -> None:
     """Goal: no announced count or size is believed. Method: put a huge one at every place."""

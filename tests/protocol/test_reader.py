@@ -100,6 +100,7 @@ def test_unsigned_varint_survives(value: int) -> None:
     assert len(out) == max(1, -(-value.bit_length() // 7))
 
 
+@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -187,6 +188,8 @@ def test_unknown_tags_are_passed_over() -> None:
     assert reader.remaining == len(b"rest")
 
 
+@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
+@pytest.mark.promise("flexible versions and tagged fields are read and written")
 @pytest.mark.parametrize(
     "data",
     [

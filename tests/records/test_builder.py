@@ -81,9 +81,25 @@ def test_the_records_can_be_had_again_to_split_the_batch(rows: list[Row]) -> Non
     for row in rows:
         builder.try_append(*row)
     builder.close()
-    columns = builder.records()
-    assert list(columns.offsets) == list(range(len(rows)))
-    assert [row[1:] for row in columns] == rows
+    records = list(builder.records())
+    assert [record[0] for record in records] == list(range(len(rows)))
+    assert [record[1:] for record in records] == rows
+
+
+@pytest.mark.promise("more than a million headers at once are refused before they are made")
+def test_a_batch_with_more_headers_than_are_decoded_at_once_is_read_and_split() -> None:
+    """Goal: what a producer writes, a consumer reads, and a broker's "too large" can be obeyed."""
+    rows: list[Row] = [(5, None, b"%d" % n, (("", None),) * 400_000) for n in range(4)]
+    builder = RecordBatchBuilder[None](batch_size_bytes=10**9)
+    for row in rows:
+        builder.try_append(*row)
+    (batch,) = read(builder.close())
+    assert [len(chunk) for chunk in batch.chunks()] == [2, 2]
+    assert [len(chunk) for chunk in batch.chunks(1)] == [1, 2]
+    assert batch.records().values == [b"0", b"1", b"2", b"3"]
+    assert [(value, len(headers)) for *_, value, headers in builder.records()] == [
+        (row[2], 400_000) for row in rows
+    ]
 
 
 @given(ROWS)

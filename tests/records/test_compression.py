@@ -40,6 +40,7 @@ def test_every_codec_gives_back_what_it_got(data: bytes, codec: Codec) -> None:
     assert compress(codec, memoryview(bytearray(data))) == compressed
 
 
+@pytest.mark.promise("a decompression bomb ends at the limit, in every codec, with its place")
 @given(st.sampled_from(tuple(Codec)), st.integers(1, 100_000))
 def test_exactly_the_limit_is_allowed_and_one_byte_more_is_not(codec: Codec, size: int) -> None:
     compressed = compress(codec, b"z" * size)
@@ -80,6 +81,7 @@ def test_lz4_is_written_in_the_blocks_that_java_reads() -> None:
     assert info["content_size"] == 0
 
 
+@pytest.mark.promise("snappy is read with Java's framing and without")
 def test_snappy_is_written_in_the_framing_of_java() -> None:
     data = bytes(range(256)) * 300
     compressed = compress(Codec.SNAPPY, data)
@@ -88,6 +90,7 @@ def test_snappy_is_written_in_the_framing_of_java() -> None:
     assert bytes(cramjam.snappy.decompress_raw(compressed[20 : 20 + size])) == data[: 32 * 1024]
 
 
+@pytest.mark.promise("snappy is read with Java's framing and without")
 def test_snappy_without_framing_is_read_too() -> None:
     data = b"librdkafka writes one bare block " * 3000
     assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), LIMIT) == data
@@ -222,6 +225,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.promise("a decompression bomb ends at the limit, in every codec, with its place")
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_and_the_process_grows_by_less_than_200_mb(
     name: str, tmp_path: Path

@@ -55,6 +55,7 @@ def test_records_that_java_wrote_are_read(codec: Codec) -> None:
     assert (batch.is_transactional, batch.is_control) == (False, False)
 
 
+@pytest.mark.promise("Java reads our batches, and we read Java's")
 def test_what_is_written_here_is_byte_for_byte_what_java_wrote() -> None:
     rows: list[Row] = [record[1:] for record in RECORDS]
     assert build(rows, base_offset=100) == GOLDEN["none"]
@@ -79,6 +80,7 @@ def test_the_producer_of_java_is_read() -> None:
     assert read_golden("idempotent").partition_leader_epoch == 6
 
 
+@pytest.mark.promise("log-append time is read as the time of each record")
 def test_log_append_time_of_java_is_read() -> None:
     batch = read_golden("log append time")
     assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -90,6 +92,7 @@ def test_offsets_with_gaps_that_java_wrote_are_read() -> None:
     assert records_of(read_golden("compacted")) == GAPS
 
 
+@pytest.mark.promise("control and transactional flags are read back")
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
 def test_markers_that_java_wrote_are_read(kind: ControlType) -> None:
     batch = read_golden(kind.name.lower())
@@ -128,6 +131,7 @@ def test_java_still_writes_what_the_file_holds(java: RecordMirror) -> None:
             assert data == GOLDEN[name], name
 
 
+@pytest.mark.promise("Java reads our batches, and we read Java's")
 @NO_JVM_IS_SLOW
 @given(rows=ROWS, codec=st.sampled_from(CODECS), base_offset=st.integers(0, 2**62))
 def test_java_reads_what_is_written_here(
@@ -145,6 +149,7 @@ def test_java_reads_what_is_written_here(
     assert (batch.is_transactional, batch.is_control) == (0, 0)
 
 
+@pytest.mark.promise("Java reads our batches, and we read Java's")
 @NO_JVM_IS_SLOW
 @given(rows=ROWS, codec=st.sampled_from(CODEC_NAMES), base_offset=st.integers(0, 2**62))
 def test_what_java_writes_is_read_here(
@@ -206,6 +211,7 @@ def test_java_reads_markers_written_here(java: RecordMirror) -> None:
     assert (batch.is_control, batch.is_transactional, batch.producer_id) == (1, 1, 4711)
 
 
+@pytest.mark.promise("a record with a key goes to the partition that Java chooses")
 @NO_JVM_IS_SLOW
 @given(key=st.binary(max_size=100))
 def test_murmur2_is_that_of_java(java: RecordMirror, key: bytes) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pykclient.consumer.group.modern_state import ModernState
-from pykclient.consumer.modern_coordinator import ModernCoordinator
+from pykclient.consumer.group.kip848.coordinator import ModernCoordinator
+from pykclient.consumer.group.kip848.state import ModernState
 from pykclient.errors.broker import (
     CoordinatorNotAvailableError,
     FencedMemberEpochError,

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore
 from pykclient.network.drive import run_user_calls
+from pykclient.network.manager import NEVER_MS
+from pykclient.producer.accumulator.append import Blocked, Need
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
-from pykclient.producer.open_batches import Blocked, Need
 from tests.producer.sender_bench import NoWaiting
 from tests.simulation.simulated_network import SimulatedNetwork, SimulatedPort
 
@@ -91,8 +92,11 @@ class SimulatedProducer(ProducerCore):
             raise TryLaterError(outcome)
         return outcome
 
-    def _on_news(self) -> None:
-        pass
+    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
+        raise TryLaterError(f"{topic}-{partition}")
+
+    def _block_deadline_ms(self) -> int:
+        return NEVER_MS
 
 
 class SimulatedConsumer(ConsumerCore):

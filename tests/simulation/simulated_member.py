@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.consumer import Consumer
-from pykclient.consumer.coordinator import ConsumerCoordinator
-from pykclient.consumer.group.classic_state import ClassicState
-from pykclient.consumer.rebalance import RebalanceListener
+from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
+from pykclient.consumer.group.classic.state import ClassicState
+from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.errors import KafkaError, RebalanceListenerError
 from pykclient.network.manager import NEVER_MS
 from pykclient.types import TopicPartition

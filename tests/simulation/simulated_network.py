@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from pykclient.network.port import Stream
+    from pykclient.network.io.port import Stream
     from pykclient.testing.clock import ManualClock
     from pykclient.testing.fake.cluster import FakeCluster
 
@@ -208,6 +208,12 @@ class SimulatedPort:
 
     def wakeup(self) -> None:
         """Nothing sleeps here."""
+
+    def restart(self) -> None:
+        """Close every stream, without a word to any."""
+        self.shutdown()
+        self._links.clear()
+        self._arrived.clear()
 
     def shutdown(self) -> None:
         """Close every stream."""

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from pykclient.errors import BatchDeliveryError, BufferExhaustedError, KafkaTimeoutError
-from pykclient.producer.buffer_pool import MemoryWaiter
-from pykclient.producer.bulk_producer import BulkProducer
+from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
+from pykclient.producer.bulk.producer import BulkProducer
 from pykclient.producer.record import RecordMetadata, SerializedRecord
 from tests.simulation.simulated_clients import SimulatedProducer
 from tests.simulation.simulation import PARTITIONS, TOPIC, Sent, Simulation
+from tests.soak import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient.accel import Delivery
-    from pykclient.producer.bulk_delivery import RecordMetadataRange
+    from pykclient.producer.bulk.delivery import RecordMetadataRange
 
-SEED_COUNT = 100
+SEED_COUNT = 35
+SOAK_SEED_COUNT = 100
 BUFFER_MEMORY = 20_000
 """So little that calls get stuck midway."""
 
@@ -116,7 +118,7 @@ class BulkSimulation(Simulation):
         assert self.producer._pool.free_bytes == BUFFER_MEMORY
 
 
-@pytest.mark.parametrize("seed", range(SEED_COUNT))
+@pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT))
 def test_simulated_rows_are_not_lost_doubled_or_reordered(seed: int) -> None:
     BulkSimulation(seed).run()
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.consumer import Consumer
-from pykclient.consumer.handover import Handover
+from pykclient.consumer.group.reassignment import Handover
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.coordinators import Coordinators
+from pykclient.network.cluster.coordinators import Coordinators
 from pykclient.types import TopicPartition
 from tests.simulation.group_simulation import GroupSimulation
 from tests.simulation.living_group import JOIN_MS, LivingGroup
 from tests.simulation.modern_group_simulation import ModernGroupSimulation
 from tests.simulation.simulated_member import POLL_MS, SimulatedConsumer, SimulatedMember
+from tests.soak import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import ConsumerRecord
     from pykclient.consumer.subscription import AssignedPartition
 
-SEED_COUNT = 500
+SEED_COUNT = 100
+SOAK_SEED_COUNT = 500
 MILD_SEED_COUNT = 50
 SEEDS_PER_TEST = 25
 SEEDS_UNTIL_NOTICED = 60
@@ -37,8 +39,14 @@ each_protocol = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.promise("500 seeds of KIP-848 groups keep every invariant")
+@pytest.mark.promise(
+    "500 seeds of classic groups keep every invariant, at rest within a session and 5 s"
+)
 @each_protocol
-@pytest.mark.parametrize("first", range(0, SEED_COUNT, SEEDS_PER_TEST))
+@pytest.mark.parametrize(
+    "first", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT, step=SEEDS_PER_TEST)
+)
 def test_a_simulated_group_shares_its_partitions_and_loses_nothing(
     simulation_class: type[GroupSimulation], first: int
 ) -> None:
@@ -46,6 +54,7 @@ def test_a_simulated_group_shares_its_partitions_and_loses_nothing(
         simulation_class(seed).run()
 
 
+@pytest.mark.promise("without failures no record is read twice, though members come and go")
 @each_protocol
 @pytest.mark.parametrize("first", range(0, MILD_SEED_COUNT, SEEDS_PER_TEST))
 def test_where_nothing_breaks_nothing_is_read_twice(
@@ -59,6 +68,10 @@ def test_where_nothing_breaks_nothing_is_read_twice(
     assert held_count > SEEDS_PER_TEST / 2, "in too few runs has no member lost anything"
 
 
+@pytest.mark.promise("500 seeds of KIP-848 groups keep every invariant")
+@pytest.mark.promise(
+    "500 seeds of classic groups keep every invariant, at rest within a session and 5 s"
+)
 @each_protocol
 def test_the_simulation_meets_every_fault_and_most_rebalances_come_to_something(
     simulation_class: type[GroupSimulation],
@@ -119,6 +132,10 @@ def closes_late(
     consumer._port.wait(30_000)
 
 
+@pytest.mark.promise("500 seeds of KIP-848 groups keep every invariant")
+@pytest.mark.promise(
+    "500 seeds of classic groups keep every invariant, at rest within a session and 5 s"
+)
 @each_protocol
 @pytest.mark.parametrize(
     ("where", "name", "defect", "told"),
@@ -134,7 +151,7 @@ def closes_late(
             SubscriptionState,
             "assign_from_group",
             keeps_everything,
-            "two owners|found something wrong",
+            "two owners|not owned|found something wrong",
         ),
         (SimulatedConsumer, "poll", loses_a_record, "jumped|began|committed too far"),
         (Handover, "_tell_revoked", nothing, "assigned twice|not owned|found something wrong"),
@@ -155,6 +172,7 @@ def test_the_simulation_notices(
         run_until_noticed(simulation_class, is_mild=False)
 
 
+@pytest.mark.promise("without failures no record is read twice, though members come and go")
 @each_protocol
 def test_the_simulation_notices_records_that_are_handed_out_after_their_commit(
     monkeypatch: pytest.MonkeyPatch, simulation_class: type[GroupSimulation]
@@ -169,6 +187,9 @@ def run_until_noticed(simulation_class: type[GroupSimulation], *, is_mild: bool)
         simulation_class(seed, is_mild=is_mild).run()
 
 
+@pytest.mark.promise(
+    "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
+)
 def test_what_was_taken_back_from_one_who_is_away_is_read_by_another_at_once() -> None:
     """One at work hears that it shall have more, and then that it shall not.
 

@@ -11,11 +11,15 @@ from collections import Counter
 import pytest
 
 from tests.simulation.simulation import Simulation
+from tests.soak import seeds
 
-SEED_COUNT = 200
+SEED_COUNT = 70
+SOAK_SEED_COUNT = 200
 
 
-@pytest.mark.parametrize("seed", range(SEED_COUNT))
+@pytest.mark.promise("a clean change of leaders loses and doubles nothing")
+@pytest.mark.promise("producer and consumer survive 200 seeds of simulated faults")
+@pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT))
 def test_simulated_records_are_not_lost_doubled_or_reordered(seed: int) -> None:
     Simulation(seed).run()
 
@@ -35,6 +39,7 @@ def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
     assert read >= delivered > 500
 
 
+@pytest.mark.promise("producer and consumer survive 200 seeds of simulated faults")
 def test_the_simulation_notices_what_a_producer_without_sequences_doubles() -> None:
     with pytest.raises(AssertionError, match=r"doubled|reordered"):
         run_without_sequences()

@@ -11,12 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.simulation.group_simulation import GroupSimulation
 from tests.simulation.modern_group_simulation import ModernGroupSimulation
+from tests.simulation.position_simulation import PositionSimulation
 from tests.simulation.simulation import Simulation
 
 ROOT = Path(__file__).parents[2]
-KINDS = (Simulation, GroupSimulation, ModernGroupSimulation)
+KINDS = (Simulation, PositionSimulation, GroupSimulation, ModernGroupSimulation)
 SEEDS = range(8)
 HASH_SEEDS = ("1", "4000000000")
 TIMEOUT_S = 120
@@ -52,11 +55,13 @@ def traces_of_process(hash_seed: str) -> list[str]:
     return run.stdout.split()
 
 
+@pytest.mark.promise("a simulated seed repeats its run byte for byte, in any process")
 def test_a_seed_repeats_its_run_in_another_process() -> None:
     first, second = map(traces_of_process, HASH_SEEDS)
     assert first == second
     assert len(set(first)) == len(KINDS) * len(SEEDS), "each seed has a run of its own"
 
 
+@pytest.mark.promise("a simulated seed repeats its run byte for byte, in any process")
 def test_a_seed_repeats_its_run_in_the_same_process() -> None:
     assert traces() == traces()

@@ -14,6 +14,9 @@ JOINING = {"classic": ApiKey.JOIN_GROUP, "consumer": ApiKey.CONSUMER_GROUP_HEART
 PROTOCOLS = tuple(JOINING)
 
 
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("has_joined", [True, False])
 def test_a_coordinator_that_is_found_but_out_of_reach_is_told(
@@ -36,6 +39,9 @@ def test_a_coordinator_that_is_found_but_out_of_reach_is_told(
         assert scene.told_by_polls(2 * SESSION_MS) == []
 
 
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_coordinator_that_takes_nobody_in_is_told(protocol: str) -> None:
     with LivingGroup(protocol) as scene:
@@ -49,6 +55,9 @@ def test_a_coordinator_that_takes_nobody_in_is_told(protocol: str) -> None:
         assert scene.member.owned
 
 
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
 def test_a_group_that_waits_for_another_member_is_not_told() -> None:
     """Its JoinGroup is taken, and answered when the other one has joined again, or is gone."""
     with LivingGroup("classic") as scene:

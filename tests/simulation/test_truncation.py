@@ -73,6 +73,9 @@ def cut(scene: Scene) -> None:
     scene.write(13, 14, 15, 16)
 
 
+@pytest.mark.promise(
+    "records that a log has lost are detected: read again from there, or reported with the place"
+)
 def test_what_stands_in_the_place_of_lost_records_is_read() -> None:
     scene = Scene("earliest")
     cut(scene)
@@ -82,6 +85,9 @@ def test_what_stands_in_the_place_of_lost_records_is_read() -> None:
     assert scene.consumer.errors == []
 
 
+@pytest.mark.promise(
+    "records that a log has lost are detected: read again from there, or reported with the place"
+)
 def test_without_a_reset_the_loss_is_told_and_nothing_is_skipped() -> None:
     scene = Scene("none")
     cut(scene)
@@ -95,6 +101,7 @@ def test_without_a_reset_the_loss_is_told_and_nothing_is_skipped() -> None:
     assert scene.values()[5:] == [b"value %d" % n for n in (13, 14, 15, 16)]
 
 
+@pytest.mark.promise("a clean change of leaders loses and doubles nothing")
 @pytest.mark.parametrize("reset", ["earliest", "none"])
 def test_a_clean_change_of_leaders_changes_nothing(reset: str) -> None:
     scene = Scene(reset)

@@ -111,6 +111,8 @@ def failure(frame: DataFrame) -> str:
     return str(caught.value)
 
 
+@pytest.mark.promise("Spark finds the source by the format's name, without registration")
+@pytest.mark.promise("Spark reads a topic with the columns of its own Kafka source")
 def test_a_topic_is_read_by_format_name_with_all_columns(
     read: DataFrameReader, written: list[Written]
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_topic_is_read_by_format_name_with_all_columns(
     assert rows_of(frame) == [tuple(record) for record in written]
 
 
+@pytest.mark.promise("Spark reads a topic with the columns of its own Kafka source")
 def test_headers_are_left_out_unless_asked_for(
     read: DataFrameReader, written: list[Written]
 ) -> None:
@@ -138,6 +141,7 @@ def test_only_the_columns_of_a_users_schema_are_read(
     assert values == sorted((record.offset, record.value) for record in written if record.value)
 
 
+@pytest.mark.promise("Spark reads between the offsets that are given")
 def test_offsets_choose_what_is_read(read: DataFrameReader, written: list[Written]) -> None:
     topic = written[0].topic
     frame = (
@@ -159,6 +163,7 @@ def test_times_choose_what_is_read(read: DataFrameReader, written: list[Written]
     assert offsets_of(frame) == pairs(range(10, 13), range(10, 13))
 
 
+@pytest.mark.promise("Spark reads topics by name or by partition")
 def test_partitions_can_be_assigned(read: DataFrameReader, written: list[Written]) -> None:
     frame = read.option("assign", json.dumps({written[0].topic: [1]})).load()
     assert offsets_of(frame) == pairs(range(0), range(RECORDS_PER_PARTITION))
@@ -185,6 +190,7 @@ def test_a_topic_without_records_is_an_empty_frame(
     assert frame.collect() == []
 
 
+@pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
 def test_aborted_records_are_read_unless_only_committed_ones_are_asked_for(
     read: DataFrameReader, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
 ) -> None:
@@ -229,6 +235,7 @@ def test_records_that_were_deleted_fail_the_read_or_are_left_out(
     assert offsets_of(from_zero.option("failOnDataLoss", "false").load()) == pairs(range(4, 10))
 
 
+@pytest.mark.promise("a topic that does not exist is reported")
 def test_a_topic_that_does_not_exist_is_named(read: DataFrameReader) -> None:
     text = failure(read.option("subscribe", "no-such-topic").load())
     assert "no-such-topic" in text
@@ -273,6 +280,7 @@ def test_a_bad_option_is_refused_at_load(
     assert complaint in str(caught.value)
 
 
+@pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
 @pytest.mark.parametrize(
     ("setting", "value", "complaint"),
     [

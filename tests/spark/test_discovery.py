@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+from unittest.mock import Mock
 
 import pytest
 
 import spark_connector
+from pykclient.errors import UsageError
 from pyspark_pykafka import DefaultSource
 from spark_connector.source import KafkaDataSource
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from pykclient.testing import KafkaCluster
@@ -24,6 +29,7 @@ def printed_by(program: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.promise("Spark finds the source by the format's name, without registration")
 def test_the_module_that_spark_looks_for_holds_the_source() -> None:
     assert DefaultSource is KafkaDataSource
     assert DefaultSource.name() == "pykafka"
@@ -41,6 +47,29 @@ def test_the_module_that_spark_looks_for_loads_nothing_heavy() -> None:
     )
     loaded = printed_by(f"{program} print(*(set(sys.modules) - before))").split()
     assert {name.split(".")[0] for name in loaded} == {"pyspark_pykafka", "spark_connector"}
+
+
+def session_with(python: str) -> SparkSession:
+    """What `register` asks of a session."""
+    context = SimpleNamespace(pythonExec=python)
+    return cast("SparkSession", SimpleNamespace(sparkContext=context, dataSource=Mock()))
+
+
+def test_workers_without_the_package_are_refused_with_the_cure(tmp_path: Path) -> None:
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.chmod(0o755)
+    session = session_with(str(python))
+    with pytest.raises(UsageError, match=r"No module named 'spark_connector'.*PYSPARK_PYTHON"):
+        spark_connector.register(session)
+    assert not session.dataSource.register.mock_calls  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("python", [sys.executable, "./environment/bin/python"])
+def test_workers_that_may_have_the_package_are_not_refused(python: str) -> None:
+    session = session_with(python)
+    spark_connector.register(session)
+    session.dataSource.register.assert_called_once_with(KafkaDataSource)  # type: ignore[attr-defined]
 
 
 @pytest.mark.kafka

@@ -44,6 +44,7 @@ def test_names_are_not_case_sensitive() -> None:
     )
 
 
+@pytest.mark.promise("Spark reads topics by name or by partition")
 @pytest.mark.parametrize(
     ("option", "value", "choice"),
     [
@@ -82,6 +83,7 @@ def test_bootstrap_servers_are_required() -> None:
         KafkaOptions.from_spark({"subscribe": "a"})
 
 
+@pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
 def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
     options = read(kafka_isolation_level="read_committed", kafka_fetch_max_bytes="1000")
     assert options.client_settings == {
@@ -108,6 +110,7 @@ def test_settings_that_the_connector_decides_are_refused(key: str) -> None:
         KafkaOptions.from_spark(given)
 
 
+@pytest.mark.promise("Spark reads between the offsets that are given")
 @pytest.mark.parametrize(
     ("option", "value", "limit"),
     [
@@ -143,6 +146,7 @@ def test_a_start_is_an_edge_offsets_or_a_time(option: str, value: str, limit: Of
     assert read(**{option: value}).starting == limit
 
 
+@pytest.mark.promise("Spark reads between the offsets that are given")
 @pytest.mark.parametrize(
     ("option", "value", "limit"),
     [

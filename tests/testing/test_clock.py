@@ -8,6 +8,7 @@ from pykclient.errors import UsageError
 from pykclient.testing import ManualClock
 
 
+@pytest.mark.promise("`ManualClock` is moved by tests alone")
 def test_it_stands_still_until_it_is_moved_and_never_goes_back() -> None:
     clock = ManualClock(5)
     assert clock.now_ms == clock.now_ms == 5

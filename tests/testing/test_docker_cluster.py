@@ -16,9 +16,9 @@ from testcontainers.core.config import ConnectionMode, testcontainers_config
 
 from pykclient.errors.base import ClosedError, ConfigError, KafkaTimeoutError, UsageError
 from pykclient.testing import BrokerFailedError, KafkaCluster, MissingPrerequisiteError
-from pykclient.testing.broker_probe import Address
-from pykclient.testing.docker_cluster import START_SCRIPT, DockerLayout
-from pykclient.testing.properties import dump_properties
+from pykclient.testing.cluster.docker import START_SCRIPT, DockerLayout
+from pykclient.testing.cluster.probe import Address
+from pykclient.testing.cluster.properties import dump_properties
 from tests.integration.loopback_server import unused_address
 from tests.testing.docker_engine import Container, DockerEngine
 
@@ -62,6 +62,9 @@ def actions(engine: DockerEngine) -> list[str]:
     ]
 
 
+@pytest.mark.promise(
+    "without an engine or a known provider the cure is named, and the test is skipped"
+)
 def test_without_an_engine_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = f"tcp://{unused_address()}"
     monkeypatch.setenv("DOCKER_HOST", nowhere)
@@ -71,9 +74,12 @@ def test_without_an_engine_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert "or unset PYKCLIENT_KAFKA_PROVIDER to run Kafka from its jars" in str(caught.value)
 
 
+@pytest.mark.promise(
+    "without an engine or a known provider the cure is named, and the test is skipped"
+)
 def test_without_testcontainers_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "testcontainers.core.container", None)
-    monkeypatch.delitem(sys.modules, "pykclient.testing.docker_cluster")
+    monkeypatch.delitem(sys.modules, "pykclient.testing.cluster.docker")
     with pytest.raises(MissingPrerequisiteError, match=r"pip install 'pykclient\[docker\]'"):
         KafkaCluster()
 
@@ -97,6 +103,9 @@ def test_ports_that_cannot_be_reached_from_within_a_container_are_told_with_the_
         KafkaCluster()
 
 
+@pytest.mark.promise(
+    "the Docker provider sends the expected commands (no real engine has run them)"
+)
 def test_one_broker_is_one_container_that_clients_reach_by_its_advertised_port(
     engine: DockerEngine,
 ) -> None:
@@ -116,6 +125,9 @@ def test_one_broker_is_one_container_that_clients_reach_by_its_advertised_port(
         )
 
 
+@pytest.mark.promise(
+    "the Docker provider sends the expected commands (no real engine has run them)"
+)
 def test_several_brokers_have_a_controller_and_share_network_and_cluster_id(
     engine: DockerEngine,
 ) -> None:
@@ -133,6 +145,7 @@ def test_several_brokers_have_a_controller_and_share_network_and_cluster_id(
         assert len(set(ports)) == BROKER_COUNT
 
 
+@pytest.mark.promise("the Docker provider removes containers and network, after failures too")
 def test_nothing_is_left_after_the_end(engine: DockerEngine) -> None:
     cluster = KafkaCluster(BROKER_COUNT)
     cluster.pause(1)
@@ -147,6 +160,7 @@ def test_nothing_is_left_after_the_end(engine: DockerEngine) -> None:
         cluster.start(1)
 
 
+@pytest.mark.promise("the Docker provider removes containers and network, after failures too")
 @pytest.mark.parametrize("refused", ["/networks/create", "/containers/create", "/start$"])
 def test_nothing_is_left_where_the_engine_refuses(engine: DockerEngine, refused: str) -> None:
     engine.refused_path = refused
@@ -156,6 +170,9 @@ def test_nothing_is_left_where_the_engine_refuses(engine: DockerEngine, refused:
     assert engine.networks == set()
 
 
+@pytest.mark.promise(
+    "the Docker provider maps kill, pause, resume, stop and start to the container's"
+)
 def test_what_is_done_to_a_broker_is_done_to_its_container(engine: DockerEngine) -> None:
     with KafkaCluster(BROKER_COUNT) as cluster:
         container = container_of(engine, 2)
@@ -178,6 +195,9 @@ def test_what_is_done_to_a_broker_is_done_to_its_container(engine: DockerEngine)
         assert len(engine.all_containers) == BROKER_COUNT + 1
 
 
+@pytest.mark.promise(
+    "the Docker provider maps kill, pause, resume, stop and start to the container's"
+)
 def test_what_does_not_fit_a_brokers_state_is_refused(engine: DockerEngine) -> None:
     with KafkaCluster() as cluster:
         with pytest.raises(UsageError, match="broker-1 is running; to start it"):
@@ -191,6 +211,9 @@ def test_what_does_not_fit_a_brokers_state_is_refused(engine: DockerEngine) -> N
             cluster.data_folder(1)
 
 
+@pytest.mark.promise(
+    "the Docker provider maps kill, pause, resume, stop and start to the container's"
+)
 def test_a_stop_that_ended_in_a_kill_is_told(engine: DockerEngine) -> None:
     with KafkaCluster() as cluster:
         engine.stop_exit_code = 137
@@ -198,6 +221,7 @@ def test_a_stop_that_ended_in_a_kill_is_told(engine: DockerEngine) -> None:
             cluster.stop(1, timeout=1)
 
 
+@pytest.mark.promise("the Docker provider removes containers and network, after failures too")
 def test_a_broker_that_dies_at_its_start_is_told_with_its_last_words(
     engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +233,9 @@ def test_a_broker_that_dies_at_its_start_is_told_with_its_last_words(
     assert engine.containers == {}
 
 
+@pytest.mark.promise(
+    "the Docker provider sends the expected commands (no real engine has run them)"
+)
 def test_clients_are_sent_to_the_proxies_and_brokers_are_not(engine: DockerEngine) -> None:
     with KafkaCluster(proxied=True) as cluster:
         proxy = cluster.proxy(1).address
@@ -218,6 +245,7 @@ def test_clients_are_sent_to_the_proxies_and_brokers_are_not(engine: DockerEngin
         assert container.properties["advertised.listeners"].startswith(f"PLAINTEXT://{proxy},")
 
 
+@pytest.mark.promise("a broker of each version starts with a container's settings")
 def test_the_start_script_formats_and_becomes_kafka(tmp_path: Path) -> None:
     """Its tools are replaced by ones that tell how they are called."""
     for tool in ("kafka-storage.sh", "kafka-server-start.sh"):

@@ -6,8 +6,8 @@ import pytest
 
 from pykclient.errors.base import ConfigError
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.testing.fault_plan import DOUBLE_BYTES_MAX, FaultPlan, FrameHead
-from pykclient.testing.proxy_faults import Cut, Direction, Double, Fault, Flip, Lose, Refuse
+from pykclient.testing.proxy.faults import Cut, Direction, Double, Fault, Flip, Lose, Refuse
+from pykclient.testing.proxy.plan import DOUBLE_BYTES_MAX, FaultPlan, FrameHead
 
 ANSWER = FrameHead(Direction.ANSWER, ApiKey.PRODUCE, 100)
 SEED = 7
@@ -68,6 +68,7 @@ def test_a_probability_is_kept_and_the_seed_repeats_it() -> None:
     assert runs[0] == runs[1] != runs[2]
 
 
+@pytest.mark.promise("the fault proxy cuts a frame in the middle")
 def test_places_lie_in_the_frame_behind_its_size() -> None:
     plan = plan_of(Flip())
     head = FrameHead(Direction.ANSWER, None, 12)
@@ -94,6 +95,7 @@ def test_connections_are_refused_by_the_same_dice() -> None:
     assert plan.counts == {"Refuse": 2}
 
 
+@pytest.mark.promise("the fault proxy forges a length, doubles a response, and counts its faults")
 def test_new_faults_count_anew_and_the_counts_go_on() -> None:
     plan = plan_of(Lose(count_max=1))
     assert plan.strike_frame(ANSWER)

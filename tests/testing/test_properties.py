@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykclient.config import from_properties
-from pykclient.testing.properties import dump_properties
+from pykclient.config.client import from_properties
+from pykclient.testing.cluster.properties import dump_properties
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pykclient.testing.properties import PropertyValue
+    from pykclient.testing.cluster.properties import PropertyValue
 
 # A lone surrogate is no text, and a name is never empty.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pykclient.testing.fault_plan import Strike
-from pykclient.testing.frame_stream import Ending, FrameStream
-from pykclient.testing.proxy_channel import WAITING_BYTES_MAX, ProxyChannel
-from pykclient.testing.proxy_faults import Blackhole, Cut, Delay, Direction, Fault
+from pykclient.testing.proxy.channel import WAITING_BYTES_MAX, ProxyChannel
+from pykclient.testing.proxy.faults import Blackhole, Cut, Delay, Direction, Fault
+from pykclient.testing.proxy.frames import Ending, FrameStream
+from pykclient.testing.proxy.plan import Strike
 
 FRAME = (16).to_bytes(4, "big") + bytes(range(16))
 RATE = 1000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykclient.errors.base import ConfigError
-from pykclient.testing.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
+from pykclient.testing.cluster.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
 
 FOLDER = Path("data")
 
@@ -88,6 +88,7 @@ def test_a_setting_that_the_cluster_chooses_itself_is_refused() -> None:
         layout(1, node_id="7", listeners="PLAINTEXT://:9092")
 
 
+@pytest.mark.promise("a test broker keeps records of any age")
 @pytest.mark.parametrize("unit", ["ms", "minutes", "hours"])
 def test_records_stay_for_ever_unless_the_user_gives_a_time_in_whatever_unit(unit: str) -> None:
     assert layout(1).broker(1, FOLDER)["log.retention.ms"] == -1

@@ -12,7 +12,7 @@ from tests.test_config import CONFIGS, kafka_settings, unbuilt_keys
 from tools.config_reference import PATH, main, reference
 
 if TYPE_CHECKING:
-    from pykclient.config import ClientConfig
+    from pykclient.config.client import ClientConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,11 +21,17 @@ def section(client: str) -> str:
     return reference().split(f"\n## {client.title()}\n")[1].split("\n## ")[0]
 
 
+@pytest.mark.promise(
+    "`docs/configuration.md` has every key of Kafka's clients, supported or refused with reason"
+)
 def test_the_document_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0, capsys.readouterr().out
     assert (ROOT / PATH).read_text(encoding="utf-8") == reference()
 
 
+@pytest.mark.promise(
+    "`docs/configuration.md` has every key of Kafka's clients, supported or refused with reason"
+)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.client)
 def test_every_key_of_kafka_is_in_one_table_with_its_default_or_the_reason(
     config: type[ClientConfig],

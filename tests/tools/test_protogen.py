@@ -23,11 +23,13 @@ def _compiler() -> None:
     java_with_compiler()
 
 
+@pytest.mark.promise("the messages are generated; `--check` fails when the output differs")
 @pytest.mark.usefixtures("_compiler")
 def test_generated_files_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.promise("the messages are generated; `--check` fails when the output differs")
 @pytest.mark.usefixtures("_compiler")
 def test_check_names_what_differs_and_writing_cures_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from pykclient.testing.prerequisite import MissingPrerequisiteError
@@ -89,6 +90,7 @@ def _errors(jar: Path) -> str:
     return emit_errors(read_errors(jar), _banner("Java's enum Errors", title, _ERRORS_NOTE))
 
 
+@cache
 def formatted(source: str, path: str) -> str:
     """`source` as ruff formats the file at `path`."""
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", path, "-"]

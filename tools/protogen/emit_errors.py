@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from tools.protogen.error_texts import FATAL, RENAMED, TEXTS
+from tools.protogen.error_texts import FATAL, KIND, RENAMED, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ _WIDTH = 96  # of a docstring's text
 _HEAD = """
 from __future__ import annotations
 
-from pykclient.errors.base import BrokerError, UnsupportedVersionError
+from pykclient.errors.base import BrokerError, GroupRebalancedError, UnsupportedVersionError
 """
 _TAIL = '''
 
@@ -74,8 +74,8 @@ def emit_errors(errors: Sequence[ErrorFacts], banner: str) -> str:
 
 def _class(error: ErrorFacts) -> list[str]:
     bases = "BrokerError"
-    if error.name in RENAMED:
-        bases += ", " + RENAMED[error.name].removeprefix("Broker")
+    if error.name in KIND:
+        bases += ", " + KIND[error.name]
     flags = {
         "retriable": error.is_retriable,
         "refresh_metadata": error.is_metadata_stale,

@@ -5,7 +5,7 @@ Kafka's own sentences are not used. A code without a text here makes the tool fa
 
 from __future__ import annotations
 
-__all__ = ["FATAL", "RENAMED", "TEXTS"]
+__all__ = ["FATAL", "KIND", "RENAMED", "TEXTS"]
 
 FATAL = frozenset(
     {
@@ -27,6 +27,12 @@ joining the group again the other.
 RENAMED = {"UNSUPPORTED_VERSION": "BrokerUnsupportedVersionError"}
 """Names that `pykclient.errors.base` has already. MESSAGE_TOO_LARGE and CORRUPT_MESSAGE need none:
 classes are named after the error code, not after Java's exception (``RecordTooLargeException``)."""
+
+KIND = {
+    "REBALANCE_IN_PROGRESS": "GroupRebalancedError",
+    "UNSUPPORTED_VERSION": "UnsupportedVersionError",
+}
+"""Errors of our own that the class of a code is, too."""
 
 TEXTS = {
     "UNKNOWN_SERVER_ERROR": (

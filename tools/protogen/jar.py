@@ -8,8 +8,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 __all__ = ["COORDINATORS", "KAFKA_VERSION", "ErrorFacts", "find_jar", "read_errors", "read_schemas"]

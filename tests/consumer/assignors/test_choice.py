@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.assignors import RebalanceProtocol, RoundRobinAssignor
-from pykclient.consumer.assignors.choice import common_protocol, make_assignors
 from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.group.assignors import RebalanceProtocol, RoundRobinAssignor
+from pykclient.consumer.group.assignors.setting import common_protocol, make_assignors
 from pykclient.errors import ConfigError
 
 
@@ -44,6 +44,7 @@ def test_an_own_one_is_an_object_a_class_or_a_name() -> None:
     assert chosen(f"{OwnAssignor.__module__}:OwnAssignor") == ["roundrobin"]
 
 
+@pytest.mark.promise("assignors of users assign, and are refused when they break the rules")
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykclient.consumer.assignors import GroupMember, RoundRobinAssignor
+from pykclient.consumer.group.assignors import GroupMember, RoundRobinAssignor
 from pykclient.types import TopicPartition
 
 ANYWHERE = frozenset[str]()

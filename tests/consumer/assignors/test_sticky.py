@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.consumer.assignors import CooperativeStickyAssignor, GroupMember, StickyAssignor
+from pykclient.consumer.group.assignors import (
+    CooperativeStickyAssignor,
+    GroupMember,
+    StickyAssignor,
+)
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:

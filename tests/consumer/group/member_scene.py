@@ -8,9 +8,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from pykclient.consumer.group.classic import ClassicMembership
-from pykclient.consumer.group.classic_requests import ClassicSettings
-from pykclient.consumer.group.heartbeat import Heartbeat
+from pykclient.consumer.group.classic.heartbeat import Heartbeat
+from pykclient.consumer.group.classic.membership import ClassicMembership
+from pykclient.consumer.group.classic.requests import ClassicSettings
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.network.backoff import Backoff
 from pykclient.network.manager import Operation

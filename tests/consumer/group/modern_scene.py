@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.modern import ModernMembership
-from pykclient.consumer.group.modern_requests import Interest, ModernSettings
+from pykclient.consumer.group.kip848.membership import ModernMembership
+from pykclient.consumer.group.kip848.requests import Interest, ModernSettings
 from pykclient.network.backoff import Backoff
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -23,7 +23,7 @@ from tests.consumer.group.member_scene import Coordinator, RecordingParticipant
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pykclient.consumer.group.modern_state import ModernState
+    from pykclient.consumer.group.kip848.state import ModernState
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Operation, Request
 

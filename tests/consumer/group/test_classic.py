@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.group.classic_state import NEXT, ClassicState
+from pykclient.consumer.group.classic.state import NEXT, ClassicState
 from pykclient.consumer.group.retries import AT_ONCE_COUNT
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
@@ -53,6 +53,7 @@ def joined(scene: MemberScene) -> MemberScene:
     return scene
 
 
+@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: MemberScene) -> None:
     scene.ask()
     first = scene.take(JoinGroupRequest)
@@ -76,6 +77,7 @@ def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: MemberSc
     assert scene.participant.diary == ["prepare, lost", "take share"]
 
 
+@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_the_leader_shares_out_before_it_syncs(scene: MemberScene) -> None:
     scene.participant.shares = None
     scene.ask()
@@ -99,6 +101,7 @@ def test_a_leader_shares_out_only_while_the_application_polls(scene: MemberScene
     assert "lead range 1" not in scene.participant.diary
 
 
+@pytest.mark.promise("nothing is revoked while the application is at work")
 def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     scene: MemberScene,
 ) -> None:
@@ -113,6 +116,7 @@ def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     assert scene.participant.diary == ["prepare, lost", "take share"]
 
 
+@pytest.mark.promise("nothing is revoked while the application is at work")
 def test_nothing_is_given_up_while_the_application_is_away(joined: MemberScene) -> None:
     joined.beat(RebalanceInProgressError.code)
     joined.wait(1)
@@ -153,6 +157,7 @@ def test_a_share_that_takes_something_away_leads_to_another_round(scene: MemberS
     assert scene.take(JoinGroupRequest).reason == "need to revoke partitions and re-join"
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_another_coordinator_is_looked_for_and_asked_after_a_pause(
@@ -174,6 +179,7 @@ def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: MemberScen
     scene.take(JoinGroupRequest)
 
 
+@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_who_is_refused_again_and_again_takes_its_time(
     is_syncing: bool, scene: MemberScene
@@ -229,6 +235,7 @@ def test_who_is_given_a_name_again_and_again_takes_its_time(
     ]
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_round_that_another_one_overtook_is_begun_again_at_once(
     is_syncing: bool, scene: MemberScene
@@ -240,6 +247,7 @@ def test_a_round_that_another_one_overtook_is_begun_again_at_once(
     assert scene.participant.diary == ["prepare, lost"], "nothing is given up twice"
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize(
     ("error", "member_id"), [(UnknownMemberIdError, ""), (IllegalGenerationError, "m-1")]
 )
@@ -268,6 +276,7 @@ def test_a_sync_of_no_member_leads_to_joining_anew(
     scene.take(JoinGroupRequest)
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize(
     "error",
     [
@@ -289,6 +298,9 @@ def test_what_no_waiting_cures_is_told_and_tried_again_after_that(
     scene.take(JoinGroupRequest)
 
 
+@pytest.mark.promise(
+    "static members keep partitions over a restart; of two with one name the first is fenced"
+)
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_fenced_member_leaves_the_other_one_alone(is_syncing: bool) -> None:
     scene = MemberScene(group_instance_id="i")
@@ -309,6 +321,7 @@ def test_a_fenced_heartbeat_ends_the_membership() -> None:
     assert not scene.membership.can_commit
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: MemberScene) -> None:
     scene.join()
     scene.membership.ask_to_join("again")
@@ -319,6 +332,7 @@ def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: MemberScen
     assert scene.take(JoinGroupRequest).member_id == "m-1"
 
 
+@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
     is_syncing: bool, scene: MemberScene
@@ -355,6 +369,7 @@ def test_an_old_broker_that_knows_no_static_members_is_told_of() -> None:
     assert isinstance(scene.membership.take_error(), UnsupportedVersionError)
 
 
+@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_heartbeats_are_sent_one_at_a_time(joined: MemberScene) -> None:
     joined.wait(2_999)
     assert not joined.sent
@@ -384,6 +399,7 @@ def test_a_heartbeat_that_is_lost_is_followed_by_another(joined: MemberScene) ->
     joined.take(HeartbeatRequest)
 
 
+@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
 def test_a_session_without_an_answer_leads_to_another_coordinator(joined: MemberScene) -> None:
     joined.wait(3_000)
     joined.wait(SESSION_MS - 3_000)
@@ -408,6 +424,7 @@ def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: MemberScene) ->
     assert joined.membership.state is ClassicState.STABLE
 
 
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
 def test_a_coordinator_that_was_replaced_ends_no_membership(
     error: type[BrokerError], joined: MemberScene
@@ -420,6 +437,7 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(
     joined.take(HeartbeatRequest)
 
 
+@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_attempts_to_join_that_fail_alike_are_told_once(
     scene: MemberScene, caplog: pytest.LogCaptureFixture
 ) -> None:

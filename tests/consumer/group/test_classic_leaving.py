@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.group.classic_state import ClassicState
+from pykclient.consumer.group.classic.state import ClassicState
 from pykclient.errors import DisconnectedError, UnknownMemberIdError
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pykclient.protocol.messages.leave_group import (
@@ -23,6 +23,7 @@ def joined() -> MemberScene:
     return scene
 
 
+@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
 def test_an_application_that_does_not_poll_leaves_the_group(joined: MemberScene) -> None:
     for _ in range(6):
         joined.beat()
@@ -107,6 +108,7 @@ def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: MemberScene
     joined.take(LeaveGroupRequest)
 
 
+@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
 def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: MemberScene) -> None:
     joined.membership.ask_to_join("again")
     joined.poll()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.consumer.assignors import GroupMember
-from pykclient.consumer.group.consumer_protocol import (
+from pykclient.consumer.group.assignors import GroupMember
+from pykclient.consumer.group.classic.protocol import (
     encode_assignment,
     encode_subscription,
     read_assignment,
@@ -22,6 +22,7 @@ topics = st.text("abc", min_size=1, max_size=3)
 partitions = st.lists(st.builds(TopicPartition, topics, st.integers(0, 9)), unique=True)
 
 
+@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_a_subscription_has_javas_bytes() -> None:
     member = GroupMember(
         topics=frozenset({"b", "a"}),
@@ -76,12 +77,19 @@ def test_of_a_version_to_come_the_known_part_is_read() -> None:
     assert read_subscription(b"\x00\x63" + encode_subscription(member)[2:] + b"new", None) == member
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff", b"\x00\x00\x7f\xff\xff\xff"])
+@pytest.mark.parametrize("data", [b"\x00", b"\xff\xff", b"\x00\x00\x7f\xff\xff\xff"])
 def test_what_is_neither_is_an_error_of_its_own(data: bytes) -> None:
     with pytest.raises(DecodeError):
         read_assignment(data)
     with pytest.raises(DecodeError):
         read_subscription(data, None)
+
+
+def test_no_bytes_assign_no_partitions() -> None:
+    """A broker sends that to a member that the leader has left out, as older leaders do."""
+    assert read_assignment(b"").partitions == ()
+    with pytest.raises(DecodeError):
+        read_subscription(b"", None)
 
 
 def test_an_assignment_names_partitions_that_can_be() -> None:

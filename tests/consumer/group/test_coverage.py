@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from pykclient.consumer.group.consumer_protocol import encode_assignment
-from pykclient.consumer.group.coverage import Coverage
+from pykclient.consumer.group.classic.protocol import encode_assignment
+from pykclient.consumer.group.metadata import Coverage
 from pykclient.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,
@@ -93,6 +93,7 @@ def described(*shares: bytes, state: str = "Stable", error_code: int = 0) -> Des
     return DescribeGroupsResponse(groups=[group])
 
 
+@pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 @pytest.mark.parametrize(
     ("second", "gap_count"), [([P1, P2], 0), ([P1], 1), ([P1, P2, TopicPartition("u", 0)], 0)]
 )

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from pykclient.consumer.group.heartbeat import Heartbeat
+from pykclient.consumer.group.classic.heartbeat import Heartbeat
 from pykclient.network.backoff import Backoff
 from pykclient.network.manager import NEVER_MS
 
@@ -71,6 +71,7 @@ def test_doubt_asks_at_once_and_waits_for_a_session(heartbeat: Heartbeat) -> Non
     assert not heartbeat.has_session_ended(19_999)
 
 
+@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
 def test_a_poll_is_late_after_its_interval(heartbeat: Heartbeat) -> None:
     heartbeat.start(0)
     heartbeat.on_poll(5_000)

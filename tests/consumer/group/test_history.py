@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from pykclient.consumer.group.history import REBALANCES_MAX, GroupHistory
 from pykclient.consumer.group.member import GroupMetadata
 from pykclient.types import TopicPartition
@@ -12,6 +14,9 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+@pytest.mark.promise(
+    "a rebalance is enforced with a reason (KIP-568, KIP-800), and shown by `group_history`"
+)
 def test_a_rebalance_tells_when_why_what_moved_and_how_long() -> None:
     history = GroupHistory()
     history.begin("subscription has changed", 10_000)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pykclient.consumer.assignors import (
+from pykclient.consumer.group.assignors import (
     CooperativeStickyAssignor,
     GroupMember,
     RangeAssignor,
@@ -15,15 +15,15 @@ from pykclient.consumer.assignors import (
     Share,
     TopicRacks,
 )
-from pykclient.consumer.group.consumer_protocol import encode_subscription
-from pykclient.consumer.group.leader import (
+from pykclient.consumer.group.classic.leader import (
     is_known,
     read_members,
     share_out,
     topic_racks,
 )
+from pykclient.consumer.group.classic.protocol import encode_subscription
 from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, UsageError
-from pykclient.network.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.protocol.messages.join_group import JoinGroupResponseMember
 from pykclient.types import Node, TopicPartition
 
@@ -88,6 +88,7 @@ def test_an_assignor_shares_out() -> None:
     assert shares == {"m1": Share((A0,)), "m2": Share((A1,))}
 
 
+@pytest.mark.promise("assignors of users assign, and are refused when they break the rules")
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
@@ -127,6 +128,9 @@ def test_who_is_left_out_gets_nothing_and_what_can_be_read_once_is_given() -> No
     assert shares == {"m1": Share(()), "m2": Share((A1,))}
 
 
+@pytest.mark.promise(
+    "a cooperative group keeps what does not move, and a group changes to it member by member"
+)
 def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
     members = {
         "m1": GroupMember(frozenset({"a"}), owned_partitions=(A0, A1), generation=1),

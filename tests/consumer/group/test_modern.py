@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.group.modern import (
+from pykclient.consumer.group.kip848.membership import (
     HEARTBEAT_INTERVAL_MAX_MS,
     HEARTBEAT_INTERVAL_MIN_MS,
 )
-from pykclient.consumer.group.modern_requests import Interest
-from pykclient.consumer.group.modern_state import ModernState
+from pykclient.consumer.group.kip848.requests import Interest
+from pykclient.consumer.group.kip848.state import ModernState
 from pykclient.consumer.group.retries import AT_ONCE_COUNT
 from pykclient.errors import (
     BrokerError,
@@ -57,6 +57,7 @@ def test_nothing_is_sent_before_it_is_to_join(scene: ModernScene) -> None:
     assert scene.sent == []
 
 
+@pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 def test_the_first_heartbeat_tells_everything() -> None:
     scene = ModernScene("instance", "range")
     scene.membership.ask_to_join()
@@ -96,6 +97,7 @@ def test_a_member_without_partitions_is_stable(scene: ModernScene) -> None:
 # Heartbeats.
 
 
+@pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 def test_heartbeats_come_at_the_coordinators_interval_and_tell_only_news(
     stable: ModernScene,
 ) -> None:
@@ -185,6 +187,9 @@ def test_a_coordinator_that_loads_is_asked_again_at_growing_intervals(
 # Reconciling.
 
 
+@pytest.mark.promise(
+    "what is revoked is committed, passed to the listener and dropped before it is acknowledged"
+)
 def test_what_is_given_up_is_acknowledged_only_when_it_is_gone(stable: ModernScene) -> None:
     stable.participant.is_slow = True
     stable.wait(INTERVAL_MS)
@@ -259,6 +264,9 @@ def test_the_same_assignment_again_changes_nothing(stable: ModernScene) -> None:
     assert stable.sent == []
 
 
+@pytest.mark.promise(
+    "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
+)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
     stable: ModernScene, is_known: bool
@@ -282,6 +290,7 @@ def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
 # Being thrown out.
 
 
+@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
 def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     stable: ModernScene, error: type[BrokerError]
@@ -300,6 +309,7 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     assert told.subscribed_topic_names == ["a", "b"]
 
 
+@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 def test_who_is_fenced_again_and_again_takes_its_time(stable: ModernScene) -> None:
     """Some coordinators refuse as fast as they are asked."""
     stable.wait(INTERVAL_MS)
@@ -310,12 +320,17 @@ def test_who_is_fenced_again_and_again_takes_its_time(stable: ModernScene) -> No
     stable.poll()
     assert stable.sent == []
     assert isinstance(stable.membership.trouble, FencedMemberEpochError)
+    due_ms = stable.membership.poll(stable.now_ms, may_rebalance=True).next_poll_ms
+    assert due_ms <= stable.now_ms + RETRY_MS, "a back-off, not a heartbeat's interval"
     stable.poll(passed_ms=RETRY_MS)
     assert stable.told().member_epoch == 0
     stable.answer()
     assert stable.membership.trouble is None
 
 
+@pytest.mark.promise(
+    "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
+)
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
 def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(
     stable: ModernScene, error: type[BrokerError]
@@ -384,6 +399,7 @@ def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() ->
         assert scene.membership.has_error == error.fatal
 
 
+@pytest.mark.promise("a static member's name that is not released yet is reported, and tried again")
 def test_a_name_that_is_not_free_yet_is_told_and_tried_again() -> None:
     scene = ModernScene("instance")
     scene.membership.ask_to_join()

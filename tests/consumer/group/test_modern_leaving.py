@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.group.modern_state import ModernState
+from pykclient.consumer.group.kip848.state import ModernState
 from pykclient.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,
@@ -128,6 +128,7 @@ def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: ModernScene) 
     assert left.is_done
 
 
+@pytest.mark.promise("a member that leaves before its first response leaves all the same")
 @pytest.mark.parametrize("has_answer", [False, True])
 def test_one_whose_first_heartbeat_is_not_answered_yet_is_told_to_leave(has_answer: bool) -> None:
     """The coordinator has it, and would keep its partitions for a whole session."""
@@ -148,6 +149,7 @@ def test_one_whose_first_heartbeat_is_not_answered_yet_is_told_to_leave(has_answ
     assert left.is_done
 
 
+@pytest.mark.promise("a member that leaves before its first response leaves all the same")
 def test_one_whose_first_heartbeat_was_lost_is_told_to_leave() -> None:
     scene = ModernScene()
     scene.membership.ask_to_join()
@@ -168,6 +170,7 @@ def test_one_that_joins_and_does_not_poll_leaves_before_it_is_answered() -> None
     assert scene.is_in(ModernState.STALE)
 
 
+@pytest.mark.promise("a member that leaves before its first response leaves all the same")
 @pytest.mark.parametrize("error", [UnreleasedInstanceIdError, CoordinatorLoadInProgressError])
 def test_one_that_was_never_let_in_has_nothing_to_leave(error: type[BrokerError]) -> None:
     scene = ModernScene("instance")

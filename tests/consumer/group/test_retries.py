@@ -25,6 +25,7 @@ def test_what_time_cures_is_tried_ever_later(retries: Retries) -> None:
     assert delays_ms == [RETRY_MS, 2 * RETRY_MS, RETRY_MAX_MS, RETRY_MAX_MS]
 
 
+@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 def test_what_another_attempt_cures_is_tried_at_once_but_not_for_ever(retries: Retries) -> None:
     delays_ms = []
     for _ in range(AT_ONCE_COUNT + 4):

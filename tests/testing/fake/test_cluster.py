@@ -69,6 +69,7 @@ def answer_of(call: Call) -> PartitionData:
 # Acknowledgements.
 
 
+@pytest.mark.promise("high watermark and log end of the fake cluster are Kafka's")
 def test_acks_all_waits_for_the_replicas_and_moves_the_high_watermark() -> None:
     cluster = FakeCluster(3, replication_delay_ms=40)
     cluster.create_topic("t")
@@ -102,6 +103,7 @@ def test_a_stalled_replica_holds_acks_all_until_its_time_out(cluster: FakeCluste
     assert produced(call).error_code == RequestTimedOutError.code
 
 
+@pytest.mark.promise("leaders move, the ISR shrinks and grows, brokers stop and come back")
 def test_a_replica_that_lags_leaves_the_isr_and_comes_back(cluster: FakeCluster) -> None:
     cluster.stall_replicas(2)
     call = produce(cluster, 0, batch_of(b"v"), timeout_ms=2 * LAG_MS_MAX)
@@ -123,6 +125,7 @@ def test_too_few_replicas_refuse_before_and_after_the_append(cluster: FakeCluste
     assert produced(late).error_code == NotEnoughReplicasError.code
 
 
+@pytest.mark.promise("leaders move, the ISR shrinks and grows, brokers stop and come back")
 def test_a_leader_that_moves_fails_what_waits_and_loses_what_was_not_copied(
     cluster: FakeCluster,
 ) -> None:
@@ -140,6 +143,7 @@ def test_a_leader_that_moves_fails_what_waits_and_loses_what_was_not_copied(
 # Brokers.
 
 
+@pytest.mark.promise("leaders move, the ISR shrinks and grows, brokers stop and come back")
 def test_a_stopped_broker_hands_over_and_comes_back_as_a_follower(cluster: FakeCluster) -> None:
     cluster.stop_broker(0)
     partition = cluster.partition(T0)
@@ -188,6 +192,9 @@ def test_what_cannot_be_is_a_usage_error(cluster: FakeCluster) -> None:
 # Fetching.
 
 
+@pytest.mark.promise(
+    "the fake cluster's Fetch waits for bytes or its time, has sessions, and rotates partitions"
+)
 def test_a_fetch_waits_for_bytes_or_its_time(cluster: FakeCluster) -> None:
     size_bytes = len(batch_of(b"v"))
     call = fetch(cluster, 0, 0, min_bytes=2 * size_bytes)
@@ -213,6 +220,9 @@ def test_a_fetch_is_told_at_once_what_is_wrong(cluster: FakeCluster) -> None:
         assert answer_of(call).error_code == error.code
 
 
+@pytest.mark.promise(
+    "the fake cluster's Fetch waits for bytes or its time, has sessions, and rotates partitions"
+)
 def test_a_session_tells_only_what_is_new(cluster: FakeCluster) -> None:
     produce(cluster, 0, batch_of(b"v"))
     first = fetch(cluster, 0, 1, max_wait_ms=0, session_epoch=0).answered()
@@ -277,6 +287,7 @@ def test_a_reader_in_another_rack_is_sent_to_a_follower_that_serves_it() -> None
 # Metadata.
 
 
+@pytest.mark.promise("the fake cluster creates missing topics on Metadata")
 def test_a_missing_topic_is_made_for_those_who_may() -> None:
     cluster = FakeCluster(1, default_partition_count=4)
 
@@ -312,6 +323,9 @@ def test_a_setting_that_must_be_a_number_and_is_none_is_refused(name: str) -> No
 # Faults.
 
 
+@pytest.mark.promise(
+    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
+)
 def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> None:
     handle = cluster.faults.add(
         faults.fail_with(KafkaStorageError), ApiKey.PRODUCE, broker_id=0, times=2
@@ -326,6 +340,9 @@ def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> Non
     assert produced(produce(cluster, 0, batch_of(b"v"))).base_offset == 1
 
 
+@pytest.mark.promise(
+    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
+)
 def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
     cluster: FakeCluster,
 ) -> None:
@@ -341,6 +358,9 @@ def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
         assert log.log_end_offset == end_offset
 
 
+@pytest.mark.promise(
+    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
+)
 def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_answer(300))
     call = produce(cluster, 0, batch_of(b"v"), now_ms=100)
@@ -356,6 +376,7 @@ def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
 # Versions.
 
 
+@pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
 @pytest.mark.parametrize(
     "version", range(ListOffsetsRequest.min_version, ListOffsetsRequest.max_version + 1)
 )

@@ -61,6 +61,7 @@ def versions_in(frame: bytes) -> ApiVersionsResponse:
     return decode_response(ApiVersionsResponse, 0, frame[4:])
 
 
+@pytest.mark.promise("a fake broker handles bytes without a socket or a thread")
 def test_a_request_byte_by_byte_is_answered_once_it_is_whole(cluster: FakeCluster) -> None:
     client = Client(cluster)
     answers = [client.send(VERSIONS[index : index + 1]) for index in range(len(VERSIONS))]
@@ -69,6 +70,7 @@ def test_a_request_byte_by_byte_is_answered_once_it_is_whole(cluster: FakeCluste
     assert spoken == set(HANDLERS)
 
 
+@pytest.mark.promise("the fake cluster serves ApiVersions, and limits versions on request")
 def test_a_version_of_api_versions_that_is_not_spoken_is_told_the_range(
     cluster: FakeCluster,
 ) -> None:
@@ -84,6 +86,9 @@ def test_a_version_of_api_versions_that_is_not_spoken_is_told_the_range(
     assert client.connection.is_closed
 
 
+@pytest.mark.promise(
+    "a malformed request gets Kafka's error or a closed connection, never an exception"
+)
 @pytest.mark.parametrize(
     "data",
     [
@@ -106,6 +111,7 @@ def test_what_is_no_request_closes_the_connection(data: bytes, cluster: FakeClus
     assert not cluster.brokers[0].connections
 
 
+@pytest.mark.promise("a fake broker handles bytes without a socket or a thread")
 def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_answer(50))
     client = Client(cluster)
@@ -116,6 +122,7 @@ def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
     assert versions_in(answers[: len(answers) // 3])
 
 
+@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_a_client_that_sends_on_and_on_is_not_read_on_and_on(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_answer(50))
     client = Client(cluster)
@@ -148,6 +155,7 @@ def test_large_requests_are_read_ahead_by_their_bytes(
     assert client.connection.wants_input
 
 
+@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_a_client_that_takes_no_answer_is_served_no_more(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +167,7 @@ def test_a_client_that_takes_no_answer_is_served_no_more(
     assert taken == [2 * answer_bytes, 2 * answer_bytes, answer_bytes, 0]
 
 
+@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_calls_that_end_each_other_do_not_pile_up(cluster: FakeCluster) -> None:
     """Each of many clients waits for records, and has a request behind that makes some.
 
@@ -195,6 +204,9 @@ def test_a_broker_that_stops_closes_its_connections(cluster: FakeCluster) -> Non
     assert client.connection.is_closed
 
 
+@pytest.mark.promise(
+    "a malformed request gets Kafka's error or a closed connection, never an exception"
+)
 @pytest.mark.parametrize("seed", range(10))
 def test_any_well_formed_request_is_answered_or_closes(seed: int) -> None:
     """Method: random values in every field of every API and version, most of them nonsense."""
@@ -218,6 +230,9 @@ def _request_name(key: ApiKey) -> str:
     return "".join(part.capitalize() for part in key.name.split("_")) + "Request"
 
 
+@pytest.mark.promise(
+    "a malformed request gets Kafka's error or a closed connection, never an exception"
+)
 @pytest.mark.parametrize("seed", range(20))
 def test_flipped_bytes_never_raise(seed: int) -> None:
     random = Random(seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.testing.fake import faults
@@ -10,6 +12,9 @@ from pykclient.testing.fake.faults import Faults
 NAMED, UNNAMED = MetadataRequest(topics=[]), MetadataRequest(topics=None)
 
 
+@pytest.mark.promise(
+    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
+)
 def test_a_fault_is_for_its_api_its_broker_and_the_requests_it_looks_for() -> None:
     waiting = Faults()
     fault = faults.drop()

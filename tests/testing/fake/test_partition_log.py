@@ -15,7 +15,7 @@ from pykclient.errors.broker import (
     OutOfOrderSequenceNumberError,
 )
 from pykclient.records.batch import RecordBatch, iterate_batches
-from pykclient.testing.fake.partition_log import Appended, LogSettings, PartitionLog, Refused
+from pykclient.testing.fake.log import Appended, LogSettings, PartitionLog, Refused
 from pykclient.types import TimestampType
 from tests.testing.fake.batches import batch_of, many
 
@@ -42,6 +42,9 @@ def read(log: PartitionLog, offset: int, max_bytes: int = 1_000_000) -> list[int
     return [each for batch in batches for each in batch.records(offset).offsets]
 
 
+@pytest.mark.promise(
+    "the fake log finds by offset and time through sparse indexes and binary search"
+)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_offset_and_every_time_is_found_as_by_looking_at_all(seed: int) -> None:
     """Goal: the sparse indexes lose nothing. Method: many batches against plain lists."""
@@ -94,6 +97,9 @@ def test_a_read_is_bounded_but_has_its_first_batch_whole() -> None:
         )
 
 
+@pytest.mark.promise(
+    "the fake cluster checks sequences and epochs on Produce, and recognises a repeated batch"
+)
 def test_a_batch_that_comes_again_is_answered_as_before_and_not_appended() -> None:
     log = PartitionLog()
     numbered = [
@@ -107,6 +113,9 @@ def test_a_batch_that_comes_again_is_answered_as_before_and_not_appended() -> No
     assert log.log_end_offset == 14
 
 
+@pytest.mark.promise(
+    "the fake cluster checks sequences and epochs on Produce, and recognises a repeated batch"
+)
 def test_sequences_and_epochs_are_checked() -> None:
     log = PartitionLog()
 
@@ -167,10 +176,41 @@ def test_leader_epochs_tell_where_each_ended() -> None:
     log = PartitionLog()
     for epoch, count in ((0, 3), (2, 2), (5, 1)):
         append(log, batch_of(*many(count)), leader_epoch=epoch)
-    assert [log.epoch_end(epoch, 5) for epoch in (0, 1, 2, 4, 5, 6)] == [
+    assert [log.epoch_end(epoch) for epoch in (0, 1, 2, 4, 5, 6)] == [
         *((0, 3), (0, 3), (2, 5), (2, 5), (5, 6), (-1, -1)),
     ]
     assert [log.epoch_at(offset) for offset in (0, 2, 3, 5)] == [0, 0, 2, 5]
+
+
+def test_an_epoch_without_a_write_is_known_to_its_leader_alone() -> None:
+    log = PartitionLog()
+    append(log, batch_of(*many(3)))
+    log.begin_epoch(1)
+    assert log.epoch_end(1) == (1, 3)
+    log.begin_epoch(2)
+    assert [log.epoch_end(epoch) for epoch in (0, 1, 2)] == [(0, 3), (0, 3), (2, 3)]
+
+
+def test_deleted_and_cleaned_records_take_their_epochs_along() -> None:
+    """What was before the log's start ends there; what was cleaned away ends with what is left."""
+    log = PartitionLog()
+    for epoch in range(4):
+        append(log, batch_of(*many(2)), leader_epoch=epoch)
+    log.clean(lambda batch, data: None if batch.partition_leader_epoch == 1 else data)
+    assert read(log, 0) == [0, 1, 4, 5, 6, 7]
+    assert [log.epoch_end(epoch) for epoch in (0, 1, 2)] == [(0, 4), (0, 4), (2, 6)]
+    log.delete_records(6)
+    assert [log.epoch_end(epoch) for epoch in (0, 2, 3)] == [(0, 6), (2, 6), (3, 8)]
+
+
+def test_a_transaction_is_undecided_until_its_marker_is_in_all_replicas() -> None:
+    log = PartitionLog()
+    append(log, batch_of(b"v", producer_id=7, producer_epoch=0, is_transactional=True))
+    log.append_marker(7, 0, is_commit=False, leader_epoch=0, now_ms=NOW_MS)
+    log.high_watermark = 1
+    assert log.last_stable_offset == 0
+    log.high_watermark = 2
+    assert log.last_stable_offset == 2
 
 
 def test_truncation_forgets_records_epochs_and_producers() -> None:
@@ -181,7 +221,8 @@ def test_truncation_forgets_records_epochs_and_producers() -> None:
     log.high_watermark = 4
     log.truncate(2)
     assert (log.log_end_offset, log.high_watermark) == (2, 2)
-    assert log.epoch_end(3, 4) == (1, 2)
+    log.begin_epoch(4)
+    assert log.epoch_end(3) == (1, 2)
     append(log, batch_of(b"w", producer_id=7, producer_epoch=0, base_sequence=2), leader_epoch=4)
     assert read(log, 0)[0] == 0
 
@@ -201,6 +242,7 @@ def test_deleted_and_old_records_are_gone_and_the_rest_is_not() -> None:
     assert log.log_start_offset == 5, "the segment that is written to stays"
 
 
+@pytest.mark.promise("high watermark and log end of the fake cluster are Kafka's")
 def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_told() -> None:
     log = PartitionLog()
 

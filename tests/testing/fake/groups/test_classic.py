@@ -55,6 +55,7 @@ def pause(cluster: FakeCluster, duration_ms: int) -> None:
 # Joining.
 
 
+@pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 @pytest.mark.parametrize(
     "version", range(JoinGroupRequest.min_version, JoinGroupRequest.max_version + 1)
 )
@@ -80,6 +81,9 @@ def test_a_member_joins_and_is_assigned_in_every_version(
     assert group.members[0].partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
 
 
+@pytest.mark.promise(
+    "classic groups: first member ids, static members, fencing, a leader that need not assign"
+)
 def test_an_id_that_was_asked_for_and_not_used_is_forgotten(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     client.member_id = joined(client.join()).member_id
@@ -107,6 +111,7 @@ def test_only_the_leader_is_told_the_members(cluster: FakeCluster) -> None:
     assert {each.leader for each in told} == {clients[0].member_id}
 
 
+@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_a_group_that_was_empty_waits_for_more_members_each_time_one_comes() -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=3_000)
     cluster = FakeCluster(1, group_settings=settings)
@@ -148,6 +153,7 @@ def test_a_new_member_makes_the_others_join_again(cluster: FakeCluster) -> None:
     ]
 
 
+@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_members_that_do_not_join_again_in_time_are_lost(cluster: FakeCluster) -> None:
     gone = ClassicClient(cluster, session_ms=5 * REBALANCE_MS)
     new = ClassicClient(cluster, rebalance_ms=1_000)
@@ -207,6 +213,9 @@ def test_an_answer_that_was_lost_is_given_again(cluster: FakeCluster) -> None:
 # Which protocol.
 
 
+@pytest.mark.promise(
+    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
+)
 @pytest.mark.parametrize(
     ("wishes", "chosen"),
     [
@@ -225,6 +234,9 @@ def test_the_protocol_with_most_votes_that_all_speak_is_chosen(
     assert {joined(call).protocol_name for call in calls} == {chosen}
 
 
+@pytest.mark.promise(
+    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
+)
 @pytest.mark.parametrize(
     "stranger",
     [
@@ -252,6 +264,9 @@ def test_a_first_member_needs_a_protocol(cluster: FakeCluster) -> None:
 # What is refused.
 
 
+@pytest.mark.promise(
+    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
+)
 def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     assert joined(client.join(group="")).error_code == InvalidGroupIdError.code
@@ -265,6 +280,9 @@ def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
     assert cluster.groups.find("g") is None, "none of these makes a group"
 
 
+@pytest.mark.promise(
+    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
+)
 def test_a_full_group_takes_no_more_members() -> None:
     cluster = FakeCluster(1, group_settings=GroupSettings(50, group_max_size=2))
     clients = [ClassicClient(cluster) for _ in range(3)]
@@ -277,6 +295,9 @@ def test_a_full_group_takes_no_more_members() -> None:
     assert not clients[0].join().is_ended, "a member is no new one"
 
 
+@pytest.mark.promise(
+    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
+)
 def test_members_of_another_generation_or_name_are_refused(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     settle(client)
@@ -301,6 +322,7 @@ def test_a_pending_member_cannot_turn_static(cluster: FakeCluster) -> None:
 # Assigning.
 
 
+@pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 def test_members_wait_for_the_leaders_assignment(cluster: FakeCluster) -> None:
     leader, follower = ClassicClient(cluster), ClassicClient(cluster)
     calls = [leader.join_by_id(), follower.join_by_id()]
@@ -339,6 +361,7 @@ def test_a_member_that_joins_while_the_leader_assigns_begins_again(cluster: Fake
     assert synced(leader.sync()).error_code == RebalanceInProgressError.code
 
 
+@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_members_that_never_ask_for_their_share_are_lost(cluster: FakeCluster) -> None:
     leader = ClassicClient(cluster, rebalance_ms=4_000)
     follower = ClassicClient(cluster, rebalance_ms=4_000)
@@ -357,6 +380,7 @@ def test_members_that_never_ask_for_their_share_are_lost(cluster: FakeCluster) -
 # Staying and leaving.
 
 
+@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_a_silent_member_is_lost_after_its_session(cluster: FakeCluster) -> None:
     lively, silent = ClassicClient(cluster), ClassicClient(cluster)
     settle(lively, silent)

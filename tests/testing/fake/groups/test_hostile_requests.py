@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -188,6 +189,9 @@ def ask(cluster: FakeCluster, request: Request, broker_id: int, wish: int) -> Ca
     return cluster.ask(broker_id, request, cluster.now_ms, version=version)
 
 
+@pytest.mark.promise(
+    "a malformed request gets Kafka's error or a closed connection, never an exception"
+)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=40))
 def test_no_request_is_too_strange(walk: list[tuple[str, object, int, int]]) -> None:

@@ -103,6 +103,7 @@ def test_a_target_stands_for_the_interval_between_assignments(cluster: FakeClust
     assert cluster.group(GROUP).state == "Reconciling"
 
 
+@pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
 def test_a_silent_member_is_gone_after_its_session(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     epoch = group_of(cluster).epoch
@@ -117,6 +118,7 @@ def test_a_silent_member_is_gone_after_its_session(cluster: FakeCluster) -> None
     assert first.beat().error_code == UnknownMemberIdError.code
 
 
+@pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
 def test_a_member_that_gives_nothing_up_is_gone_after_its_rebalance_time_out(
     cluster: FakeCluster,
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_member_that_gives_up_in_time_stays(cluster: FakeCluster) -> None:
     assert first.beat().error_code == 0
 
 
+@pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
 def test_a_static_member_that_left_has_its_session_to_come_back(cluster: FakeCluster) -> None:
     client = ModernClient(cluster, "m1", ["t"], instance_id="i")
     client.settle()
@@ -174,6 +177,7 @@ def test_a_static_member_that_left_has_nothing_to_give_up_any_more(cluster: Fake
     assert owned_by(cluster, other) == {"t": [2, 3]}
 
 
+@pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeCluster) -> None:
     client = ModernClient(cluster, "m1", ["t", "later"])
     client.settle()
@@ -183,6 +187,7 @@ def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeClu
     assert owned_by(cluster, client) == {"t": [0, 1, 2, 3], "later": [0, 1]}
 
 
+@pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_topic_that_grows_is_assigned_whole_at_the_next_heartbeat(cluster: FakeCluster) -> None:
     client = ModernClient(cluster, "m1", ["t"])
     client.settle()
@@ -198,6 +203,7 @@ def test_a_topic_grows_to_more_than_it_has(cluster: FakeCluster, name: str, coun
         cluster.add_partitions(name, count)
 
 
+@pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_deleted_topic_is_taken_away_and_its_namesake_assigned_anew(
     cluster: FakeCluster,
 ) -> None:
@@ -267,6 +273,7 @@ def test_a_refused_expression_changes_nothing(cluster: FakeCluster) -> None:
     assert cluster.groups.find(GROUP) is None
 
 
+@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
 def test_a_new_coordinator_gives_everybody_a_session_anew(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     epoch = group_of(cluster).epoch
@@ -306,6 +313,7 @@ def test_a_member_of_another_epoch_is_fenced(cluster: FakeCluster) -> None:
     assert first.beat().error_code == 0
 
 
+@pytest.mark.promise("fake KIP-848 groups fence commits and reads of offsets by member epoch")
 @pytest.mark.parametrize(
     ("member_id", "epoch_change", "partition", "version", "expected"),
     [
@@ -352,6 +360,7 @@ def test_an_empty_group_takes_commits_without_an_epoch_and_may_be_deleted(
     assert cluster.groups.find(GROUP) is None
 
 
+@pytest.mark.promise("fake KIP-848 groups fence commits and reads of offsets by member epoch")
 @pytest.mark.parametrize(
     ("member_id", "epoch", "expected"),
     [
@@ -379,11 +388,13 @@ def join_classic(cluster: FakeCluster) -> JoinGroupResponse:
     return answer
 
 
+@pytest.mark.promise("an empty fake group may change its protocol, and keeps its offsets")
 def test_a_group_with_members_keeps_its_kind(cluster: FakeCluster) -> None:
     ModernClient(cluster, "m1", ["t"]).beat()
     assert join_classic(cluster).error_code == InconsistentGroupProtocolError.code
 
 
+@pytest.mark.promise("administrators list and describe fake KIP-848 groups")
 def test_what_is_described_and_listed(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     broker = cluster.coordinator(0, GROUP)

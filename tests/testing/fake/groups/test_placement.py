@@ -8,6 +8,9 @@ from pykclient.testing import FakeCluster, GroupSettings
 from pykclient.testing.fake.groups.placement import java_string_hash, place, utf16_unit_count
 
 
+@pytest.mark.promise(
+    "the fake cluster serves FindCoordinator in every version, and places groups by Java's hash"
+)
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -34,6 +37,9 @@ def test_a_length_counts_what_java_counts() -> None:
     assert [utf16_unit_count(text) for text in ("", "abc", "é", "😀")] == [0, 3, 1, 2]
 
 
+@pytest.mark.promise(
+    "the fake cluster serves FindCoordinator in every version, and places groups by Java's hash"
+)
 def test_the_leader_of_the_groups_partition_coordinates_it() -> None:
     cluster = FakeCluster(3, group_settings=GroupSettings(offsets_topic_num_partitions=7))
     for name in ("group", "a", "b", ""):

@@ -35,6 +35,9 @@ def shown(assignment: dict[str, frozenset[TopicIdPartition]]) -> dict[str, list[
     }
 
 
+@pytest.mark.promise(
+    "the brokers' assignors give each partition to one subscriber, evenly, and move little"
+)
 @pytest.mark.parametrize(
     ("members", "counts", "expected"),
     [
@@ -76,6 +79,9 @@ def test_uniform_gives_to_others_what_only_some_may_have() -> None:
     }
 
 
+@pytest.mark.promise(
+    "the brokers' assignors give each partition to one subscriber, evenly, and move little"
+)
 def test_uniform_moves_no_more_than_it_must() -> None:
     first = SERVER_ASSIGNORS["uniform"]([member("m1", b"a"), member("m2", b"a")], {A: 6})
     members = [member(name, b"a", first.get(name, NOTHING)) for name in ("m1", "m2", "m3")]
@@ -91,6 +97,9 @@ def test_uniform_forgets_partitions_that_are_gone() -> None:
     assert shown(SERVER_ASSIGNORS["uniform"](members, {A: 1})) == {"m1": ["a0"]}
 
 
+@pytest.mark.promise(
+    "the brokers' assignors give each partition to one subscriber, evenly, and move little"
+)
 @given(
     st.lists(st.sets(st.sampled_from([A, B, C])), min_size=1, max_size=6),
     st.tuples(*[st.integers(1, 9)] * 3),

@@ -57,6 +57,7 @@ def test_whole_names_match(pattern: str, matching: list[str], other: list[str]) 
     assert [name for name in matching + other if regex.matches(name)] == matching
 
 
+@pytest.mark.promise("the fake cluster's expressions have RE2's syntax, and none takes long")
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -81,6 +82,7 @@ def test_what_re2_does_not_take_is_refused_with_the_reason(pattern: str) -> None
         TopicRegex(pattern)
 
 
+@pytest.mark.promise("the fake cluster's expressions have RE2's syntax, and none takes long")
 @pytest.mark.parametrize(
     "pattern", ["(a*)*(a*)*b", "(a+a+)+b", "(a|aa)+b", "(.*.*.*)*b", "(a|a|a|a)*b"]
 )
@@ -90,6 +92,7 @@ def test_no_pattern_takes_exponential_time(pattern: str) -> None:
     assert TopicRegex(pattern).matches(LONGEST_NAME + "b")
 
 
+@pytest.mark.promise("the fake cluster's expressions have RE2's syntax, and none takes long")
 @given(st.text("ab.*+?|()[]{}1,^-", max_size=9), st.text("ab1-", max_size=4))
 def test_it_agrees_with_python_where_both_take_a_pattern(pattern: str, name: str) -> None:
     # Python has possessive repetitions, and another meaning of {,n}.

@@ -19,6 +19,7 @@ def ask(cluster: FakeCluster, version: int) -> ApiVersionsResponse:
     return response
 
 
+@pytest.mark.promise("the fake cluster names the feature `group.version` as Kafka does")
 @pytest.mark.parametrize("version", [3, 4])
 def test_groups_of_kip_848_are_a_feature(version: int) -> None:
     """A range from 0 on is told from version 4 on, since older clients refuse the whole answer."""
@@ -32,6 +33,7 @@ def test_groups_of_kip_848_are_a_feature(version: int) -> None:
     assert response.finalized_features_epoch >= 0
 
 
+@pytest.mark.promise("the fake cluster names the feature `group.version` as Kafka does")
 def test_who_has_no_such_groups_names_no_feature() -> None:
     cluster = FakeCluster(1)
     cluster.limit_versions({ApiKey.CONSUMER_GROUP_HEARTBEAT: None})

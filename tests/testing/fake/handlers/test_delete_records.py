@@ -39,6 +39,9 @@ def delete(cluster: FakeCluster, before_offset: int) -> DeleteRecordsPartitionRe
     return response.topics[0].partitions[0]
 
 
+@pytest.mark.promise(
+    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
+)
 @pytest.mark.parametrize(("before_offset", "start"), [(0, 0), (2, 2), (COUNT, COUNT), (-1, COUNT)])
 def test_what_was_before_the_offset_is_there_no_more(
     before_offset: int, start: int, cluster: FakeCluster
@@ -59,6 +62,9 @@ def test_an_offset_outside_of_the_log_is_refused(before_offset: int, cluster: Fa
     assert cluster.partition(T0).log.log_start_offset == 0
 
 
+@pytest.mark.promise(
+    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
+)
 def test_old_segments_go_by_themselves() -> None:
     cluster = FakeCluster(1, epoch_ms=0)
     config = {"segment.bytes": "1", "retention.ms": str(RETENTION_CHECK_MS)}

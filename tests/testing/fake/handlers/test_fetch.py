@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from pykclient.errors.broker import InconsistentTopicIdError, UnknownTopicOrPartitionError
 from pykclient.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
 )
 from pykclient.testing import FakeCluster
@@ -43,6 +45,9 @@ def ask(cluster: FakeCluster, request: FetchRequest) -> tuple[int, list[Partitio
     return response.session_id, topics
 
 
+@pytest.mark.promise(
+    "the fake cluster's Fetch waits for bytes or its time, has sessions, and rotates partitions"
+)
 def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     cluster: FakeCluster,
 ) -> None:
@@ -57,6 +62,7 @@ def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     assert read == [[0], [1], [0], [1]]
 
 
+@pytest.mark.promise("the fake cluster's Fetch serves read_committed and diverging logs")
 def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
     cluster: FakeCluster,
 ) -> None:
@@ -77,6 +83,7 @@ def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
     assert (committed.high_watermark, committed.last_stable_offset) == (2, 1)
 
 
+@pytest.mark.promise("the fake cluster's Fetch serves read_committed and diverging logs")
 @pytest.mark.parametrize(("epoch", "diverging"), [(0, None), (1, None), (2, (1, 2)), (3, (3, 2))])
 def test_a_reader_whose_log_is_another_is_told_where_they_part(
     epoch: int, diverging: tuple[int, int] | None, cluster: FakeCluster
@@ -86,6 +93,7 @@ def test_a_reader_whose_log_is_another_is_told_where_they_part(
     partition.log.append(batch_of(b"w"), leader_epoch=1, now_ms=cluster.wall_ms)
     cluster.replication.on_append(partition, 0)
     partition.leader_epoch = 3
+    partition.log.begin_epoch(3)
     end_offset = 1 if epoch == 0 else 2
     wanted = FetchPartition(
         partition=0,
@@ -101,3 +109,37 @@ def test_a_reader_whose_log_is_another_is_told_where_they_part(
     )
     told = ask(cluster, request)[1][0].diverging_epoch
     assert (told.epoch, told.end_offset) == (diverging or (-1, -1))
+
+
+def test_a_session_names_a_topic_by_the_id_that_it_was_asked_for_by(cluster: FakeCluster) -> None:
+    """Whatever has become of the topic; a client that is told of another id cannot read that."""
+    old_id = cluster.topics["t"].topic_id
+    session_id = 0
+
+    def told(epoch: int, *named: bytes, forgotten: bytes = b"") -> list[tuple[bytes, int]]:
+        nonlocal session_id
+        request = FetchRequest(
+            max_wait_ms=0,
+            max_bytes=10_000,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[FetchTopic(topic_id=name, partitions=[FetchPartition()]) for name in named],
+            forgotten_topics_data=[ForgottenTopic(topic_id=forgotten, partitions=[0])]
+            if forgotten
+            else [],
+        )
+        response = cluster.ask(0, request, 0, version=13).answered()
+        assert isinstance(response, FetchResponse)
+        session_id = response.session_id
+        return [(t.topic_id, p.error_code) for t in response.responses for p in t.partitions]
+
+    assert told(0, old_id) == [(old_id, 0)]
+    cluster.delete_topic("t")
+    assert told(1) == [(old_id, UnknownTopicOrPartitionError.code)]
+    cluster.create_topic("t")
+    new_id = cluster.topics["t"].topic_id
+    assert told(2) == [(old_id, InconsistentTopicIdError.code)]
+    assert told(3, new_id, forgotten=old_id) == [(new_id, 0)]
+    cluster.delete_topic("t")
+    told(4)
+    assert told(5, forgotten=new_id) == []

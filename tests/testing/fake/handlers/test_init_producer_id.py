@@ -44,6 +44,7 @@ def ask(
     return response
 
 
+@pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: FakeCluster) -> None:
     told = [
         ask(cluster, None, broker_id=broker_id, version=version)
@@ -54,6 +55,7 @@ def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: F
     assert len({each.producer_id for each in told}) == len(told)
 
 
+@pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeCluster) -> None:
     told = [ask(cluster, "a") for _ in range(EPOCH_MAX + 2)]
     assert [each.producer_epoch for each in told] == [*range(EPOCH_MAX + 1), 0]
@@ -62,6 +64,7 @@ def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeClust
     assert ask(cluster, "b").producer_id not in (same[0], other), "epochs are used up"
 
 
+@pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_what_no_coordinator_gives_an_id_for_is_refused(cluster: FakeCluster) -> None:
     coordinator = cluster.coordinator(TRANSACTIONAL_ID, "a")
     assert coordinator is not None

@@ -37,6 +37,7 @@ def look_up(cluster: FakeCluster, timestamp_ms: int) -> ListOffsetsPartitionResp
     return response.topics[0].partitions[0]
 
 
+@pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
 @pytest.mark.parametrize(
     ("asked", "offset", "timestamp_ms"),
     [

@@ -51,6 +51,9 @@ def ask(
     return response.topics[0].partitions[0]
 
 
+@pytest.mark.promise(
+    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
+)
 @pytest.mark.parametrize(
     ("epoch", "told"), [(0, (0, 1)), (1, (1, 2)), (2, (1, 2)), (3, (3, 4)), (4, (-1, -1))]
 )

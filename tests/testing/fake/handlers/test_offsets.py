@@ -141,6 +141,9 @@ def fetch(
 # Committing.
 
 
+@pytest.mark.promise(
+    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
+)
 @pytest.mark.parametrize(
     "version", range(OffsetCommitRequest.min_version, OffsetCommitRequest.max_version + 1)
 )
@@ -205,6 +208,9 @@ def test_commits_are_taken_while_members_join_and_not_while_the_leader_assigns(
     assert cluster.group("g").offsets[T0].offset == 1
 
 
+@pytest.mark.promise(
+    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
+)
 def test_a_note_that_is_too_long_is_refused_alone(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     settle(client)
@@ -219,6 +225,9 @@ def test_a_note_that_is_too_long_is_refused_alone(cluster: FakeCluster) -> None:
 # Fetching.
 
 
+@pytest.mark.promise(
+    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
+)
 @pytest.mark.parametrize(
     "version", range(OffsetFetchRequest.min_version, OffsetFetchRequest.max_version + 1)
 )
@@ -251,6 +260,9 @@ def test_an_unknown_topic_id_is_told(cluster: FakeCluster) -> None:
     assert response.groups[0].topics[0].partitions[0].error_code == UnknownTopicIdError.code
 
 
+@pytest.mark.promise(
+    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
+)
 @pytest.mark.parametrize("version", [7, 9])
 def test_offsets_of_open_transactions_are_unstable_for_those_who_ask_for_stable_ones(
     version: int, cluster: FakeCluster
@@ -296,6 +308,9 @@ def test_offsets_of_an_empty_group_are_deleted(cluster: FakeCluster) -> None:
     assert cluster.group("g").offsets == {}
 
 
+@pytest.mark.promise(
+    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
+)
 def test_only_topics_that_consumers_do_not_read_are_forgotten(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster, protocols={"range": subscription_to("t")})
     settle(client)

@@ -1,0 +1,80 @@
+"""What a signal handler raises while code of the user runs comes out of the call.
+
+Code of the user that fails is contained: a record's error, a warning in the log. The time limit of
+a task queue is no failure of that code, and a good record must not be skipped for it.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from pykclient.consumer.deserializers import RecordDeserializer
+from pykclient.consumer.group.assignors import RebalanceProtocol
+from pykclient.consumer.group.classic.leader import share_out
+from pykclient.consumer.interceptors import ConsumerInterceptors
+from pykclient.consumer.record import ConsumerRecords
+from pykclient.producer.interceptors import ProducerInterceptors
+from pykclient.producer.record import ProducerRecord
+from tests.consumer.record_runs import A, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class TimeLimitError(Exception):
+    """What a task queue raises."""
+
+
+def over_time(*_: object) -> NoReturn:
+    raise TimeLimitError
+
+
+@pytest.fixture(autouse=True)
+def time_limit() -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, over_time)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+class Slow:
+    """Runs into the time limit, whatever it is called for."""
+
+    name = "slow"
+
+    def run(self, *_: object) -> NoReturn:
+        signal.raise_signal(signal.SIGALRM)
+        raise AssertionError("the handler has not run")
+
+    on_consume = on_commit = on_send = assign = run
+
+    def on_acknowledgement(self, *_: object) -> None:
+        raise AssertionError("nothing was sent")
+
+
+def consume() -> None:
+    ConsumerInterceptors([Slow()]).on_consume(ConsumerRecords([run(A, [1])]))
+
+
+def note_commit() -> None:
+    ConsumerInterceptors([Slow()]).on_commit({})
+
+
+def send() -> None:
+    ProducerInterceptors([Slow()]).on_send(ProducerRecord("t", b"v"))
+
+
+def deserialize() -> None:
+    RecordDeserializer(None, Slow().run).apply(run(A, [1, 2]))
+
+
+def assign() -> None:
+    share_out(Slow(), RebalanceProtocol.EAGER, {}, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", [consume, note_commit, send, deserialize, assign])
+def test_an_alarm_is_not_contained_with_what_fails(call: Callable[[], None]) -> None:
+    with pytest.raises(TimeLimitError):
+        call()

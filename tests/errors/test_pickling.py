@@ -1,0 +1,176 @@
+"""Every error crosses to another process, and is copied, with everything that it says."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import errors
+from pykclient.errors import KafkaError
+from pykclient.errors.pickling import remade
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PLACE = {"topic": "t", "partition": 3, "offset": 7}
+FIELDS: dict[str, dict[str, object]] = {
+    "AdminCallError": {"errors": {"t": errors.InvalidTopicError("bad name")}},
+    "BatchDeliveryError": {
+        "sent": (range(2),),
+        "failed": (range(2, 5),),
+        "errors": (errors.DeliveryTimeoutError("late"),),
+    },
+    "CorruptRecordError": {**PLACE, "next_offset": 9, "raw": b"\x00\xff"},
+    "LogTruncationError": {**PLACE, "diverging_offset": None},
+    "RecordDeserializationError": {
+        **PLACE,
+        "timestamp_ms": 1_700_000_000_000,
+        "key": None,
+        "value": b"\xff",
+        "headers": (("trace", b"\x01"),),
+    },
+}
+"""What the constructors of some classes need beside the message."""
+
+
+def every_class(kind: type[KafkaError] = KafkaError) -> Iterator[type[KafkaError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        if child.__module__.startswith("pykclient.errors"):
+            yield from every_class(child)
+
+
+CLASSES = sorted(set(every_class()), key=lambda kind: kind.__name__)
+
+WAYS: list[Callable[[KafkaError], KafkaError]] = [
+    *(
+        lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ),
+    copy.copy,
+    copy.deepcopy,
+]
+
+
+def said(error: BaseException | None) -> object:
+    """Everything that an error says, in a form that can be compared."""
+    if error is None:
+        return None
+    fields = {
+        name: [said(item) for item in value]
+        if isinstance(value, tuple) and value and isinstance(value[0], KafkaError)
+        else {key: said(item) for key, item in value.items()}
+        if isinstance(value, dict)
+        else value
+        for name, value in vars(error).items()
+    }
+    suppressed = error.__suppress_context__
+    return type(error), error.args, str(error), fields, said(error.__cause__), suppressed
+
+
+def made(kind: type[KafkaError]) -> KafkaError:
+    return kind("topic t-3: what, where, how to cure", **FIELDS.get(kind.__name__, {}))
+
+
+def raised(error: KafkaError) -> KafkaError:
+    """An error as an application catches it: with a cause, a note and a traceback."""
+    try:
+        try:
+            raise OSError(111, "Connection refused")
+        except OSError as cause:
+            raise errors.ConnectionFailedError("no connection to b1:9092") from cause
+    except errors.ConnectionFailedError as cause:
+        try:
+            raise error from cause
+        except KafkaError as caught:
+            caught.add_note("while importing file 7")
+            return caught
+
+
+def test_every_public_error_is_among_those_that_are_tried() -> None:
+    named = {getattr(errors, name) for name in errors.__all__}
+    assert {kind for kind in named if isinstance(kind, type)} <= set(CLASSES)
+    assert len(CLASSES) > 150
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_error_comes_back_with_all_that_it_says(kind: type[KafkaError]) -> None:
+    error = raised(made(kind))
+    for way in WAYS:
+        assert said(way(error)) == said(error)
+
+
+def test_a_broker_code_that_is_not_known_comes_back_with_its_code() -> None:
+    error = errors.error_for_code(4_711, "t-0")
+    found = pickle.loads(pickle.dumps(error))
+    assert (found.code, found.name) == (4_711, "UNKNOWN_CODE_4711")
+
+
+class OddError(Exception):
+    """An application's error that is written but cannot be read: it is called with one argument."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+class LockedError(Exception):
+    """An application's error that cannot be written."""
+
+    def __init__(self) -> None:
+        super().__init__("has a lock")
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("cause", [OddError("a", "b"), LockedError()])
+def test_a_cause_that_cannot_be_pickled_is_replaced_by_what_it_says(cause: Exception) -> None:
+    error = errors.SerializationError("value_serializer failed")
+    error.__cause__ = cause
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found.__cause__) is KafkaError
+    assert str(found.__cause__) == f"{type(cause).__name__}: {cause}"
+
+
+def test_causes_that_go_round_come_back_going_round() -> None:
+    error = KafkaError("a")
+    error.__cause__ = KafkaError("b")
+    error.__cause__.__cause__ = error
+    found = pickle.loads(pickle.dumps(error))
+    assert found.__cause__.__cause__ is found
+
+
+def test_an_error_without_a_cause_keeps_its_context_shown() -> None:
+    assert not pickle.loads(pickle.dumps(KafkaError("a"))).__suppress_context__
+
+
+def test_an_error_made_with_a_number_keeps_it() -> None:
+    error = remade(errors.KafkaTimeoutError, (110, "timed out"))
+    assert pickle.loads(pickle.dumps(error)).args == (110, "timed out")
+
+
+def fail(kind_name: str) -> None:
+    """What a worker process does."""
+    raise raised(made(getattr(errors, kind_name)))
+
+
+def test_errors_cross_from_worker_processes() -> None:
+    names = ["RecordDeserializationError", "BatchDeliveryError", "AdminCallError", "KafkaError"]
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        for name in names:
+            expected = made(getattr(errors, name))
+            caught = pool.submit(fail, name).exception()
+            assert isinstance(caught, KafkaError)
+            assert (type(caught), caught.args) == (type(expected), expected.args)
+            del caught.__notes__  # the pool has its own cause: the worker's traceback as text
+            caught.__cause__ = None
+            caught.__suppress_context__ = False
+            assert said(caught) == said(expected)
+    with context.Pool(1) as workers, pytest.raises(errors.LogTruncationError) as raised_here:
+        workers.apply(fail, ("LogTruncationError",))
+    assert raised_here.value.offset == 7

@@ -1,0 +1,98 @@
+"""Calls that wait long say for what, in a WARNING; the wait goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
+from pykclient.network import long_wait
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake.faults import drop
+from tests.integration.loopback_server import unused_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.testing import FakeKafka
+
+LONG_WAIT_MS, TIMEOUT_MS = 200, 600
+TIMEOUT_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def short_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_wait, "LONG_WAIT_MS", LONG_WAIT_MS)
+
+
+def waits_told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was said of waits."""
+    messages = [record.getMessage() for record in caplog.records]
+    return [message for message in messages if "still waiting for" in message]
+
+
+def test_a_send_says_that_it_waits_for_metadata_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        Producer(bootstrap_servers=unused_address(), max_block_ms=TIMEOUT_MS) as producer,
+        pytest.raises(KafkaTimeoutError),
+    ):
+        producer.send("t", b"v")
+    [told] = waits_told(caplog)
+    assert f"still waiting for topic 't' after {LONG_WAIT_MS} ms: no broker could be" in told
+    assert "connection refused" in told
+
+
+def test_a_send_says_that_it_waits_for_memory(
+    fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Producer(
+        bootstrap_servers=fake_kafka.bootstrap_servers,
+        max_block_ms=TIMEOUT_MS,
+        buffer_memory=20_000,
+    ) as producer:
+        producer.send("t", b"v").result(TIMEOUT_S)
+        with fake_kafka.control() as cluster:
+            cluster.faults.add(drop(), ApiKey.PRODUCE)
+        producer.send("t", bytes(15_000))
+        with pytest.raises(BufferExhaustedError):
+            producer.send("t", bytes(15_000))
+        [told] = waits_told(caplog)
+        assert "bytes of memory" in told
+        assert "buffer_memory is 20000" in told
+        assert "has not answered PRODUCE yet" in told
+        producer.close(0)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda c: c.commit({TopicPartition("t", 0): OffsetAndMetadata(0)}), "a commit"),
+        (lambda c: c.committed([TopicPartition("t", 0)]), "committed offsets"),
+        (lambda c: c.list_topics(), "the list of topics"),
+    ],
+)
+def test_a_call_of_a_consumer_says_what_it_waits_for(
+    call: Callable[[Consumer], object], what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        Consumer(
+            bootstrap_servers=unused_address(), group_id="g", default_api_timeout_ms=TIMEOUT_MS
+        ) as consumer,
+        pytest.raises(KafkaTimeoutError),
+    ):
+        call(consumer)
+    [told] = waits_told(caplog)
+    assert f"still waiting for {what}" in told
+    assert "connection refused" in told
+
+
+def test_a_call_of_an_admin_says_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        Admin(bootstrap_servers=unused_address(), default_api_timeout_ms=TIMEOUT_MS) as admin,
+        pytest.raises(KafkaTimeoutError),
+    ):
+        admin.delete_topics(["t"])
+    [told] = waits_told(caplog)
+    assert "still waiting for DeleteTopics of t" in told

@@ -1,0 +1,427 @@
+"""How a producer ends: by a handler, by the program's end, dropped, in a child process, twice."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Producer
+from pykclient.errors import ClosedError, KafkaTimeoutError, UsageError
+from pykclient.testing import FakeKafka
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from pykclient import Delivery, ProducerRecord
+    from pykclient.producer.record import RecordMetadata
+
+TIMEOUT_S = 30.0
+PROGRAM_S = 120.0
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeKafka]:
+    with FakeKafka() as fake:
+        yield fake
+
+
+def end_offset(fake: FakeKafka, topic: str = "t") -> int:
+    with fake.control() as cluster:
+        return cluster.partition(TopicPartition(topic, 0)).log.log_end_offset
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S,
+        check=False,
+    )
+
+
+def sender_threads() -> list[str]:
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("pykclient-sender")
+    ]
+
+
+UNCLOSED = """
+import sys
+from pykclient import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+for number in range(100):
+    producer.send("t", b"%d" % number)
+"""
+
+
+@pytest.mark.promise(
+    "a program's end sends what was not closed; what is lost is logged with its number"
+)
+def test_what_a_program_has_not_closed_is_sent_when_it_ends(fake: FakeKafka) -> None:
+    done = run(UNCLOSED, fake.bootstrap_servers)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert end_offset(fake) == 100
+
+
+CLOSED_IN_DESTRUCTOR = """
+import sys
+from pykclient import Producer
+
+class Wrapper:
+    def __init__(self, servers):
+        self.producer = Producer(bootstrap_servers=servers, linger_ms=60_000)
+        self.producer.send("t", b"first")
+    def __del__(self):
+        self.producer.close()
+
+wrapper = Wrapper(sys.argv[1])
+wrapper.cycle = wrapper
+wrapper.producer.send("t", b"second")
+"""
+
+
+@pytest.mark.promise(
+    "a program's end sends what was not closed; what is lost is logged with its number"
+)
+def test_what_a_destructor_closes_at_the_end_is_sent(fake: FakeKafka) -> None:
+    done = run(CLOSED_IN_DESTRUCTOR, fake.bootstrap_servers)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert end_offset(fake) == 2
+
+
+LOST = """
+import sys
+from pykclient import Producer
+from pykclient.producer.sender import thread as sender_thread
+
+sender_thread.EXIT_TIMEOUT_MS = 200
+producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+producer.partitions_for("t")
+print("ready", flush=True)
+sys.stdin.read()  # meanwhile the cluster goes away
+for number in range(7):
+    producer.send("t", b"v", partition=0)
+"""
+
+
+@pytest.mark.promise(
+    "a program's end sends what was not closed; what is lost is logged with its number"
+)
+def test_what_a_program_leaves_is_reported_with_its_number(fake: FakeKafka) -> None:
+    with fake.control() as cluster:
+        cluster.create_topic("t", 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", LOST, fake.bootstrap_servers],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        fake.close()
+        _, errors = process.communicate("", PROGRAM_S)
+    assert process.returncode == 0
+    assert "the program ended without close() or flush(): 7 records for 1 partitions" in errors
+    assert "not delivered: t-0; call close()" in errors
+    assert "more time" not in errors
+
+
+@pytest.fixture
+def stalled(fake: FakeKafka) -> Iterator[Producer]:
+    """A producer that knows its topic, and whose cluster is gone."""
+    with fake.control() as cluster:
+        cluster.create_topic("t", 2)
+    producer = Producer(bootstrap_servers=fake.bootstrap_servers)
+    producer.partitions_for("t")
+    fake.close()
+    yield producer
+    producer.close(0)
+
+
+@pytest.mark.promise("`close` reports how many records it leaves")
+def test_close_says_how_many_records_it_leaves(
+    stalled: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    deliveries = [stalled.send("t", b"v", partition=number % 2) for number in range(5)]
+    stalled.close(0)
+    assert "5 records for 2 partitions were not delivered: t-0, t-1" in caplog.text
+    assert all(isinstance(delivery.exception(0), ClosedError) for delivery in deliveries)
+
+
+def descriptor_count() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+@pytest.mark.promise("a producer that is dropped warns, and gives everything back")
+def test_a_producer_that_is_dropped_warns_and_gives_everything_back(fake: FakeKafka) -> None:
+    before = descriptor_count()
+    producer = Producer(bootstrap_servers=fake.bootstrap_servers, client_id="dropped")
+    delivery = producer.send("t", b"v")
+    del producer
+    with pytest.warns(ResourceWarning, match="dropped at .* was dropped without close"):
+        gc.collect()
+    assert delivery.result(TIMEOUT_S).offset == 0
+    deadline_s = time.monotonic() + TIMEOUT_S
+    # The brokers' ends of its connections are this process's, too, and close a moment later.
+    while (sender_threads() or descriptor_count() > before) and time.monotonic() < deadline_s:
+        gc.collect()
+        time.sleep(0.01)
+    assert sender_threads() == []
+    assert descriptor_count() <= before
+
+
+def test_a_closed_producer_is_dropped_in_silence(fake: FakeKafka) -> None:
+    Producer(bootstrap_servers=fake.bootstrap_servers).close()
+    gc.collect()
+
+
+TERMINATED = """
+import signal, sys, time
+from pykclient import Producer
+from pykclient.errors import ClosedError
+
+producer = Producer(bootstrap_servers=sys.argv[1], batch_size=300)
+signal.signal(signal.SIGTERM, lambda *_: producer.request_close())
+sent = 0
+with producer:
+    print("ready", flush=True)
+    try:
+        while True:
+            producer.send("t", b"%d" % sent)
+            sent += 1
+            if sent == 1:
+                print("sending", flush=True)
+    except ClosedError:
+        pass
+print(sent)
+"""
+
+
+@pytest.mark.promise(
+    "`request_close` ends a producer from a signal handler; nothing accepted is lost"
+)
+@pytest.mark.parametrize("method", ["request_close", "close"])
+def test_a_handler_ends_a_producer_and_nothing_accepted_is_lost(
+    fake: FakeKafka, method: str
+) -> None:
+    program = TERMINATED.replace("producer.request_close()", f"producer.{method}()")
+    for _ in range(5):
+        before = end_offset(fake) if fake_has_topic(fake) else 0
+        with subprocess.Popen(
+            [sys.executable, "-c", program, fake.bootstrap_servers],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            assert process.stdout.readline() == "sending\n"
+            process.send_signal(signal.SIGTERM)
+            output, errors = process.communicate(timeout=PROGRAM_S)
+        assert (process.returncode, errors) == (0, "")
+        assert end_offset(fake) - before == int(output)
+
+
+def fake_has_topic(fake: FakeKafka) -> bool:
+    with fake.control() as cluster:
+        return "t" in cluster.topics
+
+
+@pytest.mark.promise("code that interrupts `send` and would wait for the sender is refused at once")
+def test_what_interrupts_a_send_ends_at_once_with_a_result_or_a_refusal(fake: FakeKafka) -> None:
+    """Signals in a tight loop; each handler flushes, sends or waits, with no time-out."""
+    outcomes = {"done": 0, "refused": 0, "wrong": 0}
+    accepted = [0]
+    with Producer(bootstrap_servers=fake.bootstrap_servers, batch_size=300) as producer:
+
+        def handler(number: int, frame: FrameType | None) -> None:
+            try:
+                if sum(outcomes.values()) % 2:
+                    producer.flush()
+                else:
+                    delivery = producer.send("t", b"inner")
+                    accepted[0] += 1
+                    delivery.result()
+                outcomes["done"] += 1
+            except UsageError as error:
+                outcomes["refused" if "interrupted send()" in str(error) else "wrong"] += 1
+
+        previous = signal.signal(signal.SIGALRM, handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+            deadline_s = time.monotonic() + TIMEOUT_S
+            while sum(outcomes.values()) < 300 and time.monotonic() < deadline_s:
+                producer.send("t", bytes(100))
+                accepted[0] += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+    assert sum(outcomes.values()) >= 300
+    assert outcomes["done"]
+    assert not outcomes["wrong"]
+    assert end_offset(fake) == accepted[0]
+
+
+@pytest.mark.promise("a child process may leave a client's `with` block")
+def test_a_block_in_a_child_process_is_left_in_silence(fake: FakeKafka) -> None:
+    program = """
+import os, sys
+from pykclient import Producer
+with Producer(bootstrap_servers=sys.argv[1]) as producer:
+    producer.send("t", b"v").result(30)
+    child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = run(program, fake.bootstrap_servers)
+    assert done.returncode == 0
+    assert "Error" not in done.stderr
+    assert end_offset(fake) == 1
+
+
+class Counting:
+    """An interceptor that counts how often it is closed."""
+
+    close_count = 0
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        pass
+
+    def close(self) -> None:
+        type(self).close_count += 1
+
+
+@pytest.fixture
+def counting(fake: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> Producer:
+    monkeypatch.setattr(Counting, "close_count", 0)
+    return Producer(bootstrap_servers=fake.bootstrap_servers, interceptors=[Counting()])
+
+
+@pytest.mark.promise("interceptors are closed once")
+def test_closing_in_a_callback_closes_interceptors_once(counting: Producer) -> None:
+    counting.send("t", b"v", on_delivery=lambda *_: counting.close())
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not Counting.close_count and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    counting.close()
+    assert Counting.close_count == 1
+
+
+@pytest.mark.promise("interceptors are closed once")
+def test_threads_that_close_at_once_close_interceptors_once(counting: Producer) -> None:
+    threads = [threading.Thread(target=counting.close) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert Counting.close_count == 1
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_callback_that_leaves_the_program_ends_no_producer(
+    fake: FakeKafka, error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[int] = []
+
+    def callback(metadata: RecordMetadata, _: Exception | None) -> None:
+        heard.append(metadata.offset or 0)
+        raise error
+
+    with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
+        for _ in range(3):
+            producer.send("t", b"v", partition=0, on_delivery=callback)
+        producer.flush(TIMEOUT_S)
+        assert producer.send("t", b"v", partition=0).result(TIMEOUT_S).offset == 3
+    assert heard == [0, 1, 2]
+    assert error.__name__ in caplog.text
+
+
+def lost(count: int) -> tuple[Producer, list[Delivery[RecordMetadata]]]:
+    """Have a producer fail so many records; it is not closed."""
+    with FakeKafka() as fake:
+        with fake.control() as cluster:
+            cluster.create_topic("t", 1)
+        producer = Producer(
+            bootstrap_servers=fake.bootstrap_servers,
+            delivery_timeout_ms=200,
+            request_timeout_ms=100,
+            linger_ms=0,
+        )
+        producer.partitions_for("t")
+    deliveries = [producer.send("t", b"v") for _ in range(count)]
+    with pytest.raises(KafkaTimeoutError):
+        producer.flush(0)
+    producer.flush(TIMEOUT_S)
+    return producer, deliveries
+
+
+def unseen(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "has seen" in record.message]
+
+
+@pytest.mark.promise("failures that the application has not looked at are one warning")
+def test_failures_that_nobody_saw_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    producer, deliveries = lost(50)
+    deliveries.clear()
+    producer.close()
+    (warning,) = unseen(caplog)
+    assert "50 records for t-0" in warning
+    assert "DeliveryTimeoutError" in warning
+
+
+@pytest.mark.promise("failures that the application has not looked at are one warning")
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_failures_whose_deliveries_outlive_the_producer_are_one_warning_when_those_are_dropped(
+    caplog: pytest.LogCaptureFixture, is_seen: bool
+) -> None:
+    producer, deliveries = lost(50)
+    producer.close()
+    assert unseen(caplog) == []
+    if is_seen:
+        assert all(delivery.exception(0) for delivery in deliveries)
+    deliveries.clear()
+    gc.collect()
+    assert ["50 records for t-0" in warning for warning in unseen(caplog)] == [True] * (not is_seen)
+
+
+HELD = """
+import os, sys
+from tests.integration.test_producer_endings import lost
+
+producer, deliveries = lost(30)
+if "close" in sys.argv:
+    producer.close()
+if not os.fork():
+    deliveries.clear()  # they are the parent's to report
+    sys.exit()
+os.wait()
+"""
+
+
+@pytest.mark.promise("failures that the application has not looked at are one warning")
+@pytest.mark.parametrize("end", ["close", "leave"])
+def test_failures_whose_deliveries_are_held_to_the_end_of_the_program_are_one_warning(
+    end: str,
+) -> None:
+    done = run(HELD, end)
+    assert done.returncode == 0
+    assert done.stderr.count("has seen") == 1
+    assert "30 records for t-0 were not delivered" in done.stderr

@@ -1,0 +1,119 @@
+"""An interrupt at each place of a producer's call, one after the other, leaves it whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Producer
+from pykclient.testing import FakeKafka
+from pykclient.types import TopicPartition
+from tests.integration.interrupt_points import interrupted_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.accel import Delivery
+    from pykclient.producer.record import RecordMetadata
+
+TIMEOUT_S = 30.0
+PLACES_MAX = 5_000
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeKafka]:
+    with FakeKafka() as fake:
+        with fake.control() as cluster:
+            cluster.create_topic("t", 1)
+        yield fake
+
+
+def values_in(fake: FakeKafka) -> list[int]:
+    """Return the numbers in the log, in order."""
+    with fake.control() as cluster:
+        batches = cluster.partition(TopicPartition("t", 0)).log.batches()
+        return [int(value or b"") for batch in batches for value in batch.records().values]
+
+
+class Numbers:
+    """Sends one number after the other, and one again of which it is not known to be accepted."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+        self.accepted = 0
+        self.last: Delivery[RecordMetadata] | None = None
+
+    def send(self, padding: int = 0) -> None:
+        value = b"%0*d" % (padding, self.accepted)
+        self.last = self.producer.send("t", value, partition=0)
+        self.accepted += 1
+
+    def send_new_batch(self) -> None:
+        self.send(250)  # the open batch has no room for it, and this one none for another
+
+    def send_rows(self) -> None:
+        self.producer.send_batch("t", [b"%d" % self.accepted], partition=0)
+        self.accepted += 1
+
+    def flush(self) -> None:
+        self.send()
+        self.producer.flush(TIMEOUT_S)
+
+    def result(self) -> None:
+        self.send()
+        assert self.last is not None
+        self.last.result(TIMEOUT_S)
+
+
+def check(producer: Producer) -> None:
+    accumulator = producer._accumulator
+    topic = accumulator._topics.get("t")
+    assert topic is not None
+    assert not any(queue.lock.locked() for queue in topic.used_queues())
+    assert not accumulator.inside
+    assert producer._pool.free_bytes == producer._pool.size_bytes
+
+
+@pytest.mark.promise("an interrupt anywhere in a call leaves the producer whole")
+@pytest.mark.parametrize(
+    "call", [Numbers.send_new_batch, Numbers.send_rows, Numbers.flush, Numbers.result]
+)
+def test_an_interrupt_anywhere_leaves_the_producer_whole(
+    fake: FakeKafka, call: Callable[[Numbers], None]
+) -> None:
+    with Producer(bootstrap_servers=fake.bootstrap_servers, batch_size=300) as producer:
+        numbers = Numbers(producer)
+        numbers.send()
+        place = 0
+        while interrupted_at(place, lambda: call(numbers)):
+            place += 1
+            assert place < PLACES_MAX
+            numbers.send()
+            if place % 20 == 0:
+                producer.flush(TIMEOUT_S)
+                check(producer)
+        producer.flush(TIMEOUT_S)
+        check(producer)
+    assert place > 10
+    found = values_in(fake)
+    assert sorted(set(found)) == list(range(numbers.accepted))
+    assert found == sorted(found)
+
+
+@pytest.mark.promise("an interrupt anywhere in a call leaves the producer whole")
+def test_an_interrupt_anywhere_in_close_leaves_one_that_can_be_closed(fake: FakeKafka) -> None:
+    place = 0
+    while True:
+        producer = Producer(bootstrap_servers=fake.bootstrap_servers, linger_ms=60_000)
+        producer.send("t", b"%d" % place, partition=0)
+        is_interrupted = interrupted_at(place, producer.close)
+        producer.close(TIMEOUT_S)
+        assert producer._lifecycle.is_over
+        check(producer)
+        if not is_interrupted:
+            break
+        place += 1
+        assert place < PLACES_MAX
+    assert place > 20
+    assert values_in(fake) == list(range(place + 1))

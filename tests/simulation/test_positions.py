@@ -1,0 +1,186 @@
+"""Positions outlive whatever happens to a log that loses nothing that consumers may see.
+
+A failing seed is the bug report, since it repeats its run to the byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.consumer.fetch.buffer import FetchBuffer
+from pykclient.consumer.offsets.reset import PositionManager
+from pykclient.consumer.offsets.validate import PositionValidator
+from pykclient.consumer.subscription import SubscriptionState
+from tests.simulation.position_judge import P, Reader
+from tests.simulation.position_simulation import PositionSimulation
+
+if TYPE_CHECKING:
+    from pykclient.consumer.offsets.validate import _Question
+    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+    from pykclient.types import OffsetAndTimestamp
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+SEED_COUNT = 60
+SEEDS_PER_TEST = 10
+SEEDS_UNTIL_NOTICED = 60
+
+
+@pytest.mark.promise(
+    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
+)
+@pytest.mark.parametrize("first", range(0, SEED_COUNT, SEEDS_PER_TEST))
+def test_no_record_is_skipped_or_read_again_without_a_cause(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        PositionSimulation(seed).run()
+
+
+def test_the_simulation_meets_all_that_moves_positions_and_epochs() -> None:
+    """A run in which nothing happens, or nothing is read, would prove nothing."""
+    met: Counter[str] = Counter()
+    for seed in range(20):
+        simulation = PositionSimulation(seed)
+        simulation.run()
+        met.update(simulation.met)
+        met["read"] += sum(len(reader.consumer.read[P]) for reader in simulation.readers)
+    expected = {"leader move", "epoch without a write", "marker of a new leader", "compaction"}
+    expected |= {"deletion", "seek", "seek to earliest", "seek to latest", "limit", "restart"}
+    expected |= {"old commit", "broker stop", "stall", "cut", "error", "delay", "drop"}
+    assert expected <= met.keys()
+    assert met["read"] > 1_000
+
+
+# What is wrong on purpose.
+
+complete = PositionManager._complete
+on_answer = PositionValidator._on_answer
+settle = FetchBuffer._settle
+skip_to = SubscriptionState.skip_to
+accept_leader = SubscriptionState.accept_leader
+
+
+def keep_the_epoch_of_a_lookup(patch: pytest.MonkeyPatch) -> None:
+    """The leader's own, for the end of the log, whether or not it has written anything."""
+
+    def defect(
+        manager: PositionManager,
+        assigned: AssignedPartition,
+        found: list[OffsetAndTimestamp | None],
+    ) -> None:
+        complete(manager, assigned, found)
+        first = found[0]
+        assert first is not None
+        assigned.leader_epoch = first.leader_epoch
+
+    patch.setattr(PositionManager, "_complete", defect)
+
+
+def take_an_unknown_epoch_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
+    def defect(
+        validator: PositionValidator, question: _Question, answer: EpochEndOffset, now_ms: int
+    ) -> None:
+        if answer.error_code == 0 and answer.leader_epoch < question.leader_epoch:
+            reset = validator._auto_offset_reset
+            validator._subscription.lose_position(question.assigned, reset)
+        else:
+            on_answer(validator, question, answer, now_ms)
+
+    patch.setattr(PositionValidator, "_on_answer", defect)
+
+
+def keep_the_epoch_past_markers(patch: pytest.MonkeyPatch) -> None:
+    def defect(buffer: FetchBuffer, assigned: AssignedPartition) -> None:
+        leader_epoch = assigned.leader_epoch
+        settle(buffer, assigned)
+        assigned.leader_epoch = leader_epoch
+
+    patch.setattr(FetchBuffer, "_settle", defect)
+
+
+def keep_the_epoch_over_a_skip(patch: pytest.MonkeyPatch) -> None:
+    def defect(subscription: SubscriptionState, assigned: AssignedPartition, offset: int) -> None:
+        leader_epoch = assigned.leader_epoch
+        skip_to(subscription, assigned, offset)
+        assigned.leader_epoch = leader_epoch
+
+    patch.setattr(SubscriptionState, "skip_to", defect)
+
+
+def lose_a_run(patch: pytest.MonkeyPatch) -> None:
+    def defect(buffer: FetchBuffer, count_max: int, now_ms: int) -> list[RecordRun]:
+        return take(buffer, count_max, now_ms)[1:]
+
+    take = FetchBuffer.take
+    patch.setattr(FetchBuffer, "take", defect)
+
+
+def go_back_by_one(patch: pytest.MonkeyPatch) -> None:
+    def defect(
+        subscription: SubscriptionState, assigned: AssignedPartition, leader_epoch: int
+    ) -> None:
+        accept_leader(subscription, assigned, leader_epoch)
+        assigned.offset = max(0, assigned.offset - 1)
+
+    patch.setattr(SubscriptionState, "accept_leader", defect)
+
+
+RULES: dict[str, tuple[Plant, str]] = {
+    "a position that was looked up has no epoch": (keep_the_epoch_of_a_lookup, "wrote before it"),
+    "what passes markers has their epoch": (keep_the_epoch_past_markers, "wrote before it"),
+    "what skips ahead has no epoch": (keep_the_epoch_over_a_skip, "wrote before it"),
+    "an unknown epoch is no truncation": (
+        take_an_unknown_epoch_for_a_truncation,
+        "without a cause",
+    ),
+}
+"""Which old defect breaks what, where positions are looked at as well as records."""
+
+
+@pytest.mark.promise(
+    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
+)
+@pytest.mark.parametrize("rule", RULES)
+def test_the_simulation_notices_a_rule_that_is_broken(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant, told = RULES[rule]
+    run_with(monkeypatch, [plant], told)
+
+
+@pytest.mark.promise(
+    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
+)
+@pytest.mark.parametrize(
+    ("plants", "told"),
+    [
+        ([keep_the_epoch_of_a_lookup, take_an_unknown_epoch_for_a_truncation], "without a cause"),
+        ([keep_the_epoch_past_markers], "without a cause|the log was cut"),
+        ([lose_a_run], "skipped|not all was read"),
+        ([go_back_by_one], "again|began"),
+    ],
+)
+def test_the_simulation_notices_what_becomes_of_records(
+    plants: list[Plant], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a look at the epochs of positions: what they are for."""
+    monkeypatch.setattr(Reader, "looks_at_epochs", False)
+    run_with(monkeypatch, plants, told)
+
+
+def run_with(patch: pytest.MonkeyPatch, plants: list[Plant], told: str) -> None:
+    for plant in plants:
+        plant(patch)
+    with pytest.raises(AssertionError, match=told):
+        run_until_noticed()
+
+
+def run_until_noticed() -> None:
+    for seed in range(SEEDS_UNTIL_NOTICED):
+        PositionSimulation(seed).run()

@@ -1,0 +1,281 @@
+"""Every name, path and command that a document has in back-ticks exists.
+
+A document that names what is gone misleads whoever looks for it. Blocks of code are left out: those
+of README and `docs/consumer.md` run as they stand, in `tests/integration`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+GENERATED = ("docs/configuration.md",)
+"""Written from the code, and compared with it by a test of its own."""
+
+FOLDERS = (
+    *("pykclient", "spark_connector", "pyspark_pykafka"),
+    *("tests", "tools", "benchmarks", "examples"),
+)
+BASES = (
+    ("", "pykclient", "pykclient/testing", "tests", "benchmarks", "docs", "docs/design")
+    # Below them a path is looked for as it stands.
+)
+PATH_LIKE = re.compile(
+    r"[\w./*-]+(?:/|\.(?:py|pyx|pxd|md|toml|sh|png|json))(?:::\w+)?|[\w.*-]+(?:/[\w.*-]+)+"
+)
+STRING = re.compile(r"'[^']*'|\"[^\"]*\"")
+SETTING = re.compile(r"\b[A-Z][A-Z_]+=\S+ ")
+"""A variable of the environment before a command."""
+CHAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+CYTHON = re.compile(
+    r"^\s*(?:cdef|cpdef|def)\s+(?:class\s+)?(?:[\w\[\] *,]+?\s+)?\*?(\w+)\s*[(:]", re.MULTILINE
+)
+CYTHON_NUMBER = re.compile(r"^\s+([A-Z][A-Z_]+) = ", re.MULTILINE)
+
+FOREIGN = frozenset(
+    {
+        # What commands write.
+        *(".venv", "bench-output/", "demo-output/", "build/", "results.json"),
+        "accel/compiled/build_failure.txt",
+        # Words of Kafka, and of its tools.
+        *("read_committed", "read_uncommitted", "ConsumerPerformance", "EndToEndLatency"),
+        "unclean.leader.election.enable",
+        # Other packages, and our extra for developers.
+        *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),
+        *("itertools.batched(consumer, 100)", "executor.map(work, consumer)"),
+        # Patterns for names.
+        *("on_x", "take_x", "is_", "has_", "area: what"),
+    }
+)
+"""What is defined nowhere in our code, and is meant all the same."""
+
+
+class Span(NamedTuple):
+    """What stands between two back-ticks, and where."""
+
+    document: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}: `{self.text}`"
+
+
+def spans_of(document: str, text: str) -> Iterator[Span]:
+    is_block = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            is_block = not is_block
+        elif not is_block and not line.startswith("    "):
+            for found in re.findall(r"`([^`]+)`", line):
+                yield Span(document, number, found)
+
+
+class Names:
+    """All that the code defines: names, members of classes, modules; and its strings, but those of
+    tests, which may be anything.
+    """
+
+    def __init__(self) -> None:
+        self.defined: set[str] = set(dir(builtins)) | set(keyword.kwlist) | FOREIGN
+        self.members: dict[str, set[str]] = {}
+        self.bases: dict[str, set[str]] = {}
+        self.strings: set[str] = set()
+        self.modules: set[str] = set()
+        self.files = {path.name for path in ROOT.iterdir()}
+
+    def read(self, path: str, text: str) -> None:
+        parts = Path(path).with_suffix("").parts
+        self.files.add(Path(path).name)
+        for start in range(len(parts)):
+            self.modules.add(".".join(parts[start:]).removesuffix(".__init__"))
+        self.defined.update(parts)
+        if path.endswith(".pyx"):
+            self.defined.update(CYTHON.findall(text), CYTHON_NUMBER.findall(text))
+        else:
+            self._read_tree(ast.parse(text), has_words=not path.startswith("tests/"))
+
+    def _read_tree(self, tree: ast.Module, *, has_words: bool) -> None:
+        for node in ast.walk(tree):
+            match node:
+                case ast.ClassDef(name=name):
+                    self.members.setdefault(name, set()).update(_members(node))
+                    self.bases.setdefault(name, set()).update(map(_last_name, node.bases))
+                    self.defined |= {name} | self.members[name]
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self.defined.add(name)
+                case ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                    self.defined.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name):
+                    self.defined.add(name)
+                case ast.alias(name=name):
+                    self.defined.update(name.split("."))
+                case ast.Constant(value=str(value)) if has_words or value.isupper():
+                    self.strings.add(value)
+
+    def has(self, chain: str) -> bool:
+        """Whether a dotted name leads to something."""
+        if chain in self.strings or chain in self.modules or chain in FOREIGN:
+            return True
+        *owners, _ = parts = chain.split(".")
+        if any(part not in self.defined for part in parts):
+            return False
+        return all(
+            owner not in self.members or part in self._members_of(owner)
+            for owner, part in zip(owners, parts[1:], strict=True)
+        )
+
+    def _members_of(self, name: str) -> set[str]:
+        own = self.members.get(name)
+        if own is None:
+            return set()
+        return own.union(*(self._members_of(base) for base in self.bases[name] - {name}))
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    for inner in ast.walk(node):
+        match inner:
+            case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Attribute(attr=name, value=ast.Name(id="self"), ctx=ast.Store()):
+                yield name
+
+
+def _last_name(base: ast.expr) -> str:
+    return ast.unparse(base).partition("[")[0].split(".")[-1]
+
+
+@cache
+def names() -> Names:
+    found = Names()
+    for folder in FOLDERS:
+        for suffix in ("py", "pyi", "pyx"):
+            for path in (ROOT / folder).rglob(f"*.{suffix}"):
+                found.read(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        found.files.update(path.name for path in (ROOT / folder).rglob("*.*"))
+    return found
+
+
+@cache
+def make_targets() -> frozenset[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return frozenset(re.findall(r"^(\w+):", text, re.MULTILINE))
+
+
+def exists(span: Span) -> bool:
+    """Whether a command, path or expression means something in this project."""
+    text = SETTING.sub("", span.text).removeprefix(".venv/bin/")
+    command, _, rest = text.partition(" ")
+    match command if rest else "":
+        case "make":
+            return rest.partition(" ")[0] in make_targets()
+        case "python":
+            words = [word for word in rest.split() if not word.startswith("-")]
+            return _is_path(words[0]) or words[0] in names().modules | FOREIGN
+        case "pykclient":
+            return all(word in names().strings for word in rest.split() if word.isalpha())
+        case "pip" | "git" | "apt-get":
+            return True
+    if PATH_LIKE.fullmatch(command):
+        return command in FOREIGN or _is_path(command)
+    if text in names().strings or text in FOREIGN:
+        return True
+    return all(names().has(chain) for chain in CHAIN.findall(STRING.sub("", text)))
+
+
+def _is_path(text: str) -> bool:
+    path, _, test = text.partition("::")
+    if "/" not in path and not test and "*" not in path:
+        return path in names().files
+    found = [each for base in BASES for each in (ROOT / base).glob(path.rstrip("/") or ".")]
+    return any(not test or f"def {test}(" in each.read_text(encoding="utf-8") for each in found)
+
+
+def documents() -> list[str]:
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
+    return sorted(
+        {path.relative_to(ROOT).as_posix() for path in found} - {*GENERATED, "CHANGELOG.md"}
+    )
+
+
+@pytest.mark.parametrize("document", documents())
+def test_what_a_document_names_exists(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    assert [str(span) for span in spans_of(document, text) if not exists(span)] == []
+
+
+def test_the_tests_that_the_changelog_names_exist() -> None:
+    named: list[tuple[str, str]] = []
+    for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines():
+        path = ""
+        for found in re.finditer(r"`([\w/]+\.py)?::(\w+)", line):
+            path = found[1] or path
+            named.append((path, found[2]))
+    assert len(named) > 100
+    assert [
+        f"{path}::{test}"
+        for path, test in named
+        if not re.search(rf"\b(def|class) {test}\b", (ROOT / "tests" / path).read_text("utf-8"))
+    ] == []
+
+
+@pytest.mark.parametrize("document", documents())
+def test_what_a_document_links_to_exists(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
+    folder = (ROOT / document).parent
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "make test",
+            "python -m tools.protogen",
+            "python benchmarks/suite.py",
+            "pykclient groups",
+        ),
+        *(
+            "tests/test_tidy.py",
+            "consumer/fetch/",
+            "docs/design/*.md",
+            "test_tidy.py::undocumented",
+        ),
+        *("linger_ms", "linger.ms", "auto_offset_reset='earliest'", "Consumer(group_id='g')"),
+        *("RecordAccumulator", "Engine.post", "pykclient.errors", "BufferPool.release"),
+    ],
+)
+def test_what_exists_is_found(text: str) -> None:
+    assert exists(Span("a.md", 1, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("make gone", "python -m tools.gone", "python benchmarks/gone.py", "pykclient gone"),
+        *("tests/gone.py", "consumer/gone/", "docs/gone/*.md", "test_tidy.py::test_gone"),
+        *(
+            "vanished_ms",
+            "vanished.ms",
+            "auto_offset_vanished='earliest'",
+            "Consumer(vanished_id='g')",
+        ),
+        *("VanishedAccumulator", "Engine.vanished", "pykclient.vanished", "BufferPool.seal"),
+    ],
+)
+def test_what_is_gone_is_seen(text: str) -> None:
+    (span,) = spans_of("a.md", f"see\n\n```\n`not_looked_at`\n```\n    `nor_this`\nsee `{text}`")
+    assert span == Span("a.md", 7, text)
+    assert not exists(span)
