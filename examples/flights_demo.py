@@ -33,7 +33,7 @@ from flights.stopwatch import Stopwatch
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from pykclient.errors import KafkaError
 from pykclient.testing import KafkaCluster, MissingPrerequisiteError
-from pykclient.testing.jvm import find_spark_java
+from pykclient.testing.cluster.java import find_spark_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contestants.job import LINGER_MS, POLL_RECORDS_MAX
-from pykclient.testing.jvm import find_java
-from pykclient.testing.kafka_jars import kafka_jars
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
 
 if TYPE_CHECKING:
     from contestants.job import Figures, Job

@@ -5,8 +5,8 @@
 Builds spike.pyx into a temporary folder (needs Cython and gcc). A figure is the least of several
 runs, in nanoseconds of CPU a record: 100-byte values, one topic of 6 partitions, batches of a
 million bytes, the deliveries kept as an application does that waits for them later. No socket and
-no sender thread: it is the application thread's share. The outcome stands in DESIGN.md, "The
-per-record boundary".
+no sender thread: it is the application thread's share. The outcome stands in
+docs/decisions/0001-per-record-boundary.md.
 """
 
 from __future__ import annotations

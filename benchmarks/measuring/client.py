@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykclient import Producer, accel
-from pykclient.testing.jvm import find_java
+from pykclient.testing.cluster.java import find_java
 from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""What is in the way of a target that a run missed, and what was tried: the words for the README.
+"""What is in the way of a target that a run missed, and what was tried: the words for `RESULTS.md`.
 
-Figures in here are those of DESIGN.md, where they are told with all that was measured.
+Figures in here are those of docs/decisions, where they are with all that was measured.
 
 Owner: none; the table is constant.
 """

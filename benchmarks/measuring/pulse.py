@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.testing.proxy_faults import Delay, Direction
+from pykclient.testing.proxy.faults import Delay, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pykclient.testing.proxy import FaultProxy
+    from pykclient.testing.proxy.proxy import FaultProxy
 
 __all__ = ["gaps_s", "heartbeat_count", "listening"]
 

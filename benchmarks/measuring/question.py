@@ -28,7 +28,7 @@ from measuring.measurement import Measurement, Run, write_run
 from measuring.tables import figures_table, targets_table
 from pykclient import accel
 from pykclient.testing import KafkaCluster
-from pykclient.testing.jvm import find_java
+from pykclient.testing.cluster.java import find_java
 
 if TYPE_CHECKING:
     from measuring.client import Client
