@@ -19,7 +19,8 @@ Event = list[object]
 
 - ``["opened"]``: from here on it is a new consumer, with all partitions assigned anew;
 - ``["moved", [partition ...]]``: a rebalance callback named these partitions;
-- ``["returned", [[partition, [offset ...]] ...]]``: one poll's records;
+- ``["returned", [[partition, [offset ...]] ...]]``: one poll's records. Who polls has
+  processed what was returned before;
 - ``["finished"]``: whatever was returned before is processed;
 - ``["committed", [[partition, offset] ...]]``: what the coordinator had, while nothing else ran.
 """

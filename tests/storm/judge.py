@@ -102,6 +102,7 @@ class _Reading:
                 for partition in partitions:
                     self._positions.pop(partition, None)
             case ["returned", list(parts)]:
+                self._finished |= self._ends
                 for partition, offsets in parts:
                     yield from self._read(partition, offsets)
             case ["finished"]:

@@ -175,17 +175,32 @@ class Storm:
             self._producer.flush(0)
 
     def _poll(self) -> None:
+        """Ask for more: what was returned until now is processed.
+
+        It is noted before the call, in which it may be committed, and by whatever the call ends
+        with: between the first note and the call an interruption may poll, too.
+        """
         self._noted.append("finished")
         with suppress(KafkaTimeoutError):  # it tells why nothing came of all the interrupted ones
-            self._noted.append(self._consumer.poll(self._source.choice((0, 0.001, 0.01))))
+            try:
+                self._noted.append(self._consumer.poll(self._source.choice((0, 0.001, 0.01))))
+            except BaseException:
+                self._noted.append("finished")
+                raise
 
     def _commit(self) -> None:
-        self._noted.append("finished")
-        self._consumer.commit()
+        self._finish(self._consumer.commit)
 
     def _commit_async(self) -> None:
+        self._finish(self._consumer.commit_async)
+
+    def _finish(self, call: Callable[[], object]) -> None:
+        """Make a call that commits all that was returned, also what an interruption polls now."""
         self._noted.append("finished")
-        self._consumer.commit_async()
+        try:
+            call()
+        finally:
+            self._noted.append("finished")
 
     # In an interruption.
 
@@ -227,7 +242,7 @@ class Storm:
             self.journal.cut_producers.append(self._producer_number)
             self._producer.close(0)
         elif chance < 3 * CLOSED_SHARE:
-            self._consumer.close(CLOSE_S)
+            self._finish(partial(self._consumer.close, CLOSE_S))
 
     # In peace.
 
@@ -424,7 +439,7 @@ def _events(noted: object) -> list[Event]:
             [place.partition, [record.offset for record in records]]
             for place, records in noted.by_partition().items()
         ]
-        return [["returned", parts]] if parts else []
+        return [["returned", parts]]
     assert isinstance(noted, list | tuple)
     if noted and isinstance(noted[0], str):
         return [list(noted)]

@@ -95,6 +95,7 @@ def test_sends_that_overlapped_may_stand_in_any_order() -> None:
         ([["returned", [[0, [0, 2]], [1, [0]]]]], "a poll returned [0, 2]"),
         ([["returned", [[0, [0]], [1, [0]]]]], "partition 0 is read up to 1 of 2"),
         ([READ_ALL[2], ["committed", [[0, 1]]]], "1 is committed, 0 was processed"),
+        ([READ_ALL[2], ["returned", []], ["committed", [[0, 1]]]], None),
         ([["lost"], *READ_ALL], "unknown event"),
     ],
 )
