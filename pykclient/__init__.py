@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
     from pykclient.consumer.group.assignors import Assignor, GroupMember, RebalanceProtocol
     from pykclient.consumer.group.history import Rebalance
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.group.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.metrics.catalogue import MetricName
@@ -84,7 +84,7 @@ _HOME = {
     "GroupDescription": "pykclient.admin.groups",
     "GroupListing": "pykclient.admin.groups",
     "GroupMember": "pykclient.consumer.group.assignors",
-    "GroupMetadata": "pykclient.consumer.group.member",
+    "GroupMetadata": "pykclient.consumer.group.metadata",
     "MemberDescription": "pykclient.admin.groups",
     "MetricName": "pykclient.metrics.catalogue",
     "NewTopic": "pykclient.admin.topics",

@@ -18,7 +18,7 @@ from pykclient.network.drive import drive, now_ms, run_user_calls, wall_ms
 
 if TYPE_CHECKING:
     from pykclient.consumer.group.history import Rebalance
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.network.manager import Operation
 
 __all__ = ["GroupCalls"]

@@ -9,7 +9,7 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.group.protocols import commit_refused
 from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.offsets.committer import Commits, CommitSettings

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.offsets.commit_request import OffsetCommitCall
 from pykclient.errors import DecodeError, UnknownMemberIdError, UnknownTopicOrPartitionError
 from pykclient.network.cluster.cluster import NO_TOPIC_ID

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
-from pykclient.consumer.group.assignors import RoundRobinAssignor, Share
+from pykclient.consumer.group.assignors import Assignment, RoundRobinAssignor
 from pykclient.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -409,11 +409,13 @@ class ByWeight(RoundRobinAssignor):
     def user_data(self, topics: frozenset[str]) -> bytes:  # type: ignore[override]
         return bytes([self.weight])
 
-    def assign(self, topics: object, members: Mapping[str, GroupMember]) -> dict[str, Share]:  # type: ignore[override]
+    def assign(self, topics: object, members: Mapping[str, GroupMember]) -> dict[str, Assignment]:  # type: ignore[override]
         weights = {name: (member.user_data or b"\0")[0] for name, member in members.items()}
         ours = iter(PARTITIONS)
         total = bytes([sum(weights.values())])
-        return {name: Share(list(islice(ours, count)), total) for name, count in weights.items()}
+        return {
+            name: Assignment(list(islice(ours, count)), total) for name, count in weights.items()
+        }
 
     def on_assignment(
         self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None

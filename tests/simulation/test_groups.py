@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.consumer import Consumer
-from pykclient.consumer.group.reassignment import Handover
+from pykclient.consumer.group.rebalance import Handover
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.cluster.coordinators import Coordinators
 from pykclient.types import TopicPartition

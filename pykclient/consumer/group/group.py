@@ -14,12 +14,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.consumer.group.address import GroupAddress
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import CoordinatorNode, GroupMetadata
 from pykclient.consumer.group.protocols import NoMembership, commit_refused
-from pykclient.consumer.group.reassignment import Handover
-from pykclient.consumer.group.rebalance import RebalanceListener
+from pykclient.consumer.group.rebalance import Handover, RebalanceListener
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import CommitFailedError, RebalanceInProgressError
 from pykclient.network.client_log import ClientLog
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.participant import GroupMembership
-    from pykclient.consumer.group.reassignment import Buffered
+    from pykclient.consumer.group.rebalance import Buffered
     from pykclient.consumer.subscription import SubscriptionState
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster.cluster import Cluster
@@ -81,7 +79,7 @@ class ConsumerGroup(ABC):
             commit=surroundings.commit,
             client_id=config.client_id,
         )
-        self._address = GroupAddress(surroundings.coordinators, surroundings.group_id)
+        self._address = CoordinatorNode(surroundings.coordinators, surroundings.group_id)
         self._exclude_internal_topics = config.exclude_internal_topics
         self._max_poll_interval_ms = config.max_poll_interval_ms
         self._is_polling = False

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.group.member import NO_GENERATION
+from pykclient.consumer.group.metadata import NO_GENERATION
 from pykclient.consumer.partition_list import describe_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.types import TopicPartition
 
 __all__ = ["GroupHistory", "Rebalance"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pykclient.consumer.group.kip848.requests import Interest
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Operation, PollResult
     from pykclient.protocol.messages.join_group import JoinGroupResponse

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.errors import (
     CommitFailedError,
     FencedInstanceIdError,

@@ -26,7 +26,7 @@ from pykclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.protocol.message import Message

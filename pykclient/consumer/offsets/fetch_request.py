@@ -30,7 +30,7 @@ from pykclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.protocol.message import Message

@@ -29,7 +29,7 @@ from pykclient.errors import (
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.consumer.group.member_scene import (
+from tests.consumer.group.classic_scene import (
     MAX_POLL_MS,
     OTHER_NODE_ID,
     RETRY_MS,

@@ -12,7 +12,7 @@ from pykclient.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberResponse,
 )
-from tests.consumer.group.member_scene import MAX_POLL_MS, OTHER_NODE_ID, MemberScene
+from tests.consumer.group.classic_scene import MAX_POLL_MS, OTHER_NODE_ID, MemberScene
 
 
 @pytest.fixture

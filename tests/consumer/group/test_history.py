@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pykclient.consumer.group.history import REBALANCES_MAX, GroupHistory
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from pykclient.consumer.group.assignors import (
+    Assignment,
     CooperativeStickyAssignor,
     GroupMember,
     RangeAssignor,
     RebalanceProtocol,
     RoundRobinAssignor,
-    Share,
     TopicRacks,
 )
 from pykclient.consumer.group.classic.leader import (
@@ -85,7 +85,7 @@ def test_racks_are_those_of_the_replicas() -> None:
 
 def test_an_assignor_shares_out() -> None:
     shares = share_out(RangeAssignor(), RebalanceProtocol.EAGER, TWO, MEMBERS)
-    assert shares == {"m1": Share((A0,)), "m2": Share((A1,))}
+    assert shares == {"m1": Assignment((A0,)), "m2": Assignment((A1,))}
 
 
 @pytest.mark.promise("assignors of users assign, and are refused when they break the rules")
@@ -108,7 +108,7 @@ def test_an_assignor_shares_out() -> None:
             )
         ),
         (
-            {"m1": Share([A0], cast("bytes", "text"))},
+            {"m1": Assignment([A0], cast("bytes", "text"))},
             r"failed: TypeError.*user data must be bytes, not 'text'",
         ),
         ({"m1": None}, r"failed: TypeError"),
@@ -125,7 +125,7 @@ def test_an_own_assignor_that_breaks_the_rules_is_told_of(
 def test_who_is_left_out_gets_nothing_and_what_can_be_read_once_is_given() -> None:
     assignor = OwnAssignor({"m2": iter([A1])})
     shares = share_out(assignor, RebalanceProtocol.EAGER, TWO, MEMBERS)
-    assert shares == {"m1": Share(()), "m2": Share((A1,))}
+    assert shares == {"m1": Assignment(()), "m2": Assignment((A1,))}
 
 
 @pytest.mark.promise(
@@ -139,6 +139,6 @@ def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
     moved = OwnAssignor({"m1": [A0], "m2": [A1]})
     with pytest.raises(UsageError, match="gave a-1 to a member while another one still has it"):
         share_out(moved, RebalanceProtocol.COOPERATIVE, TWO, members)
-    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == Share((A1,))
+    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == Assignment((A1,))
     first = share_out(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, TWO, members)
-    assert first == {"m1": Share((A0,)), "m2": Share(())}
+    assert first == {"m1": Assignment((A0,)), "m2": Assignment(())}

@@ -5,10 +5,10 @@ Source: Java interface ``ConsumerPartitionAssignor`` and its implementations.
 """
 
 from pykclient.consumer.group.assignors.assignor import (
+    Assignment,
     Assignor,
     GroupMember,
     RebalanceProtocol,
-    Share,
     TopicRacks,
 )
 from pykclient.consumer.group.assignors.range import RangeAssignor
@@ -16,13 +16,13 @@ from pykclient.consumer.group.assignors.round_robin import RoundRobinAssignor
 from pykclient.consumer.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = [
+    "Assignment",
     "Assignor",
     "CooperativeStickyAssignor",
     "GroupMember",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
-    "Share",
     "StickyAssignor",
     "TopicRacks",
 ]

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 __all__ = [
+    "Assignment",
     "Assignor",
     "GroupMember",
     "RebalanceProtocol",
-    "Share",
     "TopicRacks",
     "is_rack_aware",
     "member_order",
@@ -58,7 +58,7 @@ class GroupMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Assignment:
     """What one member gets; its own assignor hears of `user_data`, which nobody else reads."""
 
     partitions: Sequence[TopicPartition]
@@ -84,7 +84,7 @@ class Assignor(Protocol):
 
     def assign(
         self, topics: TopicRacks, members: Mapping[str, GroupMember]
-    ) -> Mapping[str, Share | Sequence[TopicPartition]]:
+    ) -> Mapping[str, Assignment | Sequence[TopicPartition]]:
         """Return what every member gets, by member id, with no partition twice.
 
         Partitions alone do where there is nothing to tell its assignor.

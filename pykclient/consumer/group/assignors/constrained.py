@@ -1,4 +1,4 @@
-"""EvenShares: a sticky assignment among members that all want the same topics.
+"""ConstrainedAssignmentBuilder: a sticky assignment among members that all want the same topics.
 
 Every member ends with the same number of partitions or one more. Each keeps what it owned up to its
 share; the rest goes round. It is one pass over the partitions.
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
     from pykclient.consumer.group.assignors.owned import Claims
 
-__all__ = ["EvenShares"]
+__all__ = ["ConstrainedAssignmentBuilder"]
 
 
-class EvenShares:
+class ConstrainedAssignmentBuilder:
     """One assignment in the making. `moving` tells who gets what another member must give up."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""UnevenShares: a sticky assignment among members that want different topics.
+"""GeneralAssignmentBuilder: a sticky assignment among members that want different topics.
 
 Members first keep what they owned; what is free goes to the least loaded member that wants it; then
 partitions move, one at a time, from members with more to members with fewer, until no move helps.
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
     from pykclient.consumer.group.assignors.owned import Claims
 
-__all__ = ["UnevenShares"]
+__all__ = ["GeneralAssignmentBuilder"]
 
-Assignment = dict[str, list[TopicPartition]]
+PartitionsByMember = dict[str, list[TopicPartition]]
 
 
-class UnevenShares:
+class GeneralAssignmentBuilder:
     """One assignment in the making."""
 
     def __init__(
@@ -38,7 +38,7 @@ class UnevenShares:
         self._members = members
         self._racks = Racks(topics, members)
         self._earlier = claims.earlier()
-        self._assignment: Assignment = {m: list(claims.owned[m]) for m in sorted(members)}
+        self._assignment: PartitionsByMember = {m: list(claims.owned[m]) for m in sorted(members)}
         self._owners = {p: m for m, owned in self._assignment.items() for p in owned}
         self._wanted_by = {
             topic: [m for m in self._assignment if topic in members[m].topics] for topic in topics
@@ -48,7 +48,7 @@ class UnevenShares:
         self._movements = _Movements()
         self._must_revoke = False
 
-    def assign(self) -> Assignment:
+    def assign(self) -> PartitionsByMember:
         """Return the partitions of every member."""
         self._drop_unwanted()
         order = sorted(self._topics, key=lambda topic: (len(self._wanted_by[topic]), topic))
@@ -100,7 +100,7 @@ class UnevenShares:
 
     # Balance.
 
-    def _set_fixed_members_aside(self) -> Assignment:
+    def _set_fixed_members_aside(self) -> PartitionsByMember:
         """Take out the members whose partitions nobody else wants, and that want no other's."""
         fixed = {m: owned for m, owned in self._assignment.items() if not self._may_change(m)}
         for member_id, owned in fixed.items():
@@ -218,7 +218,7 @@ class _Movements:
         return min(returning, default=partition)
 
 
-def _unevenness(assignment: Assignment) -> int:
+def _unevenness(assignment: PartitionsByMember) -> int:
     """Return the sum of the differences between all pairs of loads."""
     loads = sorted(map(len, assignment.values()))
     # In ascending order, the load at `place` is the larger of `place` pairs, the smaller of others.

@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.assignors.assignor import RebalanceProtocol
-from pykclient.consumer.group.assignors.constrained import EvenShares
-from pykclient.consumer.group.assignors.general import UnevenShares
+from pykclient.consumer.group.assignors.constrained import ConstrainedAssignmentBuilder
+from pykclient.consumer.group.assignors.general import GeneralAssignmentBuilder
 from pykclient.consumer.group.assignors.owned import NO_GENERATION, Claim, Claims
 from pykclient.errors import DecodeError
 from pykclient.protocol.primitives import INT32, write_count, write_numbers, write_string
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CooperativeStickyAssignor", "StickyAssignor"]
 
-Assignment = dict[str, list[TopicPartition]]
+PartitionsByMember = dict[str, list[TopicPartition]]
 
 
 class StickyAssignor:
@@ -56,7 +56,7 @@ class StickyAssignor:
         out += INT32.pack(self._generation)
         return bytes(out)
 
-    def assign(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> Assignment:
+    def assign(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> PartitionsByMember:
         """Return the partitions of every member."""
         claims = {member_id: _read_claim(member.user_data) for member_id, member in members.items()}
         return _share_out(topics, members, claims)[0]
@@ -84,7 +84,7 @@ class CooperativeStickyAssignor:
         """Return the generation, which older leaders read here."""
         return INT32.pack(self._generation)
 
-    def assign(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> Assignment:
+    def assign(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> PartitionsByMember:
         """Return the partitions of every member, without those that another has to give up."""
         claims = {
             member_id: Claim(member.owned_partitions, _generation_of(member))
@@ -106,13 +106,13 @@ class CooperativeStickyAssignor:
 
 def _share_out(
     topics: TopicRacks, members: Mapping[str, GroupMember], by_member: Mapping[str, Claim]
-) -> tuple[Assignment, dict[TopicPartition, str] | None]:
+) -> tuple[PartitionsByMember, dict[TopicPartition, str] | None]:
     """Return the assignment and, where it is known, what moves between members, and to whom."""
     claims = Claims(topics, by_member)
     if len({member.topics for member in members.values()}) <= 1:
-        even = EvenShares(topics, members, claims)
+        even = ConstrainedAssignmentBuilder(topics, members, claims)
         return even.assign(), even.moving
-    return UnevenShares(topics, members, claims).assign(), None
+    return GeneralAssignmentBuilder(topics, members, claims).assign(), None
 
 
 def _moving(

@@ -23,10 +23,9 @@ from pykclient.consumer.group.classic.protocol import (
     read_assignment,
 )
 from pykclient.consumer.group.classic.requests import ClassicSettings
+from pykclient.consumer.group.classic.unassigned import Coverage
 from pykclient.consumer.group.group import ConsumerGroup
-from pykclient.consumer.group.metadata import Coverage
 from pykclient.consumer.group.protocols import commit_refused
-from pykclient.consumer.group.rebalance import given_up_to_join
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
     InconsistentGroupProtocolError,
@@ -38,18 +37,18 @@ from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.manager import Operation, PollResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.assignors import Assignor
     from pykclient.consumer.group.group import GroupSurroundings
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.protocol.messages.join_group import JoinGroupResponse
     from pykclient.types import TopicPartition
 
-__all__ = ["ConsumerCoordinator"]
+__all__ = ["ConsumerCoordinator", "given_up_to_join"]
 
 
 class ConsumerCoordinator(ConsumerGroup):
@@ -372,3 +371,15 @@ def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
             f"the assignor {assignor.name!r} gave user data that is no bytes: {data!r:.100}"
         )
     return data
+
+
+def given_up_to_join(
+    protocol: RebalanceProtocol, owned: Iterable[TopicPartition], topics: Collection[str]
+) -> list[TopicPartition]:
+    """Return what a member gives up before it joins again.
+
+    Everything in an eager group; in a cooperative one only what it does not want any more.
+    """
+    if protocol is RebalanceProtocol.EAGER:
+        return sorted(owned)
+    return sorted(partition for partition in owned if partition.topic not in topics)

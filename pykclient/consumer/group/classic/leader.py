@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.config.setting import INT_MAX
 from pykclient.consumer.group.assignors import (
+    Assignment,
     CooperativeStickyAssignor,
     RebalanceProtocol,
-    Share,
     TopicRacks,
 )
 from pykclient.consumer.group.classic.protocol import read_subscription
@@ -35,7 +35,7 @@ __all__ = ["GroupShares", "is_known", "read_members", "share_out", "topic_racks"
 KNOWN_TO_COOPERATE: Final = (CooperativeStickyAssignor.name,)
 """It looks at generations, too: what a member claims of an old one is no partition that it has."""
 
-GroupShares = dict[str, Share]
+GroupShares = dict[str, Assignment]
 """What each member gets, by its id."""
 
 
@@ -82,7 +82,7 @@ def share_out(
         UsageError: an assignor of the user's own broke the rules: a partition that is given twice,
             that is no partition, or, in a cooperative group, that another member still has.
     """
-    shares = {member_id: Share(()) for member_id in members}
+    shares = {member_id: Assignment(()) for member_id in members}
     try:
         for member_id, given in assignor.assign(topics, members).items():
             shares[member_id] = _whole_share(given)
@@ -95,12 +95,12 @@ def share_out(
     return shares
 
 
-def _whole_share(given: Share | Iterable[TopicPartition]) -> Share:
+def _whole_share(given: Assignment | Iterable[TopicPartition]) -> Assignment:
     """Return a share as it can be written, also of partitions that can be looked at only once."""
     partitions, user_data = (
-        (given.partitions, given.user_data) if isinstance(given, Share) else (given, None)
+        (given.partitions, given.user_data) if isinstance(given, Assignment) else (given, None)
     )
-    share = Share(tuple(partitions), user_data)
+    share = Assignment(tuple(partitions), user_data)
     if not isinstance(share.user_data, (bytes, NoneType)):
         raise TypeError(f"user data must be bytes, not {share.user_data!r:.100}")
     for each in share.partitions:
@@ -121,7 +121,9 @@ def _is_partition(given: object) -> bool:
     )
 
 
-def _check_members(assignor: Assignor, shares: Mapping[str, Share], members: Iterable[str]) -> None:
+def _check_members(
+    assignor: Assignor, shares: Mapping[str, Assignment], members: Iterable[str]
+) -> None:
     strangers = shares.keys() - set(members)
     counts = Counter(partition for share in shares.values() for partition in share.partitions)
     doubles = [partition for partition, count in counts.items() if count > 1]
@@ -133,7 +135,7 @@ def _check_members(assignor: Assignor, shares: Mapping[str, Share], members: Ite
 
 def _check_cooperative(
     assignor: Assignor,
-    shares: Mapping[str, Share],
+    shares: Mapping[str, Assignment],
     members: Mapping[str, GroupMember],
 ) -> None:
     added: set[TopicPartition] = set()

@@ -17,9 +17,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.group.classic.leaving import Leaving
 from pykclient.consumer.group.classic.protocol import PROTOCOL_TYPE
 from pykclient.consumer.group.classic.requests import (
+    Leaving,
     heartbeat_request,
     join_request,
     sync_request,
@@ -31,7 +31,7 @@ from pykclient.consumer.group.classic.state import (
     ClassicMember,
     ClassicState,
 )
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.group.retries import Retries
 from pykclient.errors import (
     DisconnectedError,

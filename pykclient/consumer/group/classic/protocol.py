@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.group.assignors import GroupMember, Share
+from pykclient.consumer.group.assignors import Assignment, GroupMember
 from pykclient.errors import DecodeError
 from pykclient.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -99,7 +99,7 @@ def encode_assignment(
     return bytes(out)
 
 
-def read_assignment(data: bytes) -> Share:
+def read_assignment(data: bytes) -> Assignment:
     """Read what this member gets, each partition once.
 
     Raises:
@@ -107,7 +107,7 @@ def read_assignment(data: bytes) -> Share:
             either: so brokers, and leaders of older Sarama clients, say that a member gets none.
     """
     if not data:
-        return Share((), None)
+        return Assignment((), None)
     reader = Reader(data)
     version = _version(reader, ConsumerProtocolAssignment.max_version)
     message = ConsumerProtocolAssignment.read(reader, version)
@@ -118,7 +118,7 @@ def read_assignment(data: bytes) -> Share:
     )
     if min((partition.partition for partition in partitions), default=0) < 0:
         raise DecodeError(f"an assignment has a negative partition: {min(partitions)}")
-    return Share(tuple(dict.fromkeys(partitions)), message.user_data)
+    return Assignment(tuple(dict.fromkeys(partitions)), message.user_data)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

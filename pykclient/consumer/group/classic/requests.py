@@ -6,20 +6,31 @@ Source: APIs JoinGroup, SyncGroup, Heartbeat and LeaveGroup; KIP-345, KIP-559, K
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.group.classic.protocol import PROTOCOL_TYPE
+from pykclient.errors import error_for_code
+from pykclient.network.manager import Request
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from pykclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from pykclient.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.errors import KafkaError
+    from pykclient.network.client_log import ClientLog
+    from pykclient.network.manager import Operation
+    from pykclient.protocol.message import Message
 
-__all__ = ["ClassicSettings", "heartbeat_request", "join_request", "leave_request", "sync_request"]
+__all__ = ["ClassicSettings", "Leaving", "heartbeat_request", "join_request", "sync_request"]
 
 REBALANCE_SLACK_MS: Final = 5_000
 """What a JoinGroup may take beyond the rebalance time-out, up to which the coordinator waits."""
@@ -108,3 +119,49 @@ def leave_request(member: GroupMetadata, reason: str, version: int) -> LeaveGrou
         reason=reason[:REASON_LENGTH_MAX],
     )
     return LeaveGroupRequest(group_id=member.group_id, members=[identity])
+
+
+class Leaving:
+    """Tells the coordinator that `member` goes, and ends `left` then, whatever is answered.
+
+    Of a member that the coordinator does not know, or cannot be told about, the session ends.
+    """
+
+    def __init__(
+        self, member: GroupMetadata, reason: str, left: Operation[None], log: ClientLog
+    ) -> None:
+        self._member = member
+        self._reason = reason
+        self._left = left
+        self._log = log
+
+    def request(self, node_id: int) -> Request:
+        """Return what is to be sent."""
+        build = partial(leave_request, self._member, self._reason)
+        self._log.info("group %r: leaving: %s", self._member.group_id, self._reason)
+        return Request(
+            build(LeaveGroupRequest.max_version),
+            node_id,
+            self._on_response,
+            self._on_failure,
+            build=build,
+        )
+
+    def _on_response(self, response: Message | None, now_ms: int) -> None:
+        del now_ms
+        assert isinstance(response, LeaveGroupResponse)
+        codes = [response.error_code, *(member.error_code for member in response.members)]
+        error_code = next((code for code in codes if code != 0), 0)
+        if error_code != 0:
+            about = f"LeaveGroup of group {self._member.group_id!r}"
+            self._log.info("%s", error_for_code(error_code, about))
+        self._left.succeed(None)
+
+    def _on_failure(self, error: KafkaError, now_ms: int) -> None:
+        del now_ms
+        self._log.info(
+            "group %r: the coordinator was not told of leaving, the session will end: %s",
+            self._member.group_id,
+            error,
+        )
+        self._left.succeed(None)

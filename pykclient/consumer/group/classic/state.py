@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.classic.heartbeat import Heartbeat
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
     from pykclient.protocol.messages.join_group import JoinGroupResponse
 

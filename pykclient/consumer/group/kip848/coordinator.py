@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.group import GroupSurroundings
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.manager import Operation
 

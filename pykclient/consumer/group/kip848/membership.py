@@ -24,7 +24,7 @@ from pykclient.consumer.group.kip848.requests import (
     heartbeat_of,
 )
 from pykclient.consumer.group.kip848.state import BEATING, IN_GROUP, NEXT, ModernState
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.group.retries import Retries
 from pykclient.errors import (
     BrokerError,

@@ -16,7 +16,7 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
 
     Assignment = Mapping[bytes, tuple[int, ...]]
 

@@ -28,8 +28,8 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.protocol.messages.consumer_group_heartbeat import RequestTopicPartitions
-from tests.consumer.group.member_scene import NODE_ID
-from tests.consumer.group.modern_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
+from tests.consumer.group.classic_scene import NODE_ID
+from tests.consumer.group.kip848_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
 
 MEMBER_ID_LENGTH = 22
 C = bytes(15) + b"c"

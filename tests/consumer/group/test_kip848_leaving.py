@@ -13,7 +13,7 @@ from pykclient.errors import (
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
-from tests.consumer.group.modern_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
+from tests.consumer.group.kip848_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.reassignment import Handover
-from pykclient.consumer.group.rebalance import RebalanceListener
+from pykclient.consumer.group.rebalance import Handover, RebalanceListener
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import RebalanceListenerError, WakeupError
 from pykclient.network.manager import NEVER_MS, Operation

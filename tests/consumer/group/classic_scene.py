@@ -25,7 +25,7 @@ from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pykclient.consumer.group.member import GroupMetadata
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Request
     from pykclient.protocol.message import Message

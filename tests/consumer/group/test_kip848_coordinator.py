@@ -10,7 +10,7 @@ import pytest
 from pykclient.errors import CommitFailedError, FencedMemberEpochError, StaleMemberEpochError
 from pykclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykclient.types import TopicPartition
-from tests.consumer.group_scene import INTERVAL_MS, GroupScene
+from tests.consumer.group.group_scene import INTERVAL_MS, GroupScene
 from tests.consumer.known_cluster import topic
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

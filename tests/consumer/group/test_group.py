@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pykclient.consumer.group.member import GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.errors import (
     BrokerError,
     CommitFailedError,
@@ -15,7 +15,7 @@ from pykclient.errors import (
     UnknownMemberIdError,
 )
 from pykclient.types import TopicPartition
-from tests.consumer.group_scene import GROUP, INTERVAL_MS, MAX_POLL_MS, GroupScene
+from tests.consumer.group.group_scene import GROUP, INTERVAL_MS, MAX_POLL_MS, GroupScene
 from tests.consumer.known_cluster import topic
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -18,7 +18,7 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
-from tests.consumer.group.member_scene import Coordinator, RecordingParticipant
+from tests.consumer.group.classic_scene import Coordinator, RecordingParticipant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pykclient.consumer.group.classic.protocol import encode_assignment
-from pykclient.consumer.group.metadata import Coverage
+from pykclient.consumer.group.classic.unassigned import Coverage
 from pykclient.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,
