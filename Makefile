@@ -9,7 +9,7 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
 FUZZ_CASES ?= 20000
-FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_stretch.py
+FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_contiguous.py
 # Much of a test's time is waiting for brokers. A file's tests share what they start, so stay together.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile
 COMPILED_FROM := setup.py \

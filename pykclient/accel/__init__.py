@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         BatchFate,
         ByteColumn,
         ConsumerRecord,
+        ContiguousBatches,
         Delivery,
         FrameMemory,
         ListColumns,
@@ -31,13 +32,12 @@ if TYPE_CHECKING:
         RowGroup,
         RowRun,
         SendCore,
-        Stretch,
         TopicAppenders,
         arrow_buffers,
         crc32c,
+        decode_contiguous,
         decode_records,
-        decode_stretch,
-        find_stretch,
+        find_contiguous,
         iterate_records,
         largest_partitions,
         murmur2,
@@ -49,6 +49,7 @@ __all__ = [
     "BatchFate",
     "ByteColumn",
     "ConsumerRecord",
+    "ContiguousBatches",
     "Delivery",
     "FrameMemory",
     "ListColumns",
@@ -57,13 +58,12 @@ __all__ = [
     "RowGroup",
     "RowRun",
     "SendCore",
-    "Stretch",
     "TopicAppenders",
     "arrow_buffers",
     "crc32c",
+    "decode_contiguous",
     "decode_records",
-    "decode_stretch",
-    "find_stretch",
+    "find_contiguous",
     "implementation",
     "implementation_note",
     "iterate_records",
@@ -128,6 +128,7 @@ if not TYPE_CHECKING:
     BatchFate = chosen.BatchFate
     ByteColumn = chosen.ByteColumn
     ConsumerRecord = chosen.ConsumerRecord
+    ContiguousBatches = chosen.ContiguousBatches
     Delivery = chosen.Delivery
     FrameMemory = chosen.FrameMemory
     ListColumns = chosen.ListColumns
@@ -136,13 +137,12 @@ if not TYPE_CHECKING:
     RowGroup = chosen.RowGroup
     RowRun = chosen.RowRun
     SendCore = chosen.SendCore
-    Stretch = chosen.Stretch
     TopicAppenders = chosen.TopicAppenders
     arrow_buffers = chosen.arrow_buffers
     crc32c = chosen.crc32c
+    decode_contiguous = chosen.decode_contiguous
     decode_records = chosen.decode_records
-    decode_stretch = chosen.decode_stretch
-    find_stretch = chosen.find_stretch
+    find_contiguous = chosen.find_contiguous
     iterate_records = chosen.iterate_records
     largest_partitions = chosen.largest_partitions
     murmur2 = chosen.murmur2

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pykclient.accel.arrow_buffers import ArrowBuffers, BinaryBuffers
-    from pykclient.accel.pure import ConsumerRecord, Delivery, Stretch
+    from pykclient.accel.pure import ConsumerRecord, ContiguousBatches, Delivery
     from pykclient.types import Headers, TimestampType
 
 __all__ = [
@@ -277,9 +277,9 @@ class Accelerator(Protocol):
         """
         ...
 
-    def find_stretch(
+    def find_contiguous(
         self, data: bytes | bytearray | memoryview, position: int, special: int
-    ) -> Stretch | None:
+    ) -> ContiguousBatches | None:
         """Return what stands from `position` on, as far as it is plain; None if nothing is.
 
         `special` are attributes that a plain batch does not have, beside those that none has. Both
@@ -287,10 +287,10 @@ class Accelerator(Protocol):
         """
         ...
 
-    def decode_stretch(
+    def decode_contiguous(
         self, data: bytes | bytearray | memoryview, position: int, end: int, check_crcs: bool
     ) -> tuple[RecordColumns | None, int]:
-        """Decode one or more whole batches of a stretch that ends at `end`.
+        """Decode one or more whole contiguous batches, which end at `end`.
 
         Return their columns, and where the next batch stands. Columns are None where the first
         batch is not what it should be: nothing of it was decoded, and somebody else has to say why.

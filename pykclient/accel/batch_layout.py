@@ -15,6 +15,7 @@ __all__ = [
     "ATTRIBUTE_DELETE_HORIZON",
     "ATTRIBUTE_LOG_APPEND_TIME",
     "ATTRIBUTE_TRANSACTIONAL",
+    "CHUNK_RECORD_COUNT_MAX",
     "CRC_AT",
     "CRC_START",
     "HEADER",
@@ -43,3 +44,6 @@ ATTRIBUTE_CONTROL: Final = 0x20
 ATTRIBUTE_DELETE_HORIZON: Final = 0x40
 
 OFFSET_MAX: Final = 2**63 - 1
+
+CHUNK_RECORD_COUNT_MAX: Final = 10_000
+"""How many records are decoded at once, so that a batch of millions of tiny ones stays bounded."""

@@ -46,19 +46,16 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
     times = [filled.timestamp_validity, filled.timestamps_us]
     time_type = pa.timestamp("us", tz="UTC")
     topics = accel.repeated(
-        [
-            (name.encode(), times)
-            for name, times in _stretches(runs, lambda run: run.partition.topic)
-        ]
+        [(name.encode(), times) for name, times in _runs(runs, lambda run: run.partition.topic)]
     )
     columns = {
         "key": _binary(pa.binary(), count, filled.keys),
         "value": _binary(pa.binary(), count, filled.values),
         "topic": _binary(pa.string(), count, topics),
-        "partition": _numbers(_stretches(runs, lambda run: run.partition.partition), count),
+        "partition": _numbers(_runs(runs, lambda run: run.partition.partition), count),
         "offset": _array(pa.int64(), count, [None, filled.offsets], 0),
         "timestamp": _array(time_type, count, times, filled.timestamp_null_count),
-        "timestamp_type": _numbers(_stretches(runs, lambda run: run.timestamp_type), count),
+        "timestamp_type": _numbers(_runs(runs, lambda run: run.timestamp_type), count),
     }
     if filled.headers is not None:
         columns["headers"] = _headers(count, filled.headers)
@@ -94,17 +91,15 @@ def _headers(count: int, filled: HeaderBuffers) -> pyarrow.Array:
     return pa.Array.from_buffers(pa.list_(pa.struct(fields)), count, parts, 0, children=[pairs])
 
 
-def _stretches(
-    runs: Sequence[RecordRun], value: Callable[[RecordRun], T]
-) -> Iterator[tuple[T, int]]:
+def _runs(runs: Sequence[RecordRun], value: Callable[[RecordRun], T]) -> Iterator[tuple[T, int]]:
     """Yield what runs that follow one another have in common, and how many records they have."""
     for same, of_runs in groupby(runs, value):
         yield same, sum(run.record_count for run in of_runs)
 
 
-def _numbers(stretches: Iterable[tuple[int, int]], count: int) -> pyarrow.Array:
+def _numbers(runs: Iterable[tuple[int, int]], count: int) -> pyarrow.Array:
     """Repeat each number as often as the one beside it says, without an object per record."""
     import pyarrow as pa
 
-    data = b"".join([_NUMBER.pack(number) * times for number, times in stretches])
+    data = b"".join([_NUMBER.pack(number) * times for number, times in runs])
     return _array(pa.int32(), count, [None, data], 0)

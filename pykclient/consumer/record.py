@@ -1,6 +1,6 @@
 """ConsumerRecords: what one poll returned, as columns; record objects are made while iterated.
 
-It consists of runs, each a stretch of records of one partition in order. It is never changed. With
+It consists of runs, each neighbouring records of one partition in order. It is never changed. With
 the compiled core it keeps the answers that its records came in, or what their batches unfolded to;
 a record made from it keeps only its own bytes.
 

@@ -18,6 +18,7 @@ from pykclient.accel.batch_layout import (
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_LOG_APPEND_TIME,
     ATTRIBUTE_TRANSACTIONAL,
+    CHUNK_RECORD_COUNT_MAX,
     CRC_START,
     HEADER,
     HEADER_SIZE_BYTES,
@@ -55,9 +56,6 @@ DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 RECORD_COUNT_MAX: Final = 2**31 - 1
 """As many as a batch can have: its count is 32 bits wide."""
-
-CHUNK_RECORD_COUNT: Final = 10_000
-"""How many records are decoded at once, so that a batch of millions of tiny ones stays bounded."""
 
 _CODECS: Final = dict(enumerate(Codec))
 
@@ -203,7 +201,7 @@ class RecordBatch:
         self,
         start_offset: int = 0,
         *,
-        record_count_max: int = CHUNK_RECORD_COUNT,
+        record_count_max: int = CHUNK_RECORD_COUNT_MAX,
         decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
     ) -> Iterator[RecordColumns]:
         """Yield the records from `start_offset` on, decoding at most `record_count_max` at a time.

@@ -1,7 +1,7 @@
-"""A stretch of fetched batches that have nothing special, checked and decoded as one.
+"""BatchSpan: contiguous fetched batches that have nothing special, checked and decoded as one.
 
 Nearly all that a consumer reads is plain: whole batches of version 2, not compressed, no markers,
-no offset missing. What would be done in Python once a batch is then done once a stretch, and each
+no offset missing. What would be done in Python once a batch is then done once a span, and each
 batch is checked right before its records are decoded, as its bytes are in the cache for both. A
 batch that is odd after all is read by itself, which tells what is wrong with it.
 
@@ -26,14 +26,14 @@ from pykclient.types import TimestampType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.accel import Stretch
+    from pykclient.accel import ContiguousBatches
     from pykclient.accel.abc import RecordColumns
     from pykclient.errors.base import CorruptRecordError
 
-__all__ = ["BatchStretch", "iterate_stretches"]
+__all__ = ["BatchSpan", "iterate_spans"]
 
 
-class BatchStretch:
+class BatchSpan:
     """Several batches, to be read as if they were one.
 
     Headers alone were looked at: checksums are looked at when records are asked for.
@@ -55,7 +55,13 @@ class BatchStretch:
     )
 
     def __init__(
-        self, data: memoryview, found: Stretch, *, topic: str, partition: int, check_crcs: bool
+        self,
+        data: memoryview,
+        found: ContiguousBatches,
+        *,
+        topic: str,
+        partition: int,
+        check_crcs: bool,
     ) -> None:
         """Take what was `found` at the beginning of `data`."""
         self.topic = topic
@@ -88,7 +94,7 @@ class BatchStretch:
         """
         position = 0
         while position < self.size_bytes:
-            columns, position = accel.decode_stretch(
+            columns, position = accel.decode_contiguous(
                 self._data, position, self.size_bytes, self._check_crcs
             )
             if columns is None:
@@ -110,11 +116,11 @@ class BatchStretch:
             partition=self.partition,
             check_crcs=self._check_crcs,
         )
-        assert batch is not None, "a stretch has whole batches"
+        assert batch is not None, "a span has whole batches"
         return batch
 
 
-def iterate_stretches(
+def iterate_spans(
     buffer: memoryview,
     *,
     topic: str,
@@ -122,21 +128,21 @@ def iterate_stretches(
     start_offset: int = 0,
     check_crcs: bool = True,
     special: int = 0,
-) -> Iterator[RecordBatch | BatchStretch]:
-    """Yield all of a fetched buffer in order, in stretches as long as can be, and batches between.
+) -> Iterator[RecordBatch | BatchSpan]:
+    """Yield all of a fetched buffer in order, in spans as long as can be, and batches between.
 
-    `special` are attributes that keep a batch out of stretches. What is yielded as a batch has been
+    `special` are attributes that keep a batch out of spans. What is yielded as a batch has been
     checked; in all else as `iterate_batches`.
 
     Raises:
         CorruptRecordError: as `iterate_batches`.
     """
 
-    def take(position: int) -> RecordBatch | BatchStretch | None:
-        found = accel.find_stretch(buffer, position, special)
+    def take(position: int) -> RecordBatch | BatchSpan | None:
+        found = accel.find_contiguous(buffer, position, special)
         rest = buffer[position:]
         if found is None:
             return first_batch(rest, topic=topic, partition=partition, check_crcs=check_crcs)
-        return BatchStretch(rest, found, topic=topic, partition=partition, check_crcs=check_crcs)
+        return BatchSpan(rest, found, topic=topic, partition=partition, check_crcs=check_crcs)
 
     return in_order(take, topic=topic, partition=partition, start_offset=start_offset)

@@ -19,11 +19,11 @@ from pykclient import accel
 from pykclient.accel.batch_layout import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
+    CHUNK_RECORD_COUNT_MAX,
     LENGTH_END,
 )
 from pykclient.errors.base import DecodeError
 from pykclient.records.batch import (
-    CHUNK_RECORD_COUNT,
     DECOMPRESSED_SIZE_BYTES_MAX,
     RecordBatch,
     corrupt_batch,
@@ -114,7 +114,7 @@ class LegacyBatch(RecordBatch):
         self,
         start_offset: int = 0,
         *,
-        record_count_max: int = CHUNK_RECORD_COUNT,
+        record_count_max: int = CHUNK_RECORD_COUNT_MAX,
         decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
     ) -> Iterator[RecordColumns]:
         """Yield the records from `start_offset` on, `record_count_max` at a time.

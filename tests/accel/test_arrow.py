@@ -78,7 +78,7 @@ def test_names_of_headers_are_text_each_by_itself(core: ModuleType) -> None:
     assert binary(filled.names, 3) == ["\ufffd".encode(), "\ufffd".encode(), "ü".encode()]
 
 
-def test_stretches_follow_one_another(core: ModuleType, columns: RecordColumns) -> None:
+def test_runs_follow_one_another(core: ModuleType, columns: RecordColumns) -> None:
     parts = [columns.rows(2), columns.rows(0, 0), columns.rows(1, 2), columns]
     filled = core.arrow_buffers(parts, include_headers=True)
     assert numbers(filled.offsets) == [52, 53, 51, 50, 51, 52, 53]

@@ -1,4 +1,4 @@
-"""Decoded records as columns: any field of all of them, any stretch of them."""
+"""Decoded records as columns: any field of all of them, any neighbours among them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_each_record_with_all_its_fields(columns: RecordColumns) -> None:
 
 @pytest.mark.parametrize("start", range(5))
 @pytest.mark.parametrize("stop", [0, 1, 3, 4, 9, None])
-def test_rows_are_a_stretch_of_them(columns: RecordColumns, start: int, stop: int | None) -> None:
+def test_rows_are_neighbours_among_them(
+    columns: RecordColumns, start: int, stop: int | None
+) -> None:
     rows = columns.rows(start, stop)
     assert list(rows) == list(columns)[start:stop]
     assert len(rows) == len(list(rows))

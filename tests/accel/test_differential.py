@@ -177,7 +177,7 @@ def test_any_bytes(
     assert_same(data, min(position, len(data)), first, count, base_offset, base_ms)
 
 
-def test_a_stretch_that_is_long_enough_for_other_threads_to_run() -> None:
+def test_bytes_that_are_long_enough_for_other_threads_to_run() -> None:
     appender = pure.RecordAppender[None](10**9, None, nullcontext())
     headers: list[Headers] = [(), (("name", b"value"),), (("ü", None),)]
     for row in range(2000):

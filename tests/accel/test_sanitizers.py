@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 1800  # of which it needs a minute and a half where no other work is done
 CASES = "50"
-FILES = ("appender", "arrow", "decoder", "differential", "rows", "stretch")
+FILES = ("appender", "arrow", "decoder", "differential", "rows", "contiguous")
 
 
 def reason_to_skip() -> str:

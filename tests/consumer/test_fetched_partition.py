@@ -254,7 +254,7 @@ def test_a_compressed_batch_with_a_wrong_checksum_is_known_at_once() -> None:
     "contiguous batches are read as one, each is checked first, and any difference ends them"
 )
 @pytest.mark.parametrize("at", range(3))
-def test_of_a_stretch_all_before_the_damaged_batch_is_handed_out(at: int) -> None:
+def test_of_a_span_all_before_the_damaged_batch_is_handed_out(at: int) -> None:
     batches = [bytearray(batch(range(first, first + 2))) for first in (0, 2, 4)]
     batches[at][-1] ^= 1
     partition = fetched(b"".join(batches))
@@ -265,7 +265,7 @@ def test_of_a_stretch_all_before_the_damaged_batch_is_handed_out(at: int) -> Non
     assert raised.value.raw == bytes(batches[at])
 
 
-def test_records_that_do_not_fit_their_header_are_found_in_a_stretch() -> None:
+def test_records_that_do_not_fit_their_header_are_found_in_a_span() -> None:
     broken = bytearray(batch(range(2, 4)))
     broken[HEADER_SIZE_BYTES] += 2  # the first record claims a byte more than it has
     partition = fetched(batch(range(2)) + resealed(broken) + batch(range(4, 6)))

@@ -8,20 +8,21 @@ Owner: see each module.
 from pykclient.accel.compiled import (
     arrow,
     byte_column,
+    contiguous,
     decoder,
     fate,
     frame_memory,
     record,
     rows,
     send,
-    stretch,
 )
-from pykclient.accel.pure import ListColumns, RowGroup, Stretch, crc32c
+from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, crc32c
 
 __all__ = [
     "BatchFate",
     "ByteColumn",
     "ConsumerRecord",
+    "ContiguousBatches",
     "Delivery",
     "FrameMemory",
     "ListColumns",
@@ -30,13 +31,12 @@ __all__ = [
     "RowGroup",
     "RowRun",
     "SendCore",
-    "Stretch",
     "TopicAppenders",
     "arrow_buffers",
     "crc32c",
+    "decode_contiguous",
     "decode_records",
-    "decode_stretch",
-    "find_stretch",
+    "find_contiguous",
     "iterate_records",
     "largest_partitions",
     "murmur2",
@@ -47,6 +47,8 @@ __all__ = [
 arrow_buffers = arrow.arrow_buffers
 repeated = arrow.repeated
 ByteColumn = byte_column.ByteColumn
+decode_contiguous = contiguous.decode_contiguous
+find_contiguous = contiguous.find_contiguous
 decode_records = decoder.decode_records
 record_bytes = decoder.record_bytes
 BatchFate = fate.BatchFate
@@ -61,5 +63,3 @@ RecordAppender = send.RecordAppender
 SendCore = send.SendCore
 TopicAppenders = send.TopicAppenders
 murmur2 = send.murmur2
-decode_stretch = stretch.decode_stretch
-find_stretch = stretch.find_stretch

@@ -21,10 +21,11 @@ from pykclient.accel.compiled.decoder cimport (
 )
 from pykclient.accel.compiled.overflow cimport add_overflows
 
+from pykclient.accel import batch_layout
 from pykclient.accel.pure import appender
-from pykclient.accel.pure import stretch as pure
+from pykclient.accel.pure import contiguous as pure
 
-__all__ = ["decode_stretch", "find_stretch"]
+__all__ = ["decode_contiguous", "find_contiguous"]
 
 cdef extern from *:
     """
@@ -47,7 +48,7 @@ cdef enum:
     RECORD_SIZE_BYTES_MIN = 7
 
 cdef int ATTRIBUTES_SPECIAL = pure.ATTRIBUTES_SPECIAL
-cdef int32_t RECORD_COUNT_MAX = pure.RECORD_COUNT_MAX
+cdef int32_t CHUNK_RECORD_COUNT_MAX = batch_layout.CHUNK_RECORD_COUNT_MAX
 cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
 
 
@@ -63,7 +64,7 @@ cdef struct Header:
     int attributes
 
 
-def find_stretch(data, Py_ssize_t position, int special):
+def find_contiguous(data, Py_ssize_t position, int special):
     """Return what stands from `position` on, as far as it is plain; None if not even one batch is.
 
     `special` are attributes that a plain batch does not have, beside those that none has.
@@ -90,7 +91,7 @@ def find_stretch(data, Py_ssize_t position, int special):
     PyBuffer_Release(&view)
     if at == position:
         return None
-    return pure.Stretch(
+    return pure.ContiguousBatches(
         at - position,
         first.base_offset,
         first.last_offset,
@@ -100,8 +101,8 @@ def find_stretch(data, Py_ssize_t position, int special):
     )
 
 
-def decode_stretch(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
-    """Decode whole batches of a stretch that ends at `end`, up to `RECORD_COUNT_MAX` records.
+def decode_contiguous(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
+    """Decode whole contiguous batches that end at `end`, up to `CHUNK_RECORD_COUNT_MAX` records.
 
     Return their columns, and where the next batch stands. Columns are None where the first batch
     is not what it should be: nothing of it was decoded.
@@ -115,7 +116,7 @@ def decode_stretch(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs):
     PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
     frame.start = <const unsigned char*>frame.data.buf
     if not 0 <= position <= end <= frame.data.len <= INT32_MAX:
-        raise IndexError("a stretch is inside its data")
+        raise IndexError("contiguous batches are inside their data")
     row_count = count_rows(frame.start, position, &end)
     if row_count == 0:
         return None, position
@@ -152,7 +153,7 @@ cdef Py_ssize_t count_rows(
     cdef Header header
     cdef Py_ssize_t count = 0
     while read_header(start + position, end[0] - position, ATTRIBUTES_SPECIAL, &header):
-        if count + header.record_count > RECORD_COUNT_MAX:
+        if count + header.record_count > CHUNK_RECORD_COUNT_MAX:
             break
         count += header.record_count
         position += header.size_bytes
@@ -199,7 +200,7 @@ cdef bint read_header(
     header.record_count = <int32_t>number_at(at + 57, 4)
     return (
         header.attributes & special == 0
-        and 0 < header.record_count <= RECORD_COUNT_MAX
+        and 0 < header.record_count <= CHUNK_RECORD_COUNT_MAX
         and header.record_count * RECORD_SIZE_BYTES_MIN <= header.size_bytes - HEADER_SIZE_BYTES
         # As many as there are offsets: compaction has taken none away.
         and header.record_count - 1 == last_delta

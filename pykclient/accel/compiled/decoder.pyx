@@ -31,7 +31,7 @@ cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
 
 @cython.final
 cdef class Frame:
-    """The bytes that records came in, and the places of a stretch of them.
+    """The bytes that records came in, and the places of neighbouring ones.
 
     Owner: the columns made of it; it never changes, and goes with the last of them.
     """
@@ -173,8 +173,8 @@ def decode_records(
 
     They are fewer, but at least one, if all would have more than `HEADER_COUNT_MAX` headers.
     `first` is the index that the first of them has in its batch, and `count` is at least 1. With
-    `append_timestamp_ms` that is the time of every record, whatever the records say. A long stretch
-    is read without the GIL.
+    `append_timestamp_ms` that is the time of every record, whatever the records say. Many bytes are
+    read without the GIL.
 
     Raises:
         DecodeError: there are no such records.

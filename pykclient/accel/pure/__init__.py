@@ -10,6 +10,7 @@ from pykclient.accel.pure.appender import RecordAppender
 from pykclient.accel.pure.arrow import arrow_buffers, repeated
 from pykclient.accel.pure.byte_column import ByteColumn
 from pykclient.accel.pure.columns import ListColumns
+from pykclient.accel.pure.contiguous import ContiguousBatches, decode_contiguous, find_contiguous
 from pykclient.accel.pure.decoder import decode_records, record_bytes
 from pykclient.accel.pure.delivery import Delivery
 from pykclient.accel.pure.fate import BatchFate
@@ -18,12 +19,12 @@ from pykclient.accel.pure.hashes import crc32c, murmur2
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
 from pykclient.accel.pure.rows import RowBlock, RowGroup, RowRun, largest_partitions
 from pykclient.accel.pure.send import SendCore, TopicAppenders
-from pykclient.accel.pure.stretch import Stretch, decode_stretch, find_stretch
 
 __all__ = [
     "BatchFate",
     "ByteColumn",
     "ConsumerRecord",
+    "ContiguousBatches",
     "Delivery",
     "FrameMemory",
     "ListColumns",
@@ -32,13 +33,12 @@ __all__ = [
     "RowGroup",
     "RowRun",
     "SendCore",
-    "Stretch",
     "TopicAppenders",
     "arrow_buffers",
     "crc32c",
+    "decode_contiguous",
     "decode_records",
-    "decode_stretch",
-    "find_stretch",
+    "find_contiguous",
     "iterate_records",
     "largest_partitions",
     "murmur2",

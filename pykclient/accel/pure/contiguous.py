@@ -15,6 +15,7 @@ from pykclient.accel.batch_layout import (
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_LOG_APPEND_TIME,
+    CHUNK_RECORD_COUNT_MAX,
     CRC_START,
     HEADER,
     HEADER_SIZE_BYTES,
@@ -29,16 +30,14 @@ from pykclient.errors.base import DecodeError
 if TYPE_CHECKING:
     from pykclient.accel.pure.columns import ListColumns
 
-__all__ = ["ATTRIBUTES_SPECIAL", "RECORD_COUNT_MAX", "Stretch", "decode_stretch", "find_stretch"]
+__all__ = ["ATTRIBUTES_SPECIAL", "ContiguousBatches", "decode_contiguous", "find_contiguous"]
 
 ATTRIBUTES_SPECIAL: Final = ATTRIBUTE_CODEC | ATTRIBUTE_CONTROL | ATTRIBUTE_DELETE_HORIZON
 """Compression, markers, a horizon for deleting: what no plain batch has."""
-RECORD_COUNT_MAX: Final = 10_000
-"""How many records are decoded at once. A batch that has more is not plain."""
 
 
-class Stretch(NamedTuple):
-    """Plain batches without a hole between them, and with the same kind of times and epoch.
+class ContiguousBatches(NamedTuple):
+    """Plain batches without a gap between them, and with the same kind of times and epoch.
 
     `size_bytes` is that of all, `head_last_offset` of the first alone; `leader_epoch` is -1 when
     the broker did not tell it. What headers say is not vouched for by anything before the batches
@@ -65,9 +64,9 @@ class _Header(NamedTuple):
     record_count: int
 
 
-def find_stretch(
+def find_contiguous(
     data: bytes | bytearray | memoryview, position: int, special: int
-) -> Stretch | None:
+) -> ContiguousBatches | None:
     """Return what stands from `position` on, as far as it is plain; None if not even one batch is.
 
     `special` are attributes that a plain batch does not have, beside those that none has.
@@ -84,7 +83,7 @@ def find_stretch(
         ):
             break
         last = header
-    return Stretch(
+    return ContiguousBatches(
         last.end - position,
         first.base_offset,
         first.last_offset,
@@ -94,16 +93,16 @@ def find_stretch(
     )
 
 
-def decode_stretch(
+def decode_contiguous(
     data: bytes | bytearray | memoryview, position: int, end: int, check_crcs: bool
 ) -> tuple[ListColumns | None, int]:
-    """Decode whole batches of a stretch that ends at `end`, up to `RECORD_COUNT_MAX` records.
+    """Decode whole contiguous batches that end at `end`, up to `CHUNK_RECORD_COUNT_MAX` records.
 
     Return their columns, and where the next batch stands. Columns are None where the first batch
     is not what it should be: nothing of it was decoded.
     """
     if not 0 <= position <= end <= len(data):
-        raise IndexError("a stretch is inside its data")
+        raise IndexError("contiguous batches are inside their data")
     header = _plain_header(data, position, end, ATTRIBUTES_SPECIAL)
     if header is None:
         return None, position
@@ -154,7 +153,7 @@ def _plain_header(
         magic != MAGIC
         or attributes & special
         or not position + HEADER_SIZE_BYTES <= batch_end <= end
-        or not 0 < record_count <= RECORD_COUNT_MAX
+        or not 0 < record_count <= CHUNK_RECORD_COUNT_MAX
         or record_count * RECORD_SIZE_BYTES_MIN > batch_end - position - HEADER_SIZE_BYTES
         # As many as there are offsets: compaction has taken none away.
         or record_count - 1 != last_delta

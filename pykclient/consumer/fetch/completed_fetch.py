@@ -1,7 +1,7 @@
 """FetchedPartition: what one fetch brought of one partition, checked and decoded piece by piece.
 
 Headers are looked at when it is made; records are decoded when they are wanted, plain batches with
-their checksums (`records/stretch.py`), others checked by then. It hands out no markers, no records
+their checksums (`records/batch_span.py`), others checked by then. It hands out no markers, no records
 of aborted transactions (for read_committed) and nothing before the position asked for. A batch that
 is wrong is an error when it is reached, not before: what stands in front of it is good.
 
@@ -21,7 +21,7 @@ from pykclient.records.batch import (
     first_batch_size_bytes,
     iterate_batches,
 )
-from pykclient.records.stretch import BatchStretch, iterate_stretches
+from pykclient.records.batch_span import BatchSpan, iterate_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,9 +90,9 @@ class FetchedPartition:
         self.end_offset = fetch_offset
         self._aborted = aborted
         self._decompressed_max_bytes = settings.decompressed_max_bytes
-        self._batches: deque[RecordBatch | BatchStretch] = deque()
+        self._batches: deque[RecordBatch | BatchSpan] = deque()
         """Those not looked at yet."""
-        self._batch: RecordBatch | BatchStretch | None = None
+        self._batch: RecordBatch | BatchSpan | None = None
         """What is being read, which holds records for the application."""
         self._chunks: Iterator[RecordColumns] = iter(())
         self._columns: RecordColumns | None = None
@@ -203,8 +203,8 @@ class FetchedPartition:
             return True
         return False
 
-    def _is_hidden(self, batch: RecordBatch | BatchStretch) -> bool:
-        if isinstance(batch, BatchStretch):
+    def _is_hidden(self, batch: RecordBatch | BatchSpan) -> bool:
+        if isinstance(batch, BatchSpan):
             return False  # those of transactions are kept out where it matters
         if batch.is_control:
             if self._aborted is not None:
@@ -212,18 +212,18 @@ class FetchedPartition:
             return True
         return self._aborted is not None and self._aborted.hides(batch)
 
-    def _pass(self, batch: RecordBatch | BatchStretch) -> None:
+    def _pass(self, batch: RecordBatch | BatchSpan) -> None:
         if batch.last_offset >= self._passed_offset:
             self._passed_offset = batch.last_offset + 1
             self.passed_leader_epoch = _leader_epoch(batch)
 
-    def _finish(self, batch: RecordBatch | BatchStretch) -> None:
+    def _finish(self, batch: RecordBatch | BatchSpan) -> None:
         self._pass(batch)
         self._batch = None
 
     def _fail(self, error: CorruptRecordError) -> None:
         """End here: nothing behind an error is read."""
-        # In a stretch it is one of several that is damaged, and no checksum vouches for its header.
+        # In a span it is one of several that is damaged, and no checksum vouches for its header.
         batch = self._batch
         self._error = self._told(error, batch if isinstance(batch, RecordBatch) else None)
         self._batch = None
@@ -232,7 +232,7 @@ class FetchedPartition:
     def _take_batches(self, check_crcs: bool) -> None:
         topic, partition = self.partition
         high_watermark = self._high_watermark
-        batches = iterate_stretches(
+        batches = iterate_spans(
             self._records,
             topic=topic,
             partition=partition,
@@ -242,7 +242,7 @@ class FetchedPartition:
             special=0 if self._aborted is None else ATTRIBUTE_TRANSACTIONAL,
         )
         for batch in batches:
-            if isinstance(batch, BatchStretch):
+            if isinstance(batch, BatchSpan):
                 has_base_offset, last_offset = True, batch.head_last_offset
             else:
                 # Of a compressed batch of the old formats only the last offset is known.
@@ -325,6 +325,6 @@ class FetchedPartition:
         )
 
 
-def _leader_epoch(batch: RecordBatch | BatchStretch) -> int | None:
+def _leader_epoch(batch: RecordBatch | BatchSpan) -> int | None:
     epoch = batch.partition_leader_epoch
     return None if epoch == NO_LEADER_EPOCH else epoch

@@ -1,7 +1,7 @@
 """One segment of a partition's log: batches in a row, and two sparse indexes into them.
 
 The offset index has an entry for about every 4 KiB of batches, the time index beside it the largest
-timestamp so far; both are searched by halves, and the last stretch batch by batch.
+timestamp so far; both are searched by halves, and what is left batch by batch.
 
 Owner: the log that it belongs to.
 Source: Java classes ``LogSegment``, ``OffsetIndex``, ``TimeIndex``.
