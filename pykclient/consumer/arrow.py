@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from pykclient.accel.arrow_buffers import BinaryBuffers, Buffer, HeaderBuffers
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
 
 __all__ = ["arrow_batch"]
 
@@ -30,8 +30,8 @@ T = TypeVar("T")
 _NUMBER: Final = Struct("=i")
 
 
-def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.RecordBatch:
-    """Return the records of `runs`, in that order; no runs make an empty batch.
+def arrow_batch(spans: Sequence[RecordSpan], *, include_headers: bool) -> pyarrow.RecordBatch:
+    """Return the records of `spans`, in that order; no spans make an empty batch.
 
     Raises:
         UsageError: pyarrow is not installed.
@@ -41,21 +41,21 @@ def arrow_batch(runs: Sequence[RecordRun], *, include_headers: bool) -> pyarrow.
     except ImportError as error:
         raise UsageError("poll_arrow needs pyarrow: pip install 'pykclient[arrow]'") from error
 
-    filled = accel.arrow_buffers([run.columns for run in runs], include_headers=include_headers)
+    filled = accel.arrow_buffers([span.columns for span in spans], include_headers=include_headers)
     count = filled.record_count
     times = [filled.timestamp_validity, filled.timestamps_us]
     time_type = pa.timestamp("us", tz="UTC")
     topics = accel.repeated(
-        [(name.encode(), times) for name, times in _runs(runs, lambda run: run.partition.topic)]
+        [(name.encode(), times) for name, times in _runs(spans, lambda span: span.partition.topic)]
     )
     columns = {
         "key": _binary(pa.binary(), count, filled.keys),
         "value": _binary(pa.binary(), count, filled.values),
         "topic": _binary(pa.string(), count, topics),
-        "partition": _numbers(_runs(runs, lambda run: run.partition.partition), count),
+        "partition": _numbers(_runs(spans, lambda span: span.partition.partition), count),
         "offset": _array(pa.int64(), count, [None, filled.offsets], 0),
         "timestamp": _array(time_type, count, times, filled.timestamp_null_count),
-        "timestamp_type": _numbers(_runs(runs, lambda run: run.timestamp_type), count),
+        "timestamp_type": _numbers(_runs(spans, lambda span: span.timestamp_type), count),
     }
     if filled.headers is not None:
         columns["headers"] = _headers(count, filled.headers)
@@ -91,10 +91,10 @@ def _headers(count: int, filled: HeaderBuffers) -> pyarrow.Array:
     return pa.Array.from_buffers(pa.list_(pa.struct(fields)), count, parts, 0, children=[pairs])
 
 
-def _runs(runs: Sequence[RecordRun], value: Callable[[RecordRun], T]) -> Iterator[tuple[T, int]]:
-    """Yield what runs that follow one another have in common, and how many records they have."""
-    for same, of_runs in groupby(runs, value):
-        yield same, sum(run.record_count for run in of_runs)
+def _runs(spans: Sequence[RecordSpan], value: Callable[[RecordSpan], T]) -> Iterator[tuple[T, int]]:
+    """Yield what spans that follow one another have in common, and how many records they have."""
+    for same, of_spans in groupby(spans, value):
+        yield same, sum(span.record_count for span in of_spans)
 
 
 def _numbers(runs: Iterable[tuple[int, int]], count: int) -> pyarrow.Array:

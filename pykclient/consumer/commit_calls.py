@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pykclient.consumer.offsets.committer import Commits
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
     from pykclient.types import OffsetAndMetadata, TopicPartition
@@ -178,19 +178,19 @@ class CommitCalls(BrokerQuestions):
         if self._commits is not None:
             self._commits.end_poll()
 
-    def _note_handed_out(self, runs: Iterable[RecordRun]) -> None:
+    def _note_handed_out(self, spans: Iterable[RecordSpan]) -> None:
         """Note what a poll returns, at the moment it is taken."""
         if self._commits is None:
             return
-        for run in runs:
-            assigned = self._subscription.find(run.partition)
+        for span in spans:
+            assigned = self._subscription.find(span.partition)
             if assigned is not None:
-                self._commits.handed_out.add(assigned, run.columns.first_offset)
+                self._commits.handed_out.add(assigned, span.columns.first_offset)
 
-    def _note_iterated(self, assigned: AssignedPartition, run: RecordRun) -> None:
+    def _note_iterated(self, assigned: AssignedPartition, span: RecordSpan) -> None:
         """Note what an iteration hands out from now on, record by record."""
         if self._commits is not None:
-            self._commits.handed_out.add_by_record(assigned, run.columns.first_offset)
+            self._commits.handed_out.add_by_record(assigned, span.columns.first_offset)
 
     def _commit_at_close(self, deadline_ms: int, *, has_finished: bool) -> None:
         """Commit as configured, and let what is under way end, as far as the time goes."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from pykclient.consumer.record import ConsumerRecord, RecordRun
+    from pykclient.consumer.record import ConsumerRecord, RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.metrics.catalogue import MetricName
     from pykclient.types import TopicPartition
@@ -220,15 +220,15 @@ class Consumer(GroupCalls):
             WakeupError: `wakeup` was called.
         """
         self._set_limits(NO_LIMITS)
-        runs = self._poll_runs(timeout, max_records, is_raw=False)
+        spans = self._poll_spans(timeout, max_records, is_raw=False)
         # Only noted: most applications never look at `next_offsets`.
         positions = [
             (assigned.partition, assigned.offset, assigned.leader_epoch)
             for assigned in self._buffer.begun
             if assigned.is_assigned
         ]
-        records = ConsumerRecords(runs, positions)
-        if not self._interceptors or not runs:
+        records = ConsumerRecords(spans, positions)
+        if not self._interceptors or not spans:
             return records
         return self._lend(self._interceptors.on_consume, records)
 
@@ -259,8 +259,8 @@ class Consumer(GroupCalls):
         is not assigned.
         """
         self._set_limits(NO_LIMITS if until is None else limits_by_partition(until))
-        runs = self._poll_runs(timeout, max_records, is_raw=True)
-        return arrow_batch(runs, include_headers=include_headers)
+        spans = self._poll_spans(timeout, max_records, is_raw=True)
+        return arrow_batch(spans, include_headers=include_headers)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield record after record, without end, or until none comes for `consumer_timeout_ms`.
@@ -270,14 +270,14 @@ class Consumer(GroupCalls):
 
         Raises: what `poll` raises.
         """
-        while (found := self._next_run()) is not None:
-            assigned, run, fetch_epoch = found
+        while (found := self._next_span()) is not None:
+            assigned, span, fetch_epoch = found
             if assigned.fetch_epoch != fetch_epoch:
                 continue  # the leader is another one, which may have lost what was found
-            first_offset, last_offset = run.columns.first_offset, run.columns.last_offset
-            assigned.leader_epoch = run.leader_epoch
+            first_offset, last_offset = span.columns.first_offset, span.columns.last_offset
+            assigned.leader_epoch = span.leader_epoch
             version = NEVER_LOOKED
-            for record in self._records_of(run):
+            for record in self._records_of(span):
                 position = assigned.offset
                 # An interceptor may have put in records of its own.
                 if first_offset <= record.offset <= last_offset:
@@ -307,9 +307,9 @@ class Consumer(GroupCalls):
 
     # Waiting.
 
-    def _poll_runs(
+    def _poll_spans(
         self, timeout: float | None, max_records: int | None, *, is_raw: bool
-    ) -> list[RecordRun]:
+    ) -> list[RecordSpan]:
         """Take records as soon as there are any, and send for the next ones."""
         self._records.check_may_read()
         self._require_assignment()
@@ -323,17 +323,17 @@ class Consumer(GroupCalls):
         timeout_ms = self._timeout_ms(timeout)
         self._begin_poll()
         self._metrics.on_poll(now_ms())
-        runs: list[RecordRun] = []
+        spans: list[RecordSpan] = []
         is_over = self._giving_up_at(now_ms() + timeout_ms)
 
         def is_ready() -> bool:
-            if not runs:
+            if not spans:
                 taken = self._records.take(count_max, now_ms(), is_over=is_over, is_raw=is_raw)
-                runs.extend(taken)
-                self._note_handed_out(runs)
-                if runs:
-                    self._metrics.on_consumed(runs, now_ms())
-            return bool(runs)
+                spans.extend(taken)
+                self._note_handed_out(spans)
+                if spans:
+                    self._metrics.on_consumed(spans, now_ms())
+            return bool(spans)
 
         try:
             self._tell_kept_news()
@@ -344,7 +344,7 @@ class Consumer(GroupCalls):
             self._turn_if_due()
         finally:
             self._end_poll()
-        return runs
+        return spans
 
     def _giving_up_at(self, deadline_ms: int) -> Callable[[], bool]:
         """Return what tells that a call must end, though it might find something yet."""
@@ -378,7 +378,7 @@ class Consumer(GroupCalls):
             raise error
 
     @public_call
-    def _next_run(self) -> tuple[AssignedPartition, RecordRun, int] | None:
+    def _next_span(self) -> tuple[AssignedPartition, RecordSpan, int] | None:
         """Return the next records of one partition, and the fetch epoch in which they were found.
 
         The turn after that may find another leader.
@@ -394,12 +394,12 @@ class Consumer(GroupCalls):
         timeout_ms = self._config.consumer_timeout_ms
         deadline_ms = NEVER_MS if timeout_ms is None else now_ms() + timeout_ms
         is_over = self._giving_up_at(deadline_ms)
-        found: list[tuple[AssignedPartition, RecordRun]] = []
+        found: list[tuple[AssignedPartition, RecordSpan]] = []
 
         def is_ready() -> bool:
             count_max = self._config.max_poll_records
-            next_run = self._records.next_run(count_max, now_ms(), is_over=is_over)
-            found[:] = [] if next_run is None else [next_run]
+            next_span = self._records.next_span(count_max, now_ms(), is_over=is_over)
+            found[:] = [] if next_span is None else [next_span]
             return bool(found)
 
         # In steps, for each of which silence may have a reason by then.
@@ -413,15 +413,15 @@ class Consumer(GroupCalls):
                 if now_ms() >= deadline_ms:
                     return None
             self._has_kept_news = self._has_news
-            assigned, run = found[0]
+            assigned, span = found[0]
             fetch_epoch = assigned.fetch_epoch
-            self._note_iterated(assigned, run)
-            self._metrics.on_consumed([run], now_ms())
+            self._note_iterated(assigned, span)
+            self._metrics.on_consumed([span], now_ms())
             self._keep_partitions()
             self._turn_if_due()
         finally:
             self._end_poll()
-        return assigned, run, fetch_epoch
+        return assigned, span, fetch_epoch
 
     def _tell_kept_news(self) -> None:
         """Raise what the last call kept back: a partition that always has records hides nothing."""
@@ -430,10 +430,10 @@ class Consumer(GroupCalls):
         if error is not None:
             raise error
 
-    def _records_of(self, run: RecordRun) -> Iterable[ConsumerRecord]:
+    def _records_of(self, span: RecordSpan) -> Iterable[ConsumerRecord]:
         if not self._interceptors:
-            return run.records()
-        return self._interceptors.on_consume(ConsumerRecords([run]))
+            return span.records()
+        return self._interceptors.on_consume(ConsumerRecords([span]))
 
     def _turn_if_due(self) -> None:
         """Make a turn, unless there was one just now and no answer was used up since."""

@@ -1,6 +1,6 @@
 """RecordDeserializer: applies the user's deserializers to records, a column at a time.
 
-It has no state. A deserializer that fails ends the run before the record that it failed on; only
+It has no state. A deserializer that fails ends the span before the record that it failed on; only
 when that is the first one, it is an error, which carries the raw bytes.
 
 Owner: none.
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
     from pykclient.serialization import Deserialize
 
 __all__ = ["RecordDeserializer"]
 
 
 class _Failure(NamedTuple):
-    """Which record of a run could not be read, in what, and why."""
+    """Which record of a span could not be read, in what, and why."""
 
     row: int
     what: str
@@ -61,22 +61,22 @@ class RecordDeserializer:
         key, value = functions
         return None if key is None and value is None else cls(key, value)
 
-    def apply(self, run: RecordRun) -> RecordRun:
-        """Return the run with keys and values deserialized, up to a record that cannot be.
+    def apply(self, span: RecordSpan) -> RecordSpan:
+        """Return the span with keys and values deserialized, up to a record that cannot be.
 
         Raises:
             RecordDeserializationError: the first record cannot be deserialized.
         """
-        topic, columns = run.partition.topic, run.columns
+        topic, columns = span.partition.topic, span.columns
         keys, key_failure = _apply(self._key, "key", topic, columns.keys)
         values, value_failure = _apply(self._value, "value", topic, columns.values)
         failures = [failure for failure in (key_failure, value_failure) if failure is not None]
         failure = min(failures, key=lambda failure: failure.row, default=None)
         if failure is None:
-            return run._replace(keys=keys, values=values)
+            return span._replace(keys=keys, values=values)
         if failure.row == 0:
-            raise _error(run, failure) from failure.cause
-        return run._replace(
+            raise _error(span, failure) from failure.cause
+        return span._replace(
             columns=columns.rows(0, failure.row),
             keys=None if keys is None else keys[: failure.row],
             values=None if values is None else values[: failure.row],
@@ -100,12 +100,12 @@ def _apply(
     return result, None
 
 
-def _error(run: RecordRun, failure: _Failure) -> RecordDeserializationError:
-    columns = run.columns
+def _error(span: RecordSpan, failure: _Failure) -> RecordDeserializationError:
+    columns = span.columns
     offset = columns.first_offset
-    topic, partition = run.partition
+    topic, partition = span.partition
     return RecordDeserializationError(
-        f"{run.partition}: {failure.what}_deserializer failed on the {failure.what} of the record "
+        f"{span.partition}: {failure.what}_deserializer failed on the {failure.what} of the record "
         f"at offset {offset}: {describe_cause(failure.cause)}; the position stays there, seek() to "
         f"{offset + 1} skips it, and this error has its raw bytes",
         topic=topic,

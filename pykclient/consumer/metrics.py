@@ -18,7 +18,7 @@ from pykclient.metrics.sensors import WINDOWS, Recent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.metrics.sensors import Windows
     from pykclient.types import IsolationLevel
@@ -61,10 +61,10 @@ class ConsumerMetrics:
             self._between_polls_ms.add(now_ms - self._polled_ms, now_ms)
         self._polled_ms = now_ms
 
-    def on_consumed(self, runs: Sequence[RecordRun], now_ms: int) -> None:
+    def on_consumed(self, spans: Sequence[RecordSpan], now_ms: int) -> None:
         """Take what is handed out."""
-        record_count = sum([len(run.columns) for run in runs])
-        byte_count = sum([run.columns.size_bytes for run in runs])
+        record_count = sum([len(span.columns) for span in spans])
+        byte_count = sum([span.columns.size_bytes for span in spans])
         self._record_count += record_count
         self._byte_count += byte_count
         self._records.add(record_count, now_ms)

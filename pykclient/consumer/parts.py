@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.io.port import Port
@@ -112,7 +112,7 @@ class ConsumerParts(LiveClient):
             config.on_record_error,
             metrics=self._metrics,
             lend=self._lend,
-            lend_run=self._lend_run,
+            lend_span=self._lend_span,
             client_id=config.client_id,
         )
         self._lookups = OffsetLookups(
@@ -322,24 +322,24 @@ class ConsumerParts(LiveClient):
         finally:
             self._buffer.begun = begun
 
-    def _lend_run(
+    def _lend_span(
         self,
-        deserialize: Callable[[RecordRun], RecordRun],
+        deserialize: Callable[[RecordSpan], RecordSpan],
         assigned: AssignedPartition,
-        run: RecordRun,
-    ) -> RecordRun:
-        """Deserialize a run without the core lock, though this is in the midst of a poll.
+        span: RecordSpan,
+    ) -> RecordSpan:
+        """Deserialize a span without the core lock, though this is in the midst of a poll.
 
         Nothing of it counts as processed, and no rebalance takes a partition meanwhile.
         """
         if self._commits is not None:
-            self._commits.handed_out.add(assigned, run.columns.first_offset)
+            self._commits.handed_out.add(assigned, span.columns.first_offset)
         group = self._group
         if group is None or not self._subscription.is_by_group:
-            return self._lend(deserialize, run)
+            return self._lend(deserialize, span)
         group.end_poll()
         try:
-            return self._lend(deserialize, run)
+            return self._lend(deserialize, span)
         finally:
             group.begin_poll()
 

@@ -1,6 +1,6 @@
 """ConsumerRecords: what one poll returned, as columns; record objects are made while iterated.
 
-It consists of runs, each neighbouring records of one partition in order. It is never changed. With
+It consists of spans, each neighbouring records of one partition in order. It is never changed. With
 the compiled core it keeps the answers that its records came in, or what their batches unfolded to;
 a record made from it keeps only its own bytes.
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     Position = tuple[TopicPartition, int, int | None]
     """Where a partition goes on: the next offset, and the leader epoch of the record before it."""
 
-__all__ = ["ConsumerRecord", "ConsumerRecords", "RecordRun"]
+__all__ = ["ConsumerRecord", "ConsumerRecords", "RecordSpan"]
 
 
-class RecordRun(NamedTuple):
+class RecordSpan(NamedTuple):
     """Consecutive records of one partition, from one batch.
 
     `columns` are as they came; `keys` and `values` are what deserializers made of them, None where
@@ -69,23 +69,23 @@ class ConsumerRecords:
     their offsets; partitions follow one another.
     """
 
-    __slots__ = ("_count", "_positions", "_runs")
+    __slots__ = ("_count", "_positions", "_spans")
 
     def __init__(
         self,
-        runs: Sequence[RecordRun] = (),
+        spans: Sequence[RecordSpan] = (),
         positions: Sequence[Position] | None = None,
     ) -> None:
-        """Take runs and the positions behind them; None if they are where the runs end."""
-        self._runs = tuple(runs)
+        """Take spans and the positions behind them; None if they are where the spans end."""
+        self._spans = tuple(spans)
         self._positions = positions
-        self._count = sum([len(run.columns) for run in runs])
+        self._count = sum([len(span.columns) for span in spans])
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        return chain.from_iterable(run.records() for run in self._runs)
+        return chain.from_iterable(span.records() for span in self._spans)
 
     def __repr__(self) -> str:
         partitions = ", ".join(str(partition) for partition in self.partitions)
@@ -102,13 +102,13 @@ class ConsumerRecords:
                 f"ConsumerRecords[...] takes a TopicPartition, not {type(partition).__name__}; for "
                 f"records by number make a list of them"
             )
-        runs = (run.records() for run in self._runs if run.partition == partition)
-        return list(chain.from_iterable(runs))
+        spans = (span.records() for span in self._spans if span.partition == partition)
+        return list(chain.from_iterable(spans))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Say how it is made anew elsewhere: from the fields of its records, batch by batch."""
-        runs = [run._replace(columns=_as_lists(run.columns)) for run in self._runs]
-        return ConsumerRecords, (runs, self._positions)
+        spans = [span._replace(columns=_as_lists(span.columns)) for span in self._spans]
+        return ConsumerRecords, (spans, self._positions)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -125,22 +125,22 @@ class ConsumerRecords:
                 if partition in partitions
             }
         return {
-            run.partition: OffsetAndMetadata(
-                run.columns.last_offset + 1, leader_epoch=run.leader_epoch
+            span.partition: OffsetAndMetadata(
+                span.columns.last_offset + 1, leader_epoch=span.leader_epoch
             )
-            for run in self._runs
+            for span in self._spans
         }
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that have records here."""
-        return tuple(dict.fromkeys(run.partition for run in self._runs))
+        return tuple(dict.fromkeys(span.partition for span in self._spans))
 
     def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return the records of each partition, in order of their offsets."""
         result: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for run in self._runs:
-            result.setdefault(run.partition, []).extend(run.records())
+        for span in self._spans:
+            result.setdefault(span.partition, []).extend(span.records())
         return result
 
 

@@ -30,7 +30,7 @@ def plain(first: int, count: int = 2) -> bytes:
 
 
 def decoded(core: ModuleType, data: bytes, *, check_crcs: bool = True) -> tuple[list[object], int]:
-    """All records of the contiguous batches that `data` begins with, up to what is odd; and where that is."""
+    """All records of what `data` begins with, up to what is odd; and where that is."""
     found = core.find_contiguous(data, 0, 0)
     records: list[object] = []
     position = 0

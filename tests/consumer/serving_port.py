@@ -260,11 +260,11 @@ class KeepEven:
     """An interceptor that lets records at even offsets through."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-        """Keep them, in runs of one."""
+        """Keep them, in spans of one."""
         kept = [
-            run._replace(columns=run.columns.rows(row, row + 1))
-            for run in records._runs
-            for row, offset in enumerate(run.columns.offsets)
+            span._replace(columns=span.columns.rows(row, row + 1))
+            for span in records._spans
+            for row, offset in enumerate(span.columns.offsets)
             if offset % 2 == 0
         ]
         return ConsumerRecords(kept)

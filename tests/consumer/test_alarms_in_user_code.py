@@ -18,7 +18,7 @@ from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.producer.interceptors import ProducerInterceptors
 from pykclient.producer.record import ProducerRecord
-from tests.consumer.record_runs import A, run
+from tests.consumer.record_spans import A, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ class Slow:
 
 
 def consume() -> None:
-    ConsumerInterceptors([Slow()]).on_consume(ConsumerRecords([run(A, [1])]))
+    ConsumerInterceptors([Slow()]).on_consume(ConsumerRecords([span(A, [1])]))
 
 
 def note_commit() -> None:
@@ -67,7 +67,7 @@ def send() -> None:
 
 
 def deserialize() -> None:
-    RecordDeserializer(None, Slow().run).apply(run(A, [1, 2]))
+    RecordDeserializer(None, Slow().run).apply(span(A, [1, 2]))
 
 
 def assign() -> None:

@@ -1,4 +1,4 @@
-"""arrow_batch: the columns and types that are promised, from runs of records."""
+"""arrow_batch: the columns and types that are promised, from spans of records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from pykclient.consumer.arrow import arrow_batch
 from pykclient.errors import UsageError
-from tests.consumer.record_runs import TIMESTAMP_MS, A, B, run
+from tests.consumer.record_spans import TIMESTAMP_MS, A, B, span
 
 SCHEMA = pa.schema(
     [
@@ -29,7 +29,8 @@ HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value"
 @pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
 def test_each_record_is_a_row_in_order() -> None:
     table = arrow_batch(
-        [run(A, range(5, 7), keys=[None, b"k"]), run(B, [9], values=[None])], include_headers=False
+        [span(A, range(5, 7), keys=[None, b"k"]), span(B, [9], values=[None])],
+        include_headers=False,
     )
     assert table.schema == SCHEMA
     time = datetime.fromtimestamp(TIMESTAMP_MS / 1000, UTC)
@@ -66,7 +67,7 @@ def test_each_record_is_a_row_in_order() -> None:
 
 def test_headers_are_there_when_asked_for() -> None:
     headers = [(("a", b"1"), ("a", None)), ()]
-    table = arrow_batch([run(A, [1, 2], headers=headers)], include_headers=True)
+    table = arrow_batch([span(A, [1, 2], headers=headers)], include_headers=True)
     assert table.schema == SCHEMA.append(HEADERS)
     assert table.column("headers").to_pylist() == [
         [{"key": "a", "value": b"1"}, {"key": "a", "value": None}],
@@ -83,14 +84,14 @@ def test_no_records_make_an_empty_batch_of_the_same_schema(include_headers: bool
 
 def test_a_time_is_exact_to_the_millisecond() -> None:
     times = [-1, 0, 1, TIMESTAMP_MS + 123]
-    table = arrow_batch([run(A, [1, 2, 3, 4], timestamps_ms=times)], include_headers=False)
+    table = arrow_batch([span(A, [1, 2, 3, 4], timestamps_ms=times)], include_headers=False)
     in_microseconds = table.column("timestamp").cast(pa.int64()).to_pylist()
     assert in_microseconds == [time * 1000 for time in times]
 
 
 @pytest.mark.parametrize("time_ms", [2**63 - 1, -(2**63), (2**63 - 1) // 1000 + 1])
 def test_a_time_beyond_microseconds_is_null_and_the_others_stay(time_ms: int) -> None:
-    table = arrow_batch([run(A, [1, 2], timestamps_ms=[time_ms, 7])], include_headers=False)
+    table = arrow_batch([span(A, [1, 2], timestamps_ms=[time_ms, 7])], include_headers=False)
     assert table.column("timestamp").cast(pa.int64()).to_pylist() == [None, 7000]
 
 

@@ -8,7 +8,7 @@ from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.errors import ConfigError, RecordDeserializationError
 from pykclient.serialization import StringDeserializer
-from tests.consumer.record_runs import TIMESTAMP_MS, A, run
+from tests.consumer.record_spans import TIMESTAMP_MS, A, span
 
 
 def as_number(topic: str, data: bytes) -> int:
@@ -22,20 +22,20 @@ def config(**settings: object) -> ConsumerConfig:
 
 def test_keys_and_values_are_deserialized_each_by_its_own() -> None:
     deserializer = RecordDeserializer(as_number, lambda _, data: data.decode())
-    done = deserializer.apply(run(A, [1, 2], keys=[b"10", b"20"]))
+    done = deserializer.apply(span(A, [1, 2], keys=[b"10", b"20"]))
     assert (done.keys, done.values) == ([10, 20], ["v1", "v2"])
     assert list(done.columns.keys) == [b"10", b"20"]
 
 
 def test_null_stays_null() -> None:
     done = RecordDeserializer(as_number, as_number).apply(
-        run(A, [1, 2], keys=[None, b"5"], values=[b"6", None])
+        span(A, [1, 2], keys=[None, b"5"], values=[b"6", None])
     )
     assert (done.keys, done.values) == ([None, 5], [6, None])
 
 
 def test_what_has_no_deserializer_stays_as_it_is() -> None:
-    done = RecordDeserializer(None, as_number).apply(run(A, [1], keys=[b"k"], values=[b"6"]))
+    done = RecordDeserializer(None, as_number).apply(span(A, [1], keys=[b"k"], values=[b"6"]))
     assert (done.keys, done.values) == (None, [6])
 
 
@@ -51,7 +51,7 @@ def test_what_has_no_deserializer_stays_as_it_is() -> None:
 def test_the_run_ends_before_the_first_record_that_cannot_be_read(
     keys: list[bytes], values: list[bytes], good_count: int
 ) -> None:
-    records = run(A, [5, 6, 7, 8], keys=keys, values=values)
+    records = span(A, [5, 6, 7, 8], keys=keys, values=values)
     done = RecordDeserializer(as_number, as_number).apply(records)
     assert list(done.columns.offsets) == [5, 6, 7, 8][:good_count]
     assert done.keys is not None
@@ -63,7 +63,7 @@ def test_the_run_ends_before_the_first_record_that_cannot_be_read(
 def test_a_first_record_that_cannot_be_read_is_told_with_its_raw_bytes(
     keys: str, values: str, what: str
 ) -> None:
-    record = run(
+    record = span(
         A, [5], keys=[keys.encode()], values=[values.encode()], headers=[(("trace", b"1"),)]
     )
     with pytest.raises(RecordDeserializationError) as raised:
@@ -78,7 +78,7 @@ def test_a_first_record_that_cannot_be_read_is_told_with_its_raw_bytes(
 
 
 def test_the_message_of_an_error_does_not_have_the_records_bytes() -> None:
-    record = run(A, [5], keys=[None], values=[b"\xffa secret"])
+    record = span(A, [5], keys=[None], values=[b"\xffa secret"])
     with pytest.raises(RecordDeserializationError, match="UnicodeDecodeError: ") as raised:
         RecordDeserializer(None, StringDeserializer().deserialize).apply(record)
     assert "secret" not in str(raised.value)
@@ -89,7 +89,7 @@ def test_settings_may_be_objects_classes_callables_and_names() -> None:
     for setting in (bytes.decode, "pykclient.serialization:StringDeserializer"):
         deserializer = RecordDeserializer.from_config(config(value_deserializer=setting))
         assert deserializer is not None
-        assert deserializer.apply(run(A, [1])).values == ["v1"]
+        assert deserializer.apply(span(A, [1])).values == ["v1"]
 
 
 def test_without_settings_there_is_nothing_to_apply() -> None:

@@ -31,7 +31,7 @@ from tests.records.batches import header_changed
 
 if TYPE_CHECKING:
     from pykclient.consumer.fetch.buffer import Read
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
     from pykclient.serialization import Deserialize
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -80,7 +80,7 @@ class Scene:
         self.subscription.resume(self[partition])
         self.buffer.refresh(self[partition])
 
-    def take(self, count_max: int = 100, *, is_raw: bool = False) -> list[RecordRun]:
+    def take(self, count_max: int = 100, *, is_raw: bool = False) -> list[RecordSpan]:
         return self.buffer.take(count_max, START_MS, None if is_raw else self.read)
 
     @property
@@ -88,21 +88,21 @@ class Scene:
         if self.deserialize is None:
             return None
         deserializer = RecordDeserializer(None, self.deserialize)
-        return lambda _, run: deserializer.apply(run)
+        return lambda _, span: deserializer.apply(span)
 
 
 def in_epoch(leader_epoch: int, data: bytes) -> bytes:
     return header_changed(data, LEADER_EPOCH_AT, leader_epoch, 4)
 
 
-def told(runs: list[RecordRun]) -> list[tuple[int, list[int]]]:
-    return [(run.partition.partition, list(run.columns.offsets)) for run in runs]
+def told(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
+    return [(span.partition.partition, list(span.columns.offsets)) for span in spans]
 
 
-def told_together(runs: list[RecordRun]) -> list[tuple[int, list[int]]]:
-    """The same, but runs of one partition that follow one another are put together."""
-    by_partition = groupby(runs, lambda run: run.partition.partition)
-    return [(index, [o for run in of for o in run.columns.offsets]) for index, of in by_partition]
+def told_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
+    """The same, but spans of one partition that follow one another are put together."""
+    by_partition = groupby(spans, lambda span: span.partition.partition)
+    return [(index, [o for span in of for o in span.columns.offsets]) for index, of in by_partition]
 
 
 def test_positions_move_past_what_is_taken_and_no_further() -> None:
@@ -362,9 +362,9 @@ def test_a_corrupt_partition_does_not_stop_the_others() -> None:
 def test_a_record_that_cannot_be_deserialized_ends_the_run_before_it() -> None:
     scene = Scene(A, deserializer=True)
     scene.add((A, batch(range(6))))
-    (run,) = scene.take()
-    assert list(run.columns.offsets) == [0, 1, 2]
-    assert run.values == ["value 0", "value 1", "value 2"]
+    (span,) = scene.take()
+    assert list(span.columns.offsets) == [0, 1, 2]
+    assert span.values == ["value 0", "value 1", "value 2"]
     assert scene[A].offset == 3
     for _ in range(2):
         with pytest.raises(RecordDeserializationError) as raised:
@@ -401,9 +401,9 @@ def test_a_bad_record_stops_its_partition_only_and_does_not_hold_up_the_node() -
 def test_raw_records_are_not_deserialized() -> None:
     scene = Scene(A, deserializer=True)
     scene.add((A, batch(range(6))))
-    (run,) = scene.take(is_raw=True)
-    assert run.values is None
-    assert run.record_count == 6
+    (span,) = scene.take(is_raw=True)
+    assert span.values is None
+    assert span.record_count == 6
 
 
 def test_an_interrupt_while_records_are_taken_loses_none() -> None:
@@ -429,14 +429,14 @@ def test_an_interrupt_while_records_are_taken_loses_none() -> None:
     assert told(scene.take()) == [(0, [0, 1]), (1, [0, 1, 2, 3])]
 
 
-# One run at a time.
+# One span at a time.
 
 
 def test_the_next_run_does_not_move_the_position() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(5))))
     for _ in range(2):
-        found = scene.buffer.next_run(3, START_MS)
+        found = scene.buffer.next_span(3, START_MS)
         assert found is not None
         assert told([found[1]]) == [(0, [0, 1, 2])]
     assert scene[A].offset == 0
@@ -445,7 +445,7 @@ def test_the_next_run_does_not_move_the_position() -> None:
 def test_what_was_not_handed_out_of_a_run_comes_again() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(5))))
-    found = scene.buffer.next_run(3, START_MS)
+    found = scene.buffer.next_span(3, START_MS)
     assert found is not None
     scene[A].offset = 1
     assert told(scene.take()) == [(0, [1, 2, 3, 4])]
@@ -455,7 +455,7 @@ def test_a_run_handed_out_to_its_end_is_followed_by_the_next() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(2)) + marker(2, 1) + batch([3])))
     seen = []
-    while (found := scene.buffer.next_run(3, START_MS)) is not None:
+    while (found := scene.buffer.next_span(3, START_MS)) is not None:
         seen.append(told([found[1]]))
         scene[A].offset = found[1].columns.offsets[-1] + 1
     assert seen == [[(0, [0, 1])], [(0, [3])]]
@@ -470,7 +470,7 @@ def test_an_interrupt_while_a_run_is_made_loses_nothing() -> None:
     scene.deserialize = interrupt
     scene.add((A, batch(range(2))))
     with pytest.raises(KeyboardInterrupt):
-        scene.buffer.next_run(3, START_MS, scene.read)
+        scene.buffer.next_span(3, START_MS, scene.read)
     assert not scene.buffer.begun
     assert scene[A].offset == 0
     scene.deserialize = None

@@ -49,10 +49,10 @@ class Reading(RuleBasedStateMachine):
 
     @rule(count_max=st.integers(1, 6))
     def take(self, count_max: int) -> None:
-        runs = self.scene.take(count_max)
-        assert sum(run.record_count for run in runs) <= count_max
-        for run in runs:
-            self.taken[run.partition] += run.columns.offsets
+        spans = self.scene.take(count_max)
+        assert sum(span.record_count for span in spans) <= count_max
+        for span in spans:
+            self.taken[span.partition] += span.columns.offsets
 
     @rule(count_max=st.integers(1, 6))
     def take_and_give_back(self, count_max: int) -> None:

@@ -9,10 +9,10 @@ import pytest
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import ConfigError
-from tests.consumer.record_runs import A, run
+from tests.consumer.record_spans import A, span
 
-RECORDS = ConsumerRecords([run(A, [1, 2])])
-FEWER = ConsumerRecords([run(A, [1])])
+RECORDS = ConsumerRecords([span(A, [1, 2])])
+FEWER = ConsumerRecords([span(A, [1])])
 
 
 class Returning:

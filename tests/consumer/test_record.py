@@ -8,12 +8,12 @@ from contextlib import nullcontext
 import pytest
 
 from pykclient.accel import ConsumerRecord, decode_records, pure, record_bytes
-from pykclient.consumer.record import ConsumerRecords, RecordRun
+from pykclient.consumer.record import ConsumerRecords, RecordSpan
 from pykclient.errors import UsageError
 from pykclient.types import OffsetAndMetadata, TimestampType, TopicPartition
-from tests.consumer.record_runs import TIMESTAMP_MS, A, B, run
+from tests.consumer.record_spans import TIMESTAMP_MS, A, B, span
 
-RECORDS = ConsumerRecords([run(A, [1, 2]), run(B, [7]), run(A, [3])])
+RECORDS = ConsumerRecords([span(A, [1, 2]), span(B, [7]), span(A, [3])])
 
 
 def test_records_come_in_order_of_their_runs() -> None:
@@ -26,7 +26,7 @@ def test_records_come_in_order_of_their_runs() -> None:
 
 
 def test_a_record_has_all_its_fields() -> None:
-    (record,) = ConsumerRecords([run(B, [7], keys=[b"k"], headers=[(("h", None),)])])
+    (record,) = ConsumerRecords([span(B, [7], keys=[b"k"], headers=[(("h", None),)])])
     assert record == ConsumerRecord(
         topic="u",
         partition=1,
@@ -43,7 +43,7 @@ def test_a_record_has_all_its_fields() -> None:
 
 
 def test_deserialized_values_stand_for_the_raw_ones_and_sizes_stay() -> None:
-    deserialized = run(A, [1, 2])._replace(values=["one", "two"], keys=[None, None])
+    deserialized = span(A, [1, 2])._replace(values=["one", "two"], keys=[None, None])
     records = list(ConsumerRecords([deserialized]))
     assert [record.value for record in records] == ["one", "two"]
     assert [record.serialized_value_size for record in records] == [2, 2]
@@ -95,11 +95,11 @@ def test_next_offsets_are_behind_the_last_records_where_nobody_knows_more() -> N
 
 
 def test_next_offsets_are_those_that_were_given() -> None:
-    records = ConsumerRecords([run(A, [1, 2])], [(B, 3, None), (A, 9, 6)])
+    records = ConsumerRecords([span(A, [1, 2])], [(B, 3, None), (A, 9, 6)])
     assert records.next_offsets == {A: OffsetAndMetadata(9, leader_epoch=6)}
 
 
-def decoded_run() -> RecordRun:
+def decoded_span() -> RecordSpan:
     """Records as they come from a broker, with deserialized values."""
     appender = pure.RecordAppender[None](10_000, None, nullcontext())
     for number in range(3):
@@ -107,11 +107,11 @@ def decoded_run() -> RecordRun:
     appender.seal()
     data = record_bytes(bytes(appender.view()))
     columns, _ = decode_records(data, 0, 0, 3, 10, 0)
-    return RecordRun(A, columns, TimestampType.CREATE_TIME, None, values=[0, 1, 2])
+    return RecordSpan(A, columns, TimestampType.CREATE_TIME, None, values=[0, 1, 2])
 
 
 def test_records_come_back_from_another_process_as_they_were() -> None:
-    records = ConsumerRecords([decoded_run(), run(B, [7])], [(A, 15, None)])
+    records = ConsumerRecords([decoded_span(), span(B, [7])], [(A, 15, None)])
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         found = pickle.loads(pickle.dumps(records, protocol))
         assert list(found) == list(records)

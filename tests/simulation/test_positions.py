@@ -20,7 +20,7 @@ from tests.simulation.position_simulation import PositionSimulation
 
 if TYPE_CHECKING:
     from pykclient.consumer.offsets.validate import _Question
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.protocol.messages.offset_for_leader_epoch import EpochEndOffset
     from pykclient.types import OffsetAndTimestamp
@@ -113,8 +113,8 @@ def keep_the_epoch_over_a_skip(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SubscriptionState, "skip_to", defect)
 
 
-def lose_a_run(patch: pytest.MonkeyPatch) -> None:
-    def defect(buffer: FetchBuffer, count_max: int, now_ms: int) -> list[RecordRun]:
+def lose_a_span(patch: pytest.MonkeyPatch) -> None:
+    def defect(buffer: FetchBuffer, count_max: int, now_ms: int) -> list[RecordSpan]:
         return take(buffer, count_max, now_ms)[1:]
 
     take = FetchBuffer.take
@@ -162,7 +162,7 @@ def test_the_simulation_notices_a_rule_that_is_broken(
     [
         ([keep_the_epoch_of_a_lookup, take_an_unknown_epoch_for_a_truncation], "without a cause"),
         ([keep_the_epoch_past_markers], "without a cause|the log was cut"),
-        ([lose_a_run], "skipped|not all was read"),
+        ([lose_a_span], "skipped|not all was read"),
         ([go_back_by_one], "again|began"),
     ],
 )

@@ -22,7 +22,7 @@ from collections import OrderedDict, defaultdict, deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.record import RecordRun
+from pykclient.consumer.record import RecordSpan
 from pykclient.errors import CorruptRecordError, KafkaError, RecordDeserializationError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.backoff import Backoff
 
-    Read = Callable[[AssignedPartition, RecordRun], RecordRun]
+    Read = Callable[[AssignedPartition, RecordSpan], RecordSpan]
     """Makes of records what the application gets: of all of them, or of the first ones.
 
     Raises:
@@ -200,18 +200,18 @@ class FetchBuffer:
 
     # Taking records.
 
-    def take(self, count_max: int, now_ms: int, read: Read | None = None) -> list[RecordRun]:
+    def take(self, count_max: int, now_ms: int, read: Read | None = None) -> list[RecordSpan]:
         """Take up to `count_max` records and move the positions past them.
 
-        Fewer are taken where they would be more than `TAKEN_SIZE_BYTES_MAX`, but for the first run.
-        `read` makes of a run what is taken; None leaves keys and values as they are. An error is
+        Fewer are taken where they would exceed `TAKEN_SIZE_BYTES_MAX`, but for the first span.
+        `read` makes of a span what is taken; None leaves keys and values as they are. An error is
         raised when nothing could be taken before it; the position of its partition stays.
 
         Raises:
             CorruptRecordError: the records are dropped, to be fetched anew after a back-off.
             RecordDeserializationError: raised again by later calls that have nothing else.
         """
-        runs: list[RecordRun] = []
+        spans: list[RecordSpan] = []
         begun: dict[AssignedPartition, Start] = {}
         self.begun = begun
         room_bytes = TAKEN_SIZE_BYTES_MAX
@@ -226,29 +226,29 @@ class FetchBuffer:
                         assigned.offset,
                         assigned.leader_epoch,
                     )
-                run = self._peek(assigned, count_max, read)
-                if run is not None:
-                    room_bytes -= run.columns.size_bytes
-                    if room_bytes < 0 and runs:
+                span = self._peek(assigned, count_max, read)
+                if span is not None:
+                    room_bytes -= span.columns.size_bytes
+                    if room_bytes < 0 and spans:
                         break
-                    runs.append(run)
-                    count_max -= run.record_count
-                    self.advance(assigned, run)
+                    spans.append(span)
+                    count_max -= span.record_count
+                    self.advance(assigned, span)
         except (CorruptRecordError, RecordDeserializationError) as error:
             # Behind records, it waits: the next call finds it first, and nothing before it.
-            if not runs:
+            if not spans:
                 self._stop(assigned, error, now_ms)
                 self.begun = NOT_BEGUN
                 raise
-        if not runs:
+        if not spans:
             self.begun = NOT_BEGUN
             self._raise_failure()
         gone = {assigned.partition for assigned in begun if not assigned.is_assigned}
-        return [run for run in runs if run.partition not in gone] if gone else runs
+        return [span for span in spans if span.partition not in gone] if gone else spans
 
-    def next_run(
+    def next_span(
         self, count_max: int, now_ms: int, read: Read | None = None
-    ) -> tuple[AssignedPartition, RecordRun] | None:
+    ) -> tuple[AssignedPartition, RecordSpan] | None:
         """Return the next records of one partition without moving its position; None if none.
 
         The caller moves `offset` record by record, and calls `advance` at the end.
@@ -258,19 +258,19 @@ class FetchBuffer:
         while self._ready:
             assigned = next(iter(self._ready))
             try:
-                run = self._peek(assigned, count_max, read)
+                span = self._peek(assigned, count_max, read)
             except (CorruptRecordError, RecordDeserializationError) as error:
                 self._stop(assigned, error, now_ms)
                 raise
-            if run is not None:
-                return assigned, run
+            if span is not None:
+                return assigned, span
         self._raise_failure()
         return None
 
-    def advance(self, assigned: AssignedPartition, run: RecordRun) -> None:
-        """Move the position past a run, and past what follows it that nobody gets to see."""
-        assigned.offset = run.columns.last_offset + 1
-        assigned.leader_epoch = run.leader_epoch
+    def advance(self, assigned: AssignedPartition, span: RecordSpan) -> None:
+        """Move the position past a span, and past what follows it that nobody gets to see."""
+        assigned.offset = span.columns.last_offset + 1
+        assigned.leader_epoch = span.leader_epoch
         self._settle(assigned)
 
     def give_back(self) -> None:
@@ -307,7 +307,7 @@ class FetchBuffer:
 
     def _peek(
         self, assigned: AssignedPartition, count_max: int, read: Read | None
-    ) -> RecordRun | None:
+    ) -> RecordSpan | None:
         """Return what comes next of a partition, `read`; None if that is not known yet."""
         link = self._chains[assigned][0]
         rows = link.fetched.peek(assigned.offset, count_max, assigned.limit)
@@ -320,17 +320,17 @@ class FetchBuffer:
                     assigned.leader_epoch = None  # nobody knows of which epoch that is
             self._settle(assigned)
             return None
-        run = RecordRun(assigned.partition, *rows)
+        span = RecordSpan(assigned.partition, *rows)
         if read is None:
-            return run
+            return span
         offset = assigned.offset
         try:
-            run = read(assigned, run)
+            span = read(assigned, span)
         except RecordDeserializationError:
             if self._is_next(assigned, link, offset):
                 raise
             return None
-        return run if self._is_next(assigned, link, offset) else None
+        return span if self._is_next(assigned, link, offset) else None
 
     def _is_next(self, assigned: AssignedPartition, link: _Link, offset: int) -> bool:
         """Whether a partition may be read, and stands where it did."""

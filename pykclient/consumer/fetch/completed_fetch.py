@@ -1,7 +1,7 @@
 """FetchedPartition: what one fetch brought of one partition, checked and decoded piece by piece.
 
 Headers are looked at when it is made; records are decoded when they are wanted, plain batches with
-their checksums (`records/batch_span.py`), others checked by then. It hands out no markers, no records
+their checksums (`records/batch_span.py`), others checked by then. It returns no markers, no records
 of aborted transactions (for read_committed) and nothing before the position asked for. A batch that
 is wrong is an error when it is reached, not before: what stands in front of it is good.
 

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pykclient.consumer.deserializers import RecordDeserializer
     from pykclient.consumer.fetch.buffer import FetchBuffer, Read
     from pykclient.consumer.metrics import ConsumerMetrics
-    from pykclient.consumer.record import RecordRun
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.engine import Caller
 
-    DeserializeRun = Callable[[RecordRun], RecordRun]
-    LendRun = Callable[[DeserializeRun, AssignedPartition, RecordRun], RecordRun]
+    DeserializeSpan = Callable[[RecordSpan], RecordSpan]
+    LendSpan = Callable[[DeserializeSpan, AssignedPartition, RecordSpan], RecordSpan]
 
 __all__ = ["RAISE", "SKIP", "BadRecord", "RecordErrors"]
 
@@ -55,8 +55,8 @@ T = TypeVar("T")
 class RecordErrors:
     """The way from the buffer to the application. `policy` is the value of `on_record_error`.
 
-    `lend` calls the user's function without the core lock, and so does `lend_run` what makes of a
-    run of a partition what the application gets.
+    `lend` calls the user's function without the core lock, and so does `lend_span` what makes of a
+    span of a partition what the application gets.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class RecordErrors:
         *,
         metrics: ConsumerMetrics,
         lend: Caller,
-        lend_run: LendRun,
+        lend_span: LendSpan,
         client_id: str = "",
     ) -> None:
         self._buffer = buffer
-        self._lend_run = lend_run
+        self._lend_span = lend_span
         self._read = self._reader(deserializer)
         self._is_reading = False
         """Whether a deserializer is at work."""
@@ -87,7 +87,7 @@ class RecordErrors:
 
     def take(
         self, count_max: int, now_ms: int, *, is_over: Callable[[], bool], is_raw: bool = False
-    ) -> list[RecordRun]:
+    ) -> list[RecordSpan]:
         """Take records as `FetchBuffer.take`; raises what it does, and what the function raises.
 
         `is_over` tells when to give up where one bad record follows another. Deserializers are not
@@ -96,11 +96,13 @@ class RecordErrors:
         read = None if is_raw else self._read
         return self._past_bad(lambda: self._buffer.take(count_max, now_ms, read), is_over) or []
 
-    def next_run(
+    def next_span(
         self, count_max: int, now_ms: int, *, is_over: Callable[[], bool]
-    ) -> tuple[AssignedPartition, RecordRun] | None:
-        """Return records as `FetchBuffer.next_run`; otherwise as `take`."""
-        return self._past_bad(lambda: self._buffer.next_run(count_max, now_ms, self._read), is_over)
+    ) -> tuple[AssignedPartition, RecordSpan] | None:
+        """Return records as `FetchBuffer.next_span`; otherwise as `take`."""
+        return self._past_bad(
+            lambda: self._buffer.next_span(count_max, now_ms, self._read), is_over
+        )
 
     def check_may_read(self) -> None:
         """Refuse a deserializer that asks for records: the first would be the one it has.
@@ -123,10 +125,10 @@ class RecordErrors:
             return None
         apply = deserializer.apply
 
-        def read(assigned: AssignedPartition, run: RecordRun) -> RecordRun:
+        def read(assigned: AssignedPartition, span: RecordSpan) -> RecordSpan:
             self._is_reading = True
             try:
-                return self._lend_run(apply, assigned, run)
+                return self._lend_span(apply, assigned, span)
             finally:
                 self._is_reading = False
 

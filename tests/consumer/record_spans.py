@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.accel import ListColumns
-from pykclient.consumer.record import RecordRun
+from pykclient.consumer.record import RecordSpan
 from pykclient.types import TimestampType, TopicPartition
 
 if TYPE_CHECKING:
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from pykclient.types import Headers
 
-__all__ = ["TIMESTAMP_MS", "A", "B", "run"]
+__all__ = ["TIMESTAMP_MS", "A", "B", "span"]
 
 A, B = TopicPartition("t", 0), TopicPartition("u", 1)
 TIMESTAMP_MS = 1_700_000_000_000
 
 
-def run(
+def span(
     partition: TopicPartition,
     offsets: Sequence[int],
     *,
@@ -27,8 +27,8 @@ def run(
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[Headers] | None = None,
     timestamps_ms: Sequence[int] | None = None,
-) -> RecordRun:
-    """A run with records at these offsets; what is not given is made up."""
+) -> RecordSpan:
+    """A span with records at these offsets; what is not given is made up."""
     count = len(offsets)
     columns = ListColumns(
         offsets,
@@ -38,4 +38,4 @@ def run(
         [()] * count if headers is None else headers,
         size_bytes=0,
     )
-    return RecordRun(partition, columns, TimestampType.CREATE_TIME, 5)
+    return RecordSpan(partition, columns, TimestampType.CREATE_TIME, 5)
