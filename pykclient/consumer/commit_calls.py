@@ -156,7 +156,7 @@ class CommitCalls(BrokerQuestions):
     def _note_finished(self) -> None:
         """Note that the application has finished with what it had, as it asks for more."""
         if self._commits is not None:
-            self._commits.handed_out.clear()
+            self._commits.unprocessed.clear()
 
     def _begin_poll(self) -> None:
         """Note that the application asks for more, and call back what has ended meanwhile."""
@@ -178,19 +178,19 @@ class CommitCalls(BrokerQuestions):
         if self._commits is not None:
             self._commits.end_poll()
 
-    def _note_handed_out(self, spans: Iterable[RecordSpan]) -> None:
+    def _note_unprocessed(self, spans: Iterable[RecordSpan]) -> None:
         """Note what a poll returns, at the moment it is taken."""
         if self._commits is None:
             return
         for span in spans:
             assigned = self._subscription.find(span.partition)
             if assigned is not None:
-                self._commits.handed_out.add(assigned, span.columns.first_offset)
+                self._commits.unprocessed.add(assigned, span.columns.first_offset)
 
     def _note_iterated(self, assigned: AssignedPartition, span: RecordSpan) -> None:
         """Note what an iteration hands out from now on, record by record."""
         if self._commits is not None:
-            self._commits.handed_out.add_by_record(assigned, span.columns.first_offset)
+            self._commits.unprocessed.add_by_record(assigned, span.columns.first_offset)
 
     def _commit_at_close(self, deadline_ms: int, *, has_finished: bool) -> None:
         """Commit as configured, and let what is under way end, as far as the time goes."""
@@ -198,7 +198,7 @@ class CommitCalls(BrokerQuestions):
         if commits is None:
             return
         if has_finished:
-            commits.handed_out.clear()
+            commits.unprocessed.clear()
         last = commits.commit_before_revocation(deadline_ms)
 
         def is_over() -> bool:

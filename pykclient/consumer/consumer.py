@@ -330,7 +330,7 @@ class Consumer(GroupCalls):
             if not spans:
                 taken = self._records.take(count_max, now_ms(), is_over=is_over, is_raw=is_raw)
                 spans.extend(taken)
-                self._note_handed_out(spans)
+                self._note_unprocessed(spans)
                 if spans:
                     self._metrics.on_consumed(spans, now_ms())
             return bool(spans)

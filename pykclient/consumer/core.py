@@ -136,7 +136,7 @@ class ConsumerCore(ConsumerParts):
             offset = offset.offset
         check_offset(offset, f"seek({partition}): offset")
         if self._commits is not None:
-            self._commits.handed_out.forget(assigned)
+            self._commits.unprocessed.forget(assigned)
         if leader_epoch is None and self._buffer.can_skip_to(assigned, offset):
             # Past a bad record, say: what is behind it need not be fetched again.
             self._subscription.skip_to(assigned, offset)

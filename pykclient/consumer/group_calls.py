@@ -189,7 +189,7 @@ class GroupCalls(CommitCalls):
         self, deadline_ms: int, group_membership: str, *, has_finished: bool
     ) -> None:
         if has_finished and self._commits is not None:
-            self._commits.handed_out.clear()
+            self._commits.unprocessed.clear()
         is_dynamic = self._config.group_instance_id is None
         sends = group_membership == "leave_group" or (group_membership == "default" and is_dynamic)
         self._give_up("the consumer is being closed", sends=sends, deadline_ms=deadline_ms)

@@ -333,7 +333,7 @@ class ConsumerParts(LiveClient):
         Nothing of it counts as processed, and no rebalance takes a partition meanwhile.
         """
         if self._commits is not None:
-            self._commits.handed_out.add(assigned, span.columns.first_offset)
+            self._commits.unprocessed.add(assigned, span.columns.first_offset)
         group = self._group
         if group is None or not self._subscription.is_by_group:
             return self._lend(deserialize, span)

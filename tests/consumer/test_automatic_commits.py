@@ -49,7 +49,7 @@ def hand_out(scene: CommitScene, count: int) -> None:
     assigned = next(iter(scene.subscription))
     first_offset = assigned.offset
     assigned.offset += count
-    scene.commits.handed_out.add(assigned, first_offset)
+    scene.commits.unprocessed.add(assigned, first_offset)
     scene.commits.end_poll()
 
 
@@ -94,7 +94,7 @@ def test_what_a_poll_returned_is_committed_by_the_next_one(automatic: CommitScen
 def test_what_the_same_poll_is_about_to_return_is_not_committed(automatic: CommitScene) -> None:
     assigned = next(iter(automatic.subscription))
     assigned.offset += 5
-    automatic.commits.handed_out.add(assigned, 10)
+    automatic.commits.unprocessed.add(assigned, 10)
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
     assert committed_in(request) == {P0: 10, P1: 20}
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pykclient.consumer.group.protocols import MEMBERSHIP_ERRORS, commit_refused
 from pykclient.consumer.offsets.commit import Commit
 from pykclient.consumer.offsets.commit_request import OffsetCommitCall
-from pykclient.consumer.offsets.processed import HandedOut, position_of
+from pykclient.consumer.offsets.processed import Unprocessed, position_of
 from pykclient.consumer.partition_list import describe_partitions
 from pykclient.errors import (
     BrokerError,
@@ -102,7 +102,7 @@ class Commits:
         user_calls: deque[UserCall],
         on_commit: Callable[[Offsets], object] | None = None,
     ) -> None:
-        self.handed_out = HandedOut()
+        self.unprocessed = Unprocessed()
         self._log = ClientLog("pykclient.consumer", settings.client_id)
         self._repeated = RepeatedLog(self._log)
         self._subscription = subscription
@@ -153,7 +153,7 @@ class Commits:
     def processed(self) -> Offsets:
         """Return up to where the application has finished, as far as it has shown."""
         return {
-            assigned.partition: self.handed_out.processed(assigned)
+            assigned.partition: self.unprocessed.processed(assigned)
             for assigned in self._subscription
             if assigned.has_offset
         }
@@ -220,7 +220,7 @@ class Commits:
 
     def begin_poll(self, now_ms: int) -> None:
         """Note that the application asks for more: it has finished with what it had."""
-        self.handed_out.clear()
+        self.unprocessed.clear()
         self._is_in_poll = True
         interval_ms = self._settings.auto_commit_interval_ms
         if self._auto_due_ms is None and interval_ms is not None:

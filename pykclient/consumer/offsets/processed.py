@@ -1,6 +1,6 @@
-"""HandedOut: which records the application got last, and may not have finished with.
+"""Unprocessed: which records the application got last, and may not have processed yet.
 
-A record counts as processed when the application asks for more. What a poll returned is handed out
+A record counts as processed when the application asks for more. What a poll returned is unprocessed
 until the next one; in an iteration it is one record at a time. Positions are not moved here.
 
 Owner: the thread that polls.
@@ -16,10 +16,10 @@ from pykclient.types import OffsetAndMetadata
 if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
 
-__all__ = ["HandedOut", "position_of"]
+__all__ = ["Unprocessed", "position_of"]
 
 
-class _Taken(NamedTuple):
+class _Returned(NamedTuple):
     first_offset: int
     leader_epoch: int | None
     """Of the record before `first_offset`; None if the position has moved by now."""
@@ -27,47 +27,47 @@ class _Taken(NamedTuple):
     is_by_record: bool
 
 
-class HandedOut:
-    """By partition, where the application may still be at work."""
+class Unprocessed:
+    """By partition, the records that the application may still be processing."""
 
     def __init__(self) -> None:
-        self._taken: dict[AssignedPartition, _Taken] = {}
+        self._returned: dict[AssignedPartition, _Returned] = {}
 
     def clear(self) -> None:
-        """Note that the application has finished with everything."""
-        self._taken.clear()
+        """Note that everything is processed."""
+        self._returned.clear()
 
     def forget(self, assigned: AssignedPartition) -> None:
-        """Note that a position was set by the user: what was handed out before does not matter."""
-        self._taken.pop(assigned, None)
+        """Note that the user set a position: what was returned before does not matter."""
+        self._returned.pop(assigned, None)
 
     def add(self, assigned: AssignedPartition, first_offset: int) -> None:
-        """Note that records from an offset up to the position were handed out."""
-        if assigned not in self._taken:
-            self._taken[assigned] = _taken(assigned, first_offset, is_by_record=False)
+        """Note that a poll returns the records from an offset up to the position."""
+        if assigned not in self._returned:
+            self._returned[assigned] = _returned(assigned, first_offset, is_by_record=False)
 
     def add_by_record(self, assigned: AssignedPartition, first_offset: int) -> None:
-        """Note that records from an offset on are handed out one by one; each moves the position.
+        """Note that an iteration yields the records from an offset on; each moves the position.
 
         Costs nothing per record: the last one is the one before the position.
         """
-        self._taken[assigned] = _taken(assigned, first_offset, is_by_record=True)
+        self._returned[assigned] = _returned(assigned, first_offset, is_by_record=True)
 
     def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
-        """Return up to where the application has finished. Requires a position."""
-        taken = self._taken.get(assigned)
-        if taken is None or taken.epoch != assigned.epoch:
+        """Return the offset up to which a partition is processed. Requires a position."""
+        returned = self._returned.get(assigned)
+        if returned is None or returned.epoch != assigned.epoch:
             return position_of(assigned)
         offset = assigned.offset - 1
-        if not taken.is_by_record or offset <= taken.first_offset:
-            return OffsetAndMetadata(taken.first_offset, leader_epoch=taken.leader_epoch)
+        if not returned.is_by_record or offset <= returned.first_offset:
+            return OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
         return OffsetAndMetadata(offset, leader_epoch=assigned.leader_epoch)
 
 
-def _taken(assigned: AssignedPartition, first_offset: int, *, is_by_record: bool) -> _Taken:
+def _returned(assigned: AssignedPartition, first_offset: int, *, is_by_record: bool) -> _Returned:
     is_at_first = assigned.offset <= first_offset
     leader_epoch = assigned.leader_epoch if is_at_first else None
-    return _Taken(first_offset, leader_epoch, assigned.epoch, is_by_record)
+    return _Returned(first_offset, leader_epoch, assigned.epoch, is_by_record)
 
 
 def position_of(assigned: AssignedPartition) -> OffsetAndMetadata:
