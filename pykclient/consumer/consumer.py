@@ -373,7 +373,7 @@ class Consumer(GroupCalls):
         self._raise_interruption()
         error = self._take_news()
         if error is None and not is_done:
-            error = self._silence.reason(started_ms, now_ms())
+            error = self._empty_polls.reason(started_ms, now_ms())
         if error is not None:
             raise error
 
@@ -402,7 +402,7 @@ class Consumer(GroupCalls):
             found[:] = [] if next_span is None else [next_span]
             return bool(found)
 
-        # In steps, for each of which silence may have a reason by then.
+        # In steps, after each of which there may be a reason for finding nothing.
         step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
         try:
             self._tell_kept_news()

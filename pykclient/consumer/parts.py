@@ -19,8 +19,7 @@ from pykclient.consumer.fetch.buffer import NOT_BEGUN, FetchBuffer
 from pykclient.consumer.fetch.completed_fetch import DecodeSettings
 from pykclient.consumer.fetch.fetcher import Fetcher, FetchSettings
 from pykclient.consumer.fetch.read import RecordErrors
-from pykclient.consumer.fetch.stalls import Silence
-from pykclient.consumer.fetch.troubles import FetchTroubles
+from pykclient.consumer.fetch.stalls import EmptyPolls, Stalls
 from pykclient.consumer.group.assignors.setting import make_assignors
 from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
 from pykclient.consumer.group.group import (
@@ -132,30 +131,23 @@ class ConsumerParts(LiveClient):
             self._build_group(config.group_id, retry_backoff)
         self._listing = TopicListing(retry_backoff)
         self._build_reading(retry_backoff, wall_clock_ms)
-        self._silence = self._build_silence()
-        self._engine = self._build_engine()
-
-    def _build_silence(self) -> Silence:
-        config = self._config
-        return Silence(
-            self._metadata,
-            self._client,
-            self._subscription,
-            troubles=self._troubles,
-            why_no_position=self._positions.last_error,
-            unread_max_ms=config.default_api_timeout_ms,
+        self._empty_polls = EmptyPolls(
+            config,
+            metadata=self._metadata,
+            client=self._client,
+            subscription=self._subscription,
             coordinators=self._coordinators,
-            group_id=config.group_id,
-            session_timeout_ms=config.session_timeout_ms,
+            stalls=self._stalls,
+            why_no_position=self._positions.last_error,
             why_no_member=lambda: None if self._group is None else self._group.trouble,
-            client_id=config.client_id,
         )
+        self._engine = self._build_engine()
 
     def _build_reading(self, retry_backoff: Backoff, wall_clock_ms: Callable[[], int]) -> None:
         config = self._config
         reset, _, duration = config.auto_offset_reset.partition(":")
         auto_offset_reset = OffsetReset(reset)
-        self._troubles = FetchTroubles()
+        self._stalls = Stalls()
         self._waits = LongWaits(self._log)
         reset_age_ms = duration_ms(duration) if duration else 0
         self._positions = PositionManager(
@@ -173,7 +165,7 @@ class ConsumerParts(LiveClient):
             self._metadata,
             auto_offset_reset=auto_offset_reset,
             retry_backoff=retry_backoff,
-            troubles=self._troubles,
+            stalls=self._stalls,
             client_id=config.client_id,
         )
         self._fetcher = Fetcher(
@@ -184,7 +176,7 @@ class ConsumerParts(LiveClient):
             settings=_fetch_settings(config, auto_offset_reset),
             retry_backoff=retry_backoff,
             metrics=self._metrics,
-            troubles=self._troubles,
+            stalls=self._stalls,
         )
 
     def _build_engine(self) -> Engine:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.consumer.fetch.buffer import FetchBuffer
 from pykclient.consumer.fetch.fetcher import Fetcher, FetchSettings
-from pykclient.consumer.fetch.troubles import FetchTroubles
+from pykclient.consumer.fetch.stalls import Stalls
 from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.subscription import (
     AssignedPartition,
@@ -75,7 +75,7 @@ class Scene:
         self.nodes = Nodes()
         self.subscription = SubscriptionState()
         self.buffer = FetchBuffer(RETRY_BACKOFF)
-        self.troubles = FetchTroubles()
+        self.stalls = Stalls()
         self.fetcher = Fetcher(
             subscription=self.subscription,
             buffer=self.buffer,
@@ -95,7 +95,7 @@ class Scene:
             ),
             retry_backoff=RETRY_BACKOFF,
             metrics=ConsumerMetrics(self.subscription, isolation_level),
-            troubles=self.troubles,
+            stalls=self.stalls,
         )
 
     def read(self, *partitions: TopicPartition, offset: int = 0) -> AssignedPartition:

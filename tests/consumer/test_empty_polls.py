@@ -1,4 +1,4 @@
-"""Silence by numbers: when an empty poll is an error, and when it is only early."""
+"""EmptyPolls by numbers: when an empty poll is an error, and when it is only early."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.fetch.stalls import (
     ABSENCE_CHARGED_MS,
     NO_CLUSTER_MS,
     UNKNOWN_TOPIC_MS,
-    Silence,
+    EmptyPolls,
+    Stalls,
     unknown_partition,
 )
-from pykclient.consumer.fetch.troubles import FetchTroubles
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
@@ -50,26 +51,29 @@ class Scene:
         self.network = ScriptedNetwork(bootstrap=BOOTSTRAP[:address_count])
         self.subscription = SubscriptionState()
         self.subscription.assign(partitions)
-        self.troubles = FetchTroubles()
+        self.stalls = Stalls()
         self.refusal: KafkaError | None = None
         self.coordinators = Coordinators(
             self.network.metadata, self.network.client, retry_backoff=RETRY_BACKOFF
         )
-        self._silence = Silence(
-            self.network.metadata,
-            self.network.client,
-            self.subscription,
-            troubles=self.troubles,
-            why_no_position=lambda _: "nobody leads it",
-            unread_max_ms=UNREAD_MAX_MS,
+        self._empty_polls = EmptyPolls(
+            ConsumerConfig.from_settings(
+                bootstrap_servers="broker:9092",
+                group_id=group_id,
+                session_timeout_ms=SESSION_MS,
+                default_api_timeout_ms=UNREAD_MAX_MS,
+            ),
+            metadata=self.network.metadata,
+            client=self.network.client,
+            subscription=self.subscription,
             coordinators=self.coordinators,
-            group_id=group_id,
-            session_timeout_ms=SESSION_MS,
+            stalls=self.stalls,
+            why_no_position=lambda _: "nobody leads it",
             why_no_member=lambda: self.refusal,
         )
 
     def poll(self, started_ms: int, timeout_ms: int) -> BaseException | None:
-        return self._silence.reason(started_ms, started_ms + timeout_ms)
+        return self._empty_polls.reason(started_ms, started_ms + timeout_ms)
 
     def find_coordinator(self) -> None:
         """Let a broker say that broker 1 coordinates."""
@@ -145,7 +149,7 @@ def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_told_again_afte
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
-    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
     assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
     error = scene.poll(START_MS, UNREAD_MAX_MS)
     assert isinstance(error, KafkaTimeoutError)
@@ -168,10 +172,10 @@ def test_what_is_read_again_or_read_no_more_was_no_error() -> None:
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
-    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
-    scene.troubles.end([assigned])
+    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.end([assigned])
     assert scene.poll(START_MS, 10**9) is None
-    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
     scene.subscription.pause(assigned)
     assert scene.poll(START_MS, 10**9) is None
     scene.subscription.resume(assigned)
@@ -261,12 +265,12 @@ def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
 
 @pytest.mark.promise("time without polls counts for a moment only")
 @pytest.mark.parametrize("has_polled", [True, False])
-def test_a_trouble_of_before_an_absence_is_only_told_if_it_lasts(has_polled: bool) -> None:
+def test_a_stall_of_before_an_absence_is_only_raised_if_it_lasts(has_polled: bool) -> None:
     scene = Scene(A)
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
-    scene.troubles.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
     if has_polled:
         assert scene.poll(START_MS, 100) is None
     later_ms = START_MS + 4 * UNREAD_MAX_MS
@@ -274,14 +278,14 @@ def test_a_trouble_of_before_an_absence_is_only_told_if_it_lasts(has_polled: boo
     assert isinstance(scene.poll(later_ms + 100, UNREAD_MAX_MS), KafkaTimeoutError)
 
 
-def test_a_trouble_that_began_in_this_poll_does_not_become_older() -> None:
+def test_a_stall_that_began_in_this_poll_does_not_become_older() -> None:
     scene = Scene(A)
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
     later_ms = START_MS + HOURS_MS
     assert scene.poll(START_MS, 100) is None
-    scene.troubles.note(assigned, "broker 1 does not answer", later_ms + 10)
+    scene.stalls.note(assigned, "broker 1 does not answer", later_ms + 10)
     assert scene.poll(later_ms, UNREAD_MAX_MS + 9) is None
     assert isinstance(scene.poll(later_ms, UNREAD_MAX_MS + 10), KafkaTimeoutError)
 

@@ -295,13 +295,13 @@ def test_a_leader_that_was_deposed_has_a_session_to_find_it_out() -> None:
 
 
 def trouble(scene: Scene) -> str:
-    found = scene.troubles.oldest()
+    found = scene.stalls.oldest()
     assert found is not None
     assert found[1].since_ms == START_MS
     return str(found[1].reason)
 
 
-def test_a_position_that_nobody_can_be_asked_about_is_in_trouble() -> None:
+def test_a_position_that_nobody_can_be_asked_about_stalls() -> None:
     scene = Scene()
     scene.read(A)
     know(scene.metadata, topic("t", [None, None], leader_epoch=NEW))
@@ -312,7 +312,7 @@ def test_a_position_that_nobody_can_be_asked_about_is_in_trouble() -> None:
     assert trouble(scene) == "no leader yet"
 
 
-def test_a_position_of_which_only_a_former_leader_is_known_is_in_trouble() -> None:
+def test_a_position_of_which_only_a_former_leader_is_known_stalls() -> None:
     scene = Scene()
     scene.subscription.seek(scene.read(A), 70, NEW)
     assert scene.requests() == []

@@ -1,4 +1,4 @@
-"""Troubles of partitions by numbers: what begins one, what ends it, and since when it counts."""
+"""Stalls of partitions by numbers: what begins one, what ends it, and since when it counts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FETCH_WAIT_MS = 500
 
 
 def oldest(scene: Scene) -> tuple[TopicPartition, str, int] | None:
-    found = scene.troubles.oldest()
+    found = scene.stalls.oldest()
     if found is None:
         return None
-    assigned, trouble = found
-    return assigned.partition, str(trouble.reason), trouble.since_ms
+    assigned, stall = found
+    return assigned.partition, str(stall.reason), stall.since_ms
 
 
-def test_a_refused_partition_is_in_trouble_until_it_is_served() -> None:
+def test_a_refused_partition_stalls_until_it_is_served() -> None:
     scene = Scene()
     scene.read(A, C)
     reply(scene.fetch(), part(0, code=NotLeaderOrFollowerError.code), part(2))
@@ -42,16 +42,16 @@ def test_a_refused_partition_is_in_trouble_until_it_is_served() -> None:
 def test_the_first_reason_says_when_and_the_last_one_why() -> None:
     scene = Scene()
     assigned = scene.read(A)
-    scene.troubles.note(assigned, "first", START_MS)
-    scene.troubles.note(assigned, "last", LATER_MS)
+    scene.stalls.note(assigned, "first", START_MS)
+    scene.stalls.note(assigned, "last", LATER_MS)
     assert oldest(scene) == (A, "last", START_MS)
 
 
-def test_a_lost_connection_is_a_trouble_of_all_partitions_asked_for() -> None:
+def test_a_lost_connection_is_a_stall_of_all_partitions_asked_for() -> None:
     scene = Scene()
     scene.read(A, C)
     scene.fetch().on_failure(DisconnectedError("gone"), START_MS)
-    assert len(scene.troubles) == 2
+    assert len(scene.stalls) == 2
 
 
 @pytest.mark.promise(
@@ -70,7 +70,7 @@ def test_a_broker_that_is_late_is_one_and_its_answer_ends_it() -> None:
     assert oldest(scene) is None
 
 
-def test_a_partition_that_nobody_leads_is_in_trouble() -> None:
+def test_a_partition_that_nobody_leads_stalls() -> None:
     scene = Scene()
     know(scene.metadata, topic("t", [None, 2, 1]))
     scene.read(A)
@@ -82,22 +82,22 @@ def test_in_a_session_no_news_is_good_news_and_in_a_full_answer_it_is_none() -> 
     scene = Scene()
     a = scene.read(A, C)
     reply(scene.fetch(), part(0), part(2), session_id=9)
-    scene.troubles.note(a, "something", START_MS)
+    scene.stalls.note(a, "something", START_MS)
     reply(scene.fetch(), session_id=9)
     assert oldest(scene) is None
     scene = Scene()
     a = scene.read(A, C)
-    scene.troubles.note(a, "something", START_MS)
+    scene.stalls.note(a, "something", START_MS)
     reply(scene.fetch(), part(2))
     assert oldest(scene) == (A, "something", START_MS)
 
 
-def test_what_is_not_to_be_read_at_present_is_in_no_trouble() -> None:
+def test_what_is_not_to_be_read_at_present_does_not_stall() -> None:
     scene = Scene()
     a = scene.read(A, C)
     c = scene.subscription.require(C)
     for assigned in (a, c):
-        scene.troubles.note(assigned, "something", START_MS)
+        scene.stalls.note(assigned, "something", START_MS)
     scene.subscription.pause(a)
     scene.subscription.set_limits({C: 0})
     assert oldest(scene) is None
@@ -106,8 +106,8 @@ def test_what_is_not_to_be_read_at_present_is_in_no_trouble() -> None:
 def test_what_is_assigned_no_more_is_forgotten_when_others_are_read() -> None:
     scene = Scene()
     a = scene.read(A, C)
-    scene.troubles.note(a, "something", START_MS)
+    scene.stalls.note(a, "something", START_MS)
     scene.subscription.assign([C])
-    assert len(scene.troubles) == 1
+    assert len(scene.stalls) == 1
     reply(scene.fetch(), part(2))
-    assert len(scene.troubles) == 0
+    assert len(scene.stalls) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.fetch.buffer import FetchBuffer
-from pykclient.consumer.fetch.troubles import FetchTroubles
+from pykclient.consumer.fetch.stalls import Stalls
 from pykclient.consumer.offsets.validate import PositionValidator
 from pykclient.consumer.subscription import AssignedPartition, OffsetReset, SubscriptionState
 from pykclient.protocol.messages.offset_for_leader_epoch import (
@@ -49,7 +49,7 @@ class Scene:
         refresh(self.metadata)
         know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
         self.subscription = SubscriptionState()
-        self.troubles = FetchTroubles()
+        self.stalls = Stalls()
         self.buffer = FetchBuffer(RETRY_BACKOFF)
         self.validator = PositionValidator(
             self.subscription,
@@ -57,7 +57,7 @@ class Scene:
             self.metadata,
             auto_offset_reset=reset,
             retry_backoff=retry_backoff,
-            troubles=self.troubles,
+            stalls=self.stalls,
         )
 
     def read(self, *partitions: TopicPartition, epoch: int | None = OLD) -> AssignedPartition:

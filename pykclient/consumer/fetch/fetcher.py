@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.fetch.buffer import FetchBuffer
     from pykclient.consumer.fetch.completed_fetch import DecodeSettings
-    from pykclient.consumer.fetch.troubles import FetchTroubles
+    from pykclient.consumer.fetch.stalls import Stalls
     from pykclient.consumer.metrics import ConsumerMetrics
     from pykclient.consumer.subscription import (
         AssignedPartition,
@@ -125,10 +125,10 @@ class Fetcher:
         settings: FetchSettings,
         retry_backoff: Backoff,
         metrics: ConsumerMetrics,
-        troubles: FetchTroubles,
+        stalls: Stalls,
     ) -> None:
         self._metrics = metrics
-        self._troubles = troubles
+        self._stalls = stalls
         self._log = ClientLog("pykclient.consumer", settings.client_id)
         self._repeated = RepeatedLog(self._log)
         self._subscription = subscription
@@ -213,7 +213,7 @@ class Fetcher:
             if now_ms < late_ms + ABSENCE_MS:
                 self._metadata.request_update()
                 for assigned in self._by_node.get(node_id, ()):
-                    self._troubles.note(assigned, f"broker {node_id} does not answer", now_ms)
+                    self._stalls.note(assigned, f"broker {node_id} does not answer", now_ms)
         return min(self._in_flight.values(), default=NEVER_MS)
 
     def _group(self, now_ms: int) -> None:
@@ -233,7 +233,7 @@ class Fetcher:
                 by_node.setdefault(node_id, []).append(assigned)
             elif cluster.partitions_for(assigned.partition.topic) is not None:
                 self._metadata.request_update()
-                self._troubles.note(assigned, "it has no leader", now_ms)
+                self._stalls.note(assigned, "it has no leader", now_ms)
         self._by_node = by_node
         # Two answers of each node may wait to be read; together they stay at twice the setting.
         share_bytes = self._settings.max_bytes // max(1, len(by_node))
@@ -319,8 +319,8 @@ class Fetcher:
         response = FetchedResponse(node_id, size_bytes)
         hints = LeaderHints(message.node_endpoints)
         told: set[tuple[str, int]] = set()
-        if self._troubles:
-            self._troubles.end(call.well_answered(message))
+        if self._stalls:
+            self._stalls.end(call.well_answered(message))
         for target, answer in answers:
             told.add(target.assigned.partition)
             hints.add(target.assigned.partition, answer.current_leader)
@@ -474,7 +474,7 @@ class Fetcher:
         """Try again later; tell the user unless that may cure it."""
         self._leave_replica(assigned)
         self._back_off(assigned, now_ms)
-        self._troubles.note(assigned, error, now_ms)
+        self._stalls.note(assigned, error, now_ms)
         if error.retriable:
             self._metadata.request_update()
         elif isinstance(error, UnknownServerError):

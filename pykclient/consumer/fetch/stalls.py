@@ -1,20 +1,20 @@
-"""Silence: whether an empty poll has a reason that the application must hear of.
+"""EmptyPolls: why a poll is empty, where the application must be told; Stalls: what is not read.
 
 A poll that finds nothing is normal, and an application that polls in short steps must not get an
-error because the cluster is a moment away. But a wrong address or a misspelled topic never ends by
-itself, and brokers that are gone may stay away. So each of these has a time after which an empty
+error because the cluster is away for a moment. But a wrong address or a misspelled topic never ends
+by itself, and brokers that are gone may stay away. So each of these has a time after which an empty
 poll raises what is known. Of the time between two empty polls a moment counts at most: the
 application was away, or there was something to read. What was raised is not raised again while it
 lasts, but logged now and then: a loop that goes on after an error is not in error all the time.
 
 Owner: the core lock.
-Source: ours. Java's consumer stays silent, which is what its users complain about most.
+Source: ours. Java's consumer retries and reports nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.subscription import PositionState, SubscriptionMode
 from pykclient.errors import (
@@ -28,9 +28,9 @@ from pykclient.network.repeated_log import RepeatedLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from pykclient.consumer.fetch.troubles import FetchTroubles
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.broker.client import NetworkClient
@@ -38,10 +38,17 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.coordinators import Coordinators
     from pykclient.network.cluster.metadata import Metadata
 
-__all__ = ["NO_CLUSTER_MS", "UNKNOWN_TOPIC_MS", "Silence", "unknown_partition"]
+__all__ = [
+    "NO_CLUSTER_MS",
+    "UNKNOWN_TOPIC_MS",
+    "EmptyPolls",
+    "Stall",
+    "Stalls",
+    "unknown_partition",
+]
 
 NO_CLUSTER_MS: Final = 3_000
-"""How long polls may go without any answer, as long as some address may still give one."""
+"""How long polls may go without any response, as long as some address may still give one."""
 
 UNKNOWN_TOPIC_MS: Final = 1_000
 """How long a topic may be unknown to the brokers: one made just now takes a moment to spread."""
@@ -49,7 +56,7 @@ UNKNOWN_TOPIC_MS: Final = 1_000
 ABSENCE_CHARGED_MS: Final = UNKNOWN_TOPIC_MS // 2
 """What counts of the time between two empty polls, less than each of the times above: two polls
 that are far apart are not enough. Were nothing counted, an application that polls for a moment now
-and then would never be told."""
+and then would never get an error."""
 
 _FIND_COORDINATOR: Final = "check that the brokers run, and that __consumer_offsets has leaders"
 _JOIN_GROUP: Final = "it goes on trying; Consumer.group_history() lists the last attempts"
@@ -74,40 +81,35 @@ def unknown_partition(
     )
 
 
-class Silence:
+class EmptyPolls:
     """Watches the polls of one consumer."""
 
     def __init__(
         self,
+        config: ConsumerConfig,
+        *,
         metadata: Metadata,
         client: NetworkClient,
         subscription: SubscriptionState,
-        *,
-        troubles: FetchTroubles,
+        coordinators: Coordinators,
+        stalls: Stalls,
         why_no_position: Callable[[AssignedPartition], object],
-        unread_max_ms: int,
-        coordinators: Coordinators | None = None,
-        group_id: str | None = None,
-        session_timeout_ms: int = 0,
-        why_no_member: Callable[[], KafkaError | None] = lambda: None,
-        client_id: str = "",
+        why_no_member: Callable[[], KafkaError | None],
     ) -> None:
-        self._repeated = RepeatedLog(ClientLog("pykclient.consumer", client_id))
-        self._told: set[object] = set()
-        """What was raised and still lasts."""
+        self._config = config
+        self._repeated = RepeatedLog(ClientLog("pykclient.consumer", config.client_id))
         self._metadata = metadata
-        self._troubles = troubles
-        self._why_no_position = why_no_position
-        self._unread_max_ms = unread_max_ms
+        self._client = client
+        self._subscription = subscription
         self._coordinators = coordinators
-        self._group_id = group_id
-        self._session_timeout_ms = session_timeout_ms
+        self._stalls = stalls
+        self._why_no_position = why_no_position
         self._why_no_member = why_no_member
+        self._raised: set[object] = set()
+        """What was raised and still lasts."""
         self._no_coordinator_since_ms: int | None = None
         self._unreached: KafkaError | None = None
         """Why the coordinator was out of reach, though it may just be looked up again."""
-        self._client = client
-        self._subscription = subscription
         self._first_poll_ms: int | None = None
         self._unknown_since_ms: dict[TopicPartition, int] = {}
         self._ended_ms: int | None = None
@@ -137,12 +139,12 @@ class Silence:
 
         `lasting` has all reasons that there are, with None for an error whose time has not come.
         """
-        self._told &= lasting.keys()
+        self._raised &= lasting.keys()
         for reason, error in lasting.items():
             if error is None:
                 continue
-            if reason not in self._told:
-                self._told.add(reason)
+            if reason not in self._raised:
+                self._raised.add(reason)
                 return error
             self._repeated.log(
                 logging.WARNING, now_ms, (reason,), "%s; this goes on by itself", error
@@ -152,7 +154,7 @@ class Silence:
     def _excuse_absence(self, started_ms: int) -> None:
         """Leave out the time in which no poll was empty, but for its first moment.
 
-        What began before may have ended and begun again meanwhile, and nobody looked.
+        What began before may have ended and begun again meanwhile.
         """
         excused_ms = started_ms  # before the first empty poll
         if self._ended_ms is not None:
@@ -169,7 +171,7 @@ class Silence:
             self._no_coordinator_since_ms = later(self._no_coordinator_since_ms)
         for partition, since_ms in self._unknown_since_ms.items():
             self._unknown_since_ms[partition] = later(since_ms)
-        self._troubles.excuse(later)
+        self._stalls.excuse(later)
 
     def _no_cluster(self, since_ms: int, now_ms: int) -> KafkaError | None:
         waited_ms = now_ms - since_ms
@@ -187,42 +189,39 @@ class Silence:
         )
 
     def _no_coordinator(self, started_ms: int, now_ms: int) -> KafkaError | None:
-        """Whatever keeps the coordinator from helping has ended this member's session."""
-        if self._coordinators is None or self._group_id is None:
+        """Return an error when the group's coordinator has failed for a session's time."""
+        group_id = self._config.group_id
+        if group_id is None:
             return None
         # One that assigns partitions by hand asks it how far the group has come.
         is_needed = self._subscription.is_by_group or any(
             assigned.state is PositionState.INITIALIZING
             for assigned in self._subscription.without_position
         )
-        trouble = None
-        if is_needed:
-            trouble = self._coordinator_trouble(self._coordinators, self._group_id)
-        if trouble is None:
+        found = self._coordinator_stall(group_id) if is_needed else None
+        if found is None:
             self._no_coordinator_since_ms = self._unreached = None
             return None
         if self._no_coordinator_since_ms is None:
             self._no_coordinator_since_ms = started_ms
         waited_ms = now_ms - self._no_coordinator_since_ms
-        if waited_ms < self._session_timeout_ms:
+        if waited_ms < self._config.session_timeout_ms:
             return None
-        self._no_coordinator_since_ms = now_ms  # it is told once a session, not in each poll
-        what, why, cure = trouble
+        self._no_coordinator_since_ms = now_ms  # once a session, not in each poll
+        what, why, cure = found
         return KafkaTimeoutError(
-            f"the coordinator of group {self._group_id!r} {what} for {waited_ms} ms: {why}; {cure}"
+            f"the coordinator of group {group_id!r} {what} for {waited_ms} ms: {why}; {cure}"
         )
 
-    def _coordinator_trouble(
-        self, coordinators: Coordinators, group_id: str
-    ) -> tuple[str, object, str] | None:
+    def _coordinator_stall(self, group_id: str) -> tuple[str, object, str] | None:
         """Return what is wrong, why, and what may cure it.
 
         One found and lost again and again is out of reach.
         """
-        node = coordinators.coordinator(CoordinatorType.GROUP, group_id)
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, group_id)
         if node is not None:
             self._unreached = self._client.last_error(node.id)
-        error = coordinators.last_error(CoordinatorType.GROUP, group_id)
+        error = self._coordinators.last_error(CoordinatorType.GROUP, group_id)
         if self._unreached is not None and error is None:
             return "was out of reach", self._unreached, _FIND_COORDINATOR
         if node is None:
@@ -235,19 +234,19 @@ class Silence:
         return "did not take this consumer in", refusal, _JOIN_GROUP
 
     def _unread(self, started_ms: int, now_ms: int) -> KafkaError | None:
-        """Somebody who knew everything at first cannot be reached, or does not help, by now."""
+        """Return an error when a partition has stalled for too long."""
         for assigned in self._subscription.without_position:
             why = self._why_no_position(assigned) or "it has no position yet"
-            self._troubles.note(assigned, why, started_ms)
-        oldest = self._troubles.oldest()
+            self._stalls.note(assigned, why, started_ms)
+        oldest = self._stalls.oldest()
         if oldest is None:
             return None
         assigned, (reason, since_ms) = oldest
         waited_ms = now_ms - since_ms
-        if waited_ms < self._unread_max_ms:
+        if waited_ms < self._config.default_api_timeout_ms:
             return None
-        self._troubles.tell_again(now_ms)
-        count = len(self._troubles)
+        self._stalls.on_reported(now_ms)
+        count = len(self._stalls)
         what = f"{assigned.partition}" + (f" and {count - 1} more" if count > 1 else "")
         why, failures = str(reason), self._client.describe_failures()
         if failures:
@@ -279,3 +278,59 @@ class Silence:
             is_due = now_ms - since_ms >= UNKNOWN_TOPIC_MS
             found.setdefault(str(error), error if is_due else None)
         return found
+
+
+class Stall(NamedTuple):
+    """Why a partition is not read: the newest reason, and when the first one was noted."""
+
+    reason: object
+    since_ms: int
+
+
+class Stalls:
+    """The stalls of all partitions that have one."""
+
+    def __init__(self) -> None:
+        self._stalls: dict[AssignedPartition, Stall] = {}
+
+    def __len__(self) -> int:
+        return len(self._stalls)
+
+    def note(self, assigned: AssignedPartition, reason: object, now_ms: int) -> None:
+        """Note why a partition cannot be read, an error or a text; it is not the first reason."""
+        known = self._stalls.get(assigned)
+        self._stalls[assigned] = Stall(reason, now_ms if known is None else known.since_ms)
+
+    def end(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Note that partitions are read. Costs nothing where nothing stalls."""
+        if self._stalls:
+            for assigned in partitions:
+                self._stalls.pop(assigned, None)
+            # While all polls find records, `oldest` is not called.
+            self._forget([each for each in self._stalls if not each.is_assigned])
+
+    def oldest(self) -> tuple[AssignedPartition, Stall] | None:
+        """Return the longest stall of a partition that is to be read."""
+        self._forget([each for each in self._stalls if not _is_to_be_read(each)])
+        if not self._stalls:
+            return None
+        return min(self._stalls.items(), key=lambda item: item[1].since_ms)
+
+    def on_reported(self, now_ms: int) -> None:
+        """Count the time of all stalls anew: the application has heard of them."""
+        for assigned, stall in self._stalls.items():
+            self._stalls[assigned] = stall._replace(since_ms=now_ms)
+
+    def excuse(self, later: Callable[[int], int]) -> None:
+        """Move the times since when stalls count, each to what `later` makes of it."""
+        for assigned, stall in self._stalls.items():
+            self._stalls[assigned] = stall._replace(since_ms=later(stall.since_ms))
+
+    def _forget(self, partitions: Iterable[AssignedPartition]) -> None:
+        for assigned in partitions:
+            del self._stalls[assigned]
+
+
+def _is_to_be_read(assigned: AssignedPartition) -> bool:
+    is_stopped = assigned.is_paused or assigned.is_held or assigned.has_reached_limit
+    return assigned.is_assigned and not is_stopped

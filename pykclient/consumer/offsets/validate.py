@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pykclient.consumer.fetch.buffer import FetchBuffer
-    from pykclient.consumer.fetch.troubles import FetchTroubles
+    from pykclient.consumer.fetch.stalls import Stalls
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.backoff import Backoff
@@ -118,10 +118,10 @@ class PositionValidator:
         *,
         auto_offset_reset: OffsetReset,
         retry_backoff: Backoff,
-        troubles: FetchTroubles,
+        stalls: Stalls,
         client_id: str = "",
     ) -> None:
-        self._troubles = troubles
+        self._stalls = stalls
         self._log = ClientLog("pykclient.consumer", client_id)
         self._subscription = subscription
         self._buffer = buffer
@@ -255,7 +255,7 @@ class PositionValidator:
             has_leader = info is not None and info.leader_id is not None
             why = "nobody tells its leader's epoch" if has_leader else "it has no leader"
             error = cluster.topic_errors.get(assigned.partition.topic)
-            self._troubles.note(assigned, error or why, now_ms)
+            self._stalls.note(assigned, error or why, now_ms)
             return
         assert assigned.leader_epoch is not None
         topic_id = cluster.topic_id(assigned.partition.topic)
@@ -266,7 +266,7 @@ class PositionValidator:
             # on, not knowing yet that it is none: it has never heard of that epoch.
             self._back_off(assigned, now_ms)
             self._metadata.request_update()
-            self._troubles.note(assigned, "brokers name only a former leader", now_ms)
+            self._stalls.note(assigned, "brokers name only a former leader", now_ms)
             return
         self._gone_ids.pop(topic_id, None)  # told for so long it is the newer one after all
         self._in_flight[assigned] = assigned.fetch_epoch
@@ -373,7 +373,7 @@ class PositionValidator:
             return
         self._log.debug("%s", error)
         self._back_off(assigned, now_ms)
-        self._troubles.note(assigned, error, now_ms)
+        self._stalls.note(assigned, error, now_ms)
         if error.retriable:
             self._metadata.request_update()
         else:
