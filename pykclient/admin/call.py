@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pykclient.admin.lookup import Lookup, Place
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.manager import Manager
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 

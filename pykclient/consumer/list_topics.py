@@ -19,8 +19,8 @@ from pykclient.protocol.messages.metadata import MetadataRequest, MetadataRespon
 
 if TYPE_CHECKING:
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.cluster import TopicInfo
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 
 __all__ = ["Listing", "TopicListing"]

@@ -41,7 +41,6 @@ from pykclient.consumer.subscription import OffsetReset, SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.errors import ClosedError, UsageError
 from pykclient.metrics.sensors import Windows
-from pykclient.network.backoff import Backoff
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.coordinators import Coordinators
@@ -50,6 +49,7 @@ from pykclient.network.drive import now_ms, wall_ms
 from pykclient.network.engine import Engine
 from pykclient.network.live_client import LiveClient, describe_client
 from pykclient.network.long_wait import LongWaits
+from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.network.backoff import Backoff
+from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:
     from typing import Self

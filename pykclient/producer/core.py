@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from pykclient.accel import SendCore
 from pykclient.errors import ClosedError, KafkaError, KafkaTimeoutError
-from pykclient.network.backoff import Backoff
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.engine import Engine
 from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.network.retry import Backoff
 from pykclient.producer.accumulator.accumulator import AccumulatorSettings, RecordAccumulator
 from pykclient.producer.accumulator.batch import Compression
 from pykclient.producer.accumulator.buffer_pool import BufferPool

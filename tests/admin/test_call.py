@@ -20,9 +20,9 @@ from pykclient.errors import (
     TopicAlreadyExistsError,
     UnsupportedVersionError,
 )
-from pykclient.network.backoff import Backoff
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.metadata import Metadata
+from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

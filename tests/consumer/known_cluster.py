@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.network.backoff import Backoff
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.manager import NEVER_MS
+from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node
 

@@ -25,7 +25,7 @@ from pykclient.errors import (
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
-from pykclient.network.backoff import Backoff
+from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,

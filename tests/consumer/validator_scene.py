@@ -26,8 +26,8 @@ from tests.consumer.known_cluster import (
 from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
-    from pykclient.network.backoff import Backoff
     from pykclient.network.manager import Request
+    from pykclient.network.retry import Backoff
 
 __all__ = ["NEW", "OLD", "A", "B", "Scene", "asked", "reply"]
 

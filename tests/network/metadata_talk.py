@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError
-from pykclient.network.backoff import Backoff
 from pykclient.network.cluster.metadata import Metadata
+from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,

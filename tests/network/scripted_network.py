@@ -10,11 +10,11 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from pykclient.network.backoff import Backoff
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.manager import Request
+from pykclient.network.retry import Backoff
 from pykclient.network.settings import NetworkSettings
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.types import Node

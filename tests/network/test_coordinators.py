@@ -16,9 +16,9 @@ from pykclient.errors import (
     NotCoordinatorError,
     UnsupportedVersionError,
 )
-from pykclient.network.backoff import Backoff
 from pykclient.network.broker.connection import SILENT_MS
 from pykclient.network.cluster.coordinators import DOUBT_INTERVAL_MS, Coordinators, CoordinatorType
+from pykclient.network.retry import Backoff
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.find_coordinator import (
     Coordinator,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.errors import ConnectionFailedError
-from pykclient.network.backoff import Backoff
 from pykclient.network.broker.nodes import CONNECT_INTERVAL_MIN_MS, NEXT, NodeState, NodeStates
+from pykclient.network.retry import Backoff
 from pykclient.types import Node
 
 NODE = Node(1, "broker", 9092)

@@ -11,8 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, KafkaError
-from pykclient.network.backoff import Backoff
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.retry import Backoff
 from pykclient.producer.accumulator.accumulator import AccumulatorSettings, RecordAccumulator
 from pykclient.producer.accumulator.append import Blocked
 from pykclient.producer.accumulator.batch import Compression

@@ -14,8 +14,8 @@ from pykclient.errors import (
     DisconnectedError,
     KafkaError,
 )
-from pykclient.network.backoff import Backoff
 from pykclient.network.cluster.cluster import Cluster, TopicInfo
+from pykclient.network.retry import Backoff
 from pykclient.producer.accumulator.batch import (
     NO_IDENTITY,
     Leader,

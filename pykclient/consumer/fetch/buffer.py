@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.fetch.completed_fetch import FetchedPartition
     from pykclient.consumer.subscription import AssignedPartition
-    from pykclient.network.backoff import Backoff
+    from pykclient.network.retry import Backoff
 
     Read = Callable[[AssignedPartition, RecordSpan], RecordSpan]
     """Makes of records what the application gets: of all of them, or of the first ones.

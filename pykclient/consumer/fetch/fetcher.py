@@ -54,8 +54,8 @@ if TYPE_CHECKING:
         SubscriptionState,
     )
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pykclient.network.backoff import Backoff
+    from pykclient.network.retry import Backoff
 
 __all__ = ["AT_ONCE_COUNT", "Retries"]
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.protocols import Membership
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.coordinators import Coordinators
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.manager import Request
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.types import OffsetAndMetadata, TopicPartition
 

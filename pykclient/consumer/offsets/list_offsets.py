@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.list_offsets import ListOffsetsPartitionResponse
     from pykclient.types import IsolationLevel

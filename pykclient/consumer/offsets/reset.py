@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.offsets.list_offsets import OffsetLookup, OffsetLookups
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.manager import Operation, PollResult
+    from pykclient.network.retry import Backoff
     from pykclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 __all__ = ["PositionManager"]

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.fetch.stalls import Stalls
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 

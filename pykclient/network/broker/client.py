@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
-from pykclient.network.backoff import Backoff
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.any_node import AnyNode
 from pykclient.network.broker.connection import SILENT_MS, Connection, ConnectionState
@@ -27,6 +26,7 @@ from pykclient.network.cluster.node import is_coordinator
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.repeated_log import RepeatedLog
+from pykclient.network.retry import Backoff
 from pykclient.network.settings import NetworkSettings
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ from pykclient.protocol.message import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.network.backoff import Backoff
     from pykclient.network.broker.api_versions import ApiVersions
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
     from pykclient.types import Node

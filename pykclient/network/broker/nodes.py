@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
+    from pykclient.network.retry import Backoff
     from pykclient.types import Node
 
 __all__ = ["CONNECT_INTERVAL_MIN_MS", "NodeState", "NodeStates"]

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 
 __all__ = ["NEXT", "CoordinatorState", "CoordinatorType", "Coordinators", "Reachability"]

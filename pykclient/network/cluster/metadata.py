@@ -20,12 +20,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
-from pykclient.network.backoff import Backoff
 from pykclient.network.broker.broker_response import broker_node
 from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.bootstrap import bootstrap_nodes
 from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster, TopicInfo
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.retry import Backoff
 from pykclient.network.topic_answer import topic_info
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
+    from pykclient.network.retry import Backoff
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.protocol.message import Message
     from pykclient.types import TopicPartition

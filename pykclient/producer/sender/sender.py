@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pykclient.network.backoff import Backoff
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.manager import Request
+    from pykclient.network.retry import Backoff
     from pykclient.producer.accumulator.accumulator import RecordAccumulator
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.failure_reports import FailureReports

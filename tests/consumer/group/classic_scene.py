@@ -12,8 +12,8 @@ from pykclient.consumer.group.classic.heartbeat import Heartbeat
 from pykclient.consumer.group.classic.membership import ClassicMembership
 from pykclient.consumer.group.classic.requests import ClassicSettings
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.network.backoff import Backoff
 from pykclient.network.manager import Operation
+from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.protocol.messages.join_group import (
     JoinGroupRequest,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.kip848.membership import ModernMembership
 from pykclient.consumer.group.kip848.requests import Interest, ModernSettings
-from pykclient.network.backoff import Backoff
+from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

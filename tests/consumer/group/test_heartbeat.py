@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from pykclient.consumer.group.classic.heartbeat import Heartbeat
-from pykclient.network.backoff import Backoff
 from pykclient.network.manager import NEVER_MS
+from pykclient.network.retry import Backoff
 
 
 @pytest.fixture

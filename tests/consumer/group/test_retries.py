@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.consumer.group.retries import AT_ONCE_COUNT, Retries
-from pykclient.network.backoff import Backoff
+from pykclient.network.retry import Backoff
 
 START_MS = 1_000
 RETRY_MS = 100

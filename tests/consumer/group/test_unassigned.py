@@ -15,9 +15,9 @@ from pykclient.errors import (
     GroupAuthorizationFailedError,
     NotCoordinatorError,
 )
-from pykclient.network.backoff import Backoff
 from pykclient.network.client_log import ClientLog
 from pykclient.network.manager import NEVER_MS, Request
+from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

@@ -32,9 +32,9 @@ from pykclient.errors import (
     RebalanceInProgressError,
     UsageError,
 )
-from pykclient.network.backoff import Backoff
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.manager import Operation, PollResult
+from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

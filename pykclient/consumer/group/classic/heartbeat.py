@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pykclient.network.manager import NEVER_MS
 
 if TYPE_CHECKING:
-    from pykclient.network.backoff import Backoff
+    from pykclient.network.retry import Backoff
 
 __all__ = ["Heartbeat"]
 

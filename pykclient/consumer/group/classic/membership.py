@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.classic.requests import ClassicSettings
     from pykclient.consumer.group.history import GroupHistory
     from pykclient.consumer.group.participant import GroupCoordinator, Participant
-    from pykclient.network.backoff import Backoff
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 

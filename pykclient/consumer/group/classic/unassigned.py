@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.participant import GroupCoordinator
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
     from pykclient.network.client_log import ClientLog
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.describe_groups import DescribedGroup
     from pykclient.types import TopicPartition

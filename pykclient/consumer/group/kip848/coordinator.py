@@ -16,7 +16,7 @@ from pykclient.consumer.group.kip848.membership import ModernMembership
 from pykclient.consumer.group.kip848.requests import Interest, ModernSettings
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import StaleMemberEpochError
-from pykclient.network.backoff import Backoff
+from pykclient.network.retry import Backoff
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:

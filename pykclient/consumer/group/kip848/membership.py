@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.kip848.requests import ModernSettings
     from pykclient.consumer.group.participant import GroupCoordinator, ModernParticipant
     from pykclient.errors import KafkaError
-    from pykclient.network.backoff import Backoff
+    from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 
     Assignment = dict[bytes, tuple[int, ...]]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.network.backoff import Backoff
+from pykclient.network.retry import Backoff
 
 
 class Extreme(Random):
