@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 from pykclient.errors import BrokerError, DecodeError, KafkaError
 from pykclient.network.broker.pending_requests import ANY_NODE
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.retry import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -106,9 +107,8 @@ class Attempts(NamedTuple):
 
 @dataclass(slots=True)
 class _Progress:
+    attempt: Attempt
     state: KeyState = KeyState.LOOKING_UP
-    retry_at_ms: int = 0
-    failure_count: int = 0
     has_lost_answer: bool = False
 
 
@@ -129,7 +129,7 @@ class AdminCall(Generic[KeyT, ValueT]):
         self._handler = handler
         self._metadata = metadata
         self._attempts = attempts
-        self._progress = {key: _Progress() for key in keys}
+        self._progress = {key: _Progress(Attempt(attempts.backoff)) for key in keys}
         self._unfinished = dict.fromkeys(self._progress)
 
     @property
@@ -158,8 +158,8 @@ class AdminCall(Generic[KeyT, ValueT]):
             progress = self._progress[key]
             if progress.state is not KeyState.LOOKING_UP:
                 continue
-            if progress.retry_at_ms > now_ms:
-                next_poll_ms = min(next_poll_ms, progress.retry_at_ms)
+            if progress.attempt.due_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, progress.attempt.due_ms)
                 continue
             place = lookup.find(key, self._metadata.cluster)
             if place is not None:
@@ -254,7 +254,7 @@ class AdminCall(Generic[KeyT, ValueT]):
         progress = self._progress[key]
         self.last_error = error
         is_final = not error.retriable or isinstance(error, self._handler.final_errors)
-        if is_final or progress.failure_count >= self._attempts.retry_max:
+        if is_final or progress.attempt.failure_count >= self._attempts.retry_max:
             if progress.has_lost_answer and isinstance(error, BrokerError):
                 error.add_note(
                     "An earlier attempt of this call may have succeeded: its answer was lost."
@@ -267,8 +267,7 @@ class AdminCall(Generic[KeyT, ValueT]):
         self._metadata.request_update()
         self._handler.lookup.forget(key)
         _to(progress, KeyState.LOOKING_UP)
-        progress.retry_at_ms = now_ms + self._attempts.backoff.delay_ms(progress.failure_count)
-        progress.failure_count += 1
+        progress.attempt.back_off(error, now_ms)
 
     def _complete(self, key: KeyT, value: ValueT) -> None:
         _to(self._progress[key], KeyState.COMPLETED)

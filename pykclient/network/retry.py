@@ -1,8 +1,12 @@
-"""Exponential back-off with jitter: how long to wait before the next attempt.
+"""Trying again: `Backoff` says how long to pause, `Attempt` when one request may be sent again.
 
-Pure: it counts nothing and reads no clock. Its random source is given, so a test can fix it.
+`Backoff` is pure: it counts nothing and reads no clock. Its random source is given, so a test can
+fix it. An `Attempt` is *due* from a time on, *in flight*, or ended: its owner drops it then, or
+uses it for the next request.
 
-Source: KIP-580 (exponential back-off), KIP-144 (reconnecting).
+Owner: an `Attempt` belongs to the manager that sends the request.
+Source: KIP-580 (exponential back-off), KIP-144 (reconnecting); the rule on responses that cannot be
+read is ours.
 """
 
 from __future__ import annotations
@@ -10,7 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-__all__ = ["Backoff"]
+from pykclient.errors import DecodeError, KafkaError
+from pykclient.network.manager import NEVER_MS
+
+__all__ = ["Attempt", "Backoff"]
 
 EXPONENT_MAX = 62
 """Doubling further only makes numbers that `max_ms` cuts anyway."""
@@ -31,3 +38,64 @@ class Backoff:
         grown_ms: int = self.initial_ms * self.multiplier ** min(attempt, EXPONENT_MAX)
         factor = self.random.uniform(1 - self.jitter, 1 + self.jitter)
         return min(round(min(grown_ms, self.max_ms) * factor), self.max_ms)
+
+
+class Attempt:
+    """One request that is sent until it succeeds, or fails for good."""
+
+    __slots__ = ("_backoff", "due_ms", "failure_count", "is_in_flight", "last_error")
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.due_ms = 0
+        """When it may be sent; means nothing while it is in flight."""
+        self.is_in_flight = False
+        self.failure_count = 0
+        """Failures since the last success."""
+        self.last_error: KafkaError | None = None
+        """Why it has not succeeded yet; an owner that cannot even send it may write it."""
+        self._backoff = backoff
+
+    @property
+    def next_ms(self) -> int:
+        """When it is due; `NEVER_MS` while it is in flight."""
+        return NEVER_MS if self.is_in_flight else self.due_ms
+
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether it may be sent now."""
+        return not self.is_in_flight and self.due_ms <= now_ms
+
+    def sent(self) -> None:
+        """Note that the request is in flight."""
+        self.is_in_flight = True
+
+    def lost(self) -> None:
+        """Note that no response will come, by no fault of the broker."""
+        self.is_in_flight = False
+
+    def succeeded(self) -> None:
+        """Note a good response: failures count anew."""
+        self.is_in_flight = False
+        self.due_ms = self.failure_count = 0
+        self.last_error = None
+
+    def failed(self, error: KafkaError, now_ms: int) -> KafkaError | None:
+        """Back off; return the error if it is final, else None.
+
+        An error that is not retriable is final. A response that could not be read
+        (`DisconnectedError` because of a `DecodeError`) is final, as the `DecodeError`, when that
+        happens twice in a row: another connection cures a flipped bit, but not a broker that
+        always sends such responses.
+        """
+        is_final = not error.retriable
+        if isinstance(error.__cause__, DecodeError):
+            is_final = isinstance(self.last_error, DecodeError)
+            error = error.__cause__
+        self.back_off(error, now_ms)
+        return error if is_final else None
+
+    def back_off(self, error: KafkaError, now_ms: int) -> None:
+        """Note a failure, whatever it is: the pause before the next attempt grows with each."""
+        self.is_in_flight = False
+        self.last_error = error
+        self.due_ms = now_ms + self._backoff.delay_ms(self.failure_count)
+        self.failure_count += 1

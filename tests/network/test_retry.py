@@ -1,4 +1,4 @@
-"""Back-off grows, is spread, and never exceeds its maximum."""
+"""Back-off grows and is spread; an attempt ends by success or by a final error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.network.retry import Backoff
+from pykclient.errors import (
+    DecodeError,
+    DisconnectedError,
+    KafkaError,
+    NotCoordinatorError,
+    TopicAuthorizationFailedError,
+)
+from pykclient.network.manager import NEVER_MS
+from pykclient.network.retry import Attempt, Backoff
 
 
 class Extreme(Random):
@@ -63,3 +71,100 @@ def test_the_same_seed_gives_the_same_delays() -> None:
         for backoff in (Backoff(100, 10**6, random=Random(7)) for _ in range(2))
     ]
     assert delays_ms[0] == delays_ms[1]
+
+
+def new_attempt() -> Attempt:
+    return Attempt(Backoff(100, 1_000, jitter=0))
+
+
+def unreadable() -> KafkaError:
+    """What a request gets when the connection ended because of bytes that could not be read."""
+    error = DisconnectedError("the connection was given up")
+    error.__cause__ = DecodeError("a flipped bit")
+    return error
+
+
+def test_an_attempt_is_due_at_once() -> None:
+    attempt = new_attempt()
+    assert attempt.is_due(0)
+    assert attempt.next_ms == 0
+
+
+def test_in_flight_it_is_not_due_and_nothing_is_to_be_waited_for() -> None:
+    attempt = new_attempt()
+    attempt.sent()
+    assert attempt.is_in_flight
+    assert not attempt.is_due(10**9)
+    assert attempt.next_ms == NEVER_MS
+
+
+def test_after_each_failure_the_pause_grows() -> None:
+    attempt = new_attempt()
+    due_ms = []
+    for _ in range(3):
+        attempt.sent()
+        assert attempt.failed(NotCoordinatorError("it moved"), 5_000) is None
+        due_ms.append(attempt.next_ms)
+    assert due_ms == [5_100, 5_200, 5_400]
+    assert not attempt.is_due(5_399)
+    assert attempt.is_due(5_400)
+    assert isinstance(attempt.last_error, NotCoordinatorError)
+
+
+def test_after_a_success_failures_count_anew() -> None:
+    attempt = new_attempt()
+    for _ in range(3):
+        attempt.failed(NotCoordinatorError("it moved"), 0)
+    attempt.sent()
+    attempt.succeeded()
+    assert attempt.is_due(0)
+    assert attempt.last_error is None
+    attempt.failed(NotCoordinatorError("it moved"), 0)
+    assert attempt.due_ms == 100
+
+
+def test_an_error_that_is_not_retriable_is_final() -> None:
+    attempt = new_attempt()
+    attempt.sent()
+    error = TopicAuthorizationFailedError("not yours")
+    assert attempt.failed(error, 0) is error
+    assert attempt.last_error is error
+    assert not attempt.is_in_flight
+
+
+def test_a_response_that_cannot_be_read_is_final_the_second_time_in_a_row() -> None:
+    attempt = new_attempt()
+    first, second = unreadable(), unreadable()
+    assert attempt.failed(first, 0) is None
+    assert attempt.last_error is first.__cause__
+    assert attempt.failed(second, 100) is second.__cause__
+
+
+def test_another_failure_between_two_such_responses_counts_anew() -> None:
+    attempt = new_attempt()
+    attempt.failed(unreadable(), 0)
+    attempt.failed(DisconnectedError("it hung up"), 100)
+    assert attempt.failed(unreadable(), 300) is None
+
+
+def test_a_success_between_two_such_responses_counts_anew() -> None:
+    attempt = new_attempt()
+    attempt.failed(unreadable(), 0)
+    attempt.succeeded()
+    assert attempt.failed(unreadable(), 0) is None
+
+
+def test_one_whose_response_is_lost_is_due_at_once_and_no_failure() -> None:
+    attempt = new_attempt()
+    attempt.sent()
+    attempt.lost()
+    assert attempt.is_due(0)
+    assert attempt.failure_count == 0
+
+
+def test_its_owner_may_have_it_pause_for_an_error_of_any_kind() -> None:
+    attempt = new_attempt()
+    attempt.sent()
+    attempt.back_off(TopicAuthorizationFailedError("not yours"), 1_000)
+    assert attempt.due_ms == 1_100
+    assert not attempt.is_in_flight

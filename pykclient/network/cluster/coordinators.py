@@ -30,6 +30,7 @@ from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.node import CoordinatorNode
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.network.repeated_log import RepeatedLog
+from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -119,26 +120,21 @@ class _Lookup:
     """What is known about one key."""
 
     __slots__ = (
+        "attempt",
         "doubt_at_ms",
-        "error",
-        "failure_count",
         "key",
         "node",
-        "retry_at_ms",
         "state",
         "told_node",
     )
 
-    def __init__(self, key: _Key) -> None:
+    def __init__(self, key: _Key, backoff: Backoff) -> None:
         self.key = key
+        self.attempt = Attempt(backoff)
         self.state = CoordinatorState.UNKNOWN
         self.node: CoordinatorNode | None = None
         self.told_node: CoordinatorNode | None = None
         """Whom the log has been told of last; None after it was told that this one is gone."""
-        self.error: KafkaError | None = None
-        """Why the last attempt failed; None after one that did not."""
-        self.failure_count = 0
-        self.retry_at_ms = 0
         self.doubt_at_ms = 0
         """When it may be doubted; until then it is trusted, silent or not."""
 
@@ -189,11 +185,11 @@ class Coordinators:
         It stands until a back-off is over: then the next call of `coordinator` asks anew.
         """
         lookup = self._lookup(key_type, key)
-        return lookup.error if lookup.state is CoordinatorState.FAILED else None
+        return lookup.attempt.last_error if lookup.state is CoordinatorState.FAILED else None
 
     def last_error(self, key_type: CoordinatorType, key: str) -> KafkaError | None:
         """Return what kept the last attempt from finding a coordinator; None if nothing did."""
-        return self._lookup(key_type, key).error
+        return self._lookup(key_type, key).attempt.last_error
 
     def mark_unknown(
         self, key_type: CoordinatorType, key: str, *, node_id: int, reason: object
@@ -214,7 +210,7 @@ class Coordinators:
         due: defaultdict[CoordinatorType, list[_Lookup]] = defaultdict(list)
         next_poll_ms = NEVER_MS
         for lookup in self._lookups.values():
-            if lookup.state is CoordinatorState.FAILED and lookup.retry_at_ms <= now_ms:
+            if lookup.state is CoordinatorState.FAILED and lookup.attempt.due_ms <= now_ms:
                 lookup.to(CoordinatorState.UNKNOWN)
             due_ms = self._due_ms(lookup)
             if due_ms > now_ms:
@@ -237,7 +233,7 @@ class Coordinators:
     def _due_ms(self, lookup: _Lookup) -> int:
         """Return when to ask who coordinates; `NEVER_MS` if something else comes first."""
         if lookup.state is CoordinatorState.WANTED:
-            return lookup.retry_at_ms
+            return lookup.attempt.due_ms
         if lookup.state is CoordinatorState.KNOWN:
             assert lookup.node is not None
             return max(self._client.silent_ms(lookup.node.id), lookup.doubt_at_ms)
@@ -247,7 +243,7 @@ class Coordinators:
         name = _Key(key_type, key)
         lookup = self._lookups.get(name)
         if lookup is None:
-            lookup = self._lookups[name] = _Lookup(name)
+            lookup = self._lookups[name] = _Lookup(name, self._retry_backoff)
         return lookup
 
     def _request(self, lookups: list[_Lookup]) -> Request:
@@ -287,10 +283,9 @@ class Coordinators:
             lookup.doubt_at_ms = now_ms + DOUBT_INTERVAL_MS
             return
         lookup.node = node
-        lookup.error = None
-        lookup.failure_count = 0
+        lookup.attempt.succeeded()
         # One that turns out to be wrong at once is not asked about at full speed.
-        lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(0)
+        lookup.attempt.due_ms = now_ms + self._retry_backoff.delay_ms(0)
         self._metadata.learn_coordinator(node)
         # One that is found, lost and found again for the same reason is not told of each time.
         level = logging.DEBUG if node == lookup.told_node else logging.INFO
@@ -316,19 +311,9 @@ class Coordinators:
             lookup.doubt_at_ms = now_ms + DOUBT_INTERVAL_MS
             lookup.to(CoordinatorState.KNOWN)
             return
-        # A flipped bit is cured by another connection, a broker that always sends what cannot be
-        # read is not.
-        cause = error.__cause__
-        is_unreadable = isinstance(cause, DecodeError)
-        has_failed = not error.retriable
-        if is_unreadable:
-            has_failed = isinstance(lookup.error, DecodeError)
-            error = cause if isinstance(cause, DecodeError) else error
-        lookup.error = error
-        lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(lookup.failure_count)
-        lookup.failure_count += 1
+        has_failed = lookup.attempt.failed(error, now_ms) is not None
         lookup.to(CoordinatorState.FAILED if has_failed else CoordinatorState.WANTED)
-        self._log.debug("%s: no coordinator yet: %s", lookup.key, error)
+        self._log.debug("%s: no coordinator yet: %s", lookup.key, lookup.attempt.last_error)
 
     def _forget(self, lookup: _Lookup, reason: object) -> None:
         is_told = self._repeated.log(
