@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "FOREVER_MS",
     "check_callable",
     "check_count",
     "check_number",
@@ -34,12 +35,16 @@ __all__ = [
     "offsets_by_partition",
     "partition_list",
     "shown_argument",
+    "timeout_ms",
     "times_by_partition",
     "value_list",
 ]
 
 T = TypeVar("T")
 
+
+FOREVER_MS: Final = 2**53
+"""What an infinite timeout amounts to; added to a clock it stays below `NEVER_MS`."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -292,3 +297,21 @@ def check_callable(function: Callable[..., object] | None, where: str, takes: st
             f"{where} is of type {type(function).__name__}, which cannot be called; give a "
             f"function of {takes}, or None"
         )
+
+
+def timeout_ms(timeout: float | None, default_ms: int) -> int:
+    """Return a timeout in milliseconds; None stands for the default.
+
+    Raises:
+        UsageError: it is negative, or not a number.
+    """
+    if timeout is None:
+        return default_ms
+    try:
+        if timeout >= 0:  # which NaN is not
+            return round(min(timeout * 1000, FOREVER_MS))
+    except (TypeError, ValueError, ArithmeticError):  # text, a timedelta, an array ...
+        pass  # refused below, with the others
+    raise UsageError(
+        f"timeout={shown_argument(timeout)}: give seconds, from 0, or None for the default"
+    )

@@ -24,8 +24,8 @@ from pykclient.admin.topics import (
 )
 from pykclient.arguments import name_list, shown_argument, value_list
 from pykclient.errors import UsageError
-from pykclient.network.client_log import ClientLog
 from pykclient.network.drive import now_ms
+from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

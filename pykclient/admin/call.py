@@ -20,8 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from pykclient.errors import BrokerError, DecodeError, KafkaError
-from pykclient.network.broker.pending_requests import ANY_NODE
-from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.manager import ANY_NODE, NEVER_MS, PollResult, Request
 from pykclient.network.retry import Attempt
 
 if TYPE_CHECKING:

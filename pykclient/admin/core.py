@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pykclient.admin.call import AdminCall, AdminCalls, Attempts
 from pykclient.errors import AdminCallError, KafkaError, KafkaTimeoutError
 from pykclient.network.broker.client import NetworkClient
-from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.engine import Engine
-from pykclient.network.long_wait import LongWaits
+from pykclient.network.log import ClientLog, LongWaits
 from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:

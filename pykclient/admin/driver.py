@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pykclient.admin.config import AdminConfig
 from pykclient.admin.core import AdminCore
+from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.errors import ClosedError, ForkedClientError, KafkaTimeoutError, UsageError
-from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.interrupts import leaves_whole
 from pykclient.network.io.selector import SelectorPort

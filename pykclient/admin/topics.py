@@ -22,7 +22,7 @@ from pykclient.errors import (
     UsageError,
     error_for_code,
 )
-from pykclient.network.topic_answer import topic_info
+from pykclient.network.cluster.cluster import topic_info
 from pykclient.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from pykclient.arguments import check_count, limits_by_partition
+from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.config.setting import INT_MAX
 from pykclient.consumer.arrow import arrow_batch
 from pykclient.consumer.config import ConsumerConfig
@@ -21,7 +22,6 @@ from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
 from pykclient.consumer.public_call import public_call
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import ClosedError
-from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.manager import NEVER_MS

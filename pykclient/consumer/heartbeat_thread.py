@@ -15,10 +15,10 @@ import threading
 from typing import TYPE_CHECKING, Final
 from weakref import WeakMethod
 
-from pykclient.network.client_log import ClientLog, keep_messages
 from pykclient.network.drive import now_ms
 from pykclient.network.gate import Gate
 from pykclient.network.interrupts import call_masked
+from pykclient.network.log import ClientLog, keep_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError
-from pykclient.network.client_log import ClientLog
 from pykclient.network.interrupts import raise_of_signal_handler
+from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError
+from pykclient.network.cluster.cluster import topic_info
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
-from pykclient.network.topic_answer import topic_info
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:

@@ -42,13 +42,12 @@ from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.errors import ClosedError, UsageError
 from pykclient.metrics.sensors import Windows
 from pykclient.network.broker.client import NetworkClient
-from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.coordinators import Coordinators
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.drive import now_ms, wall_ms
 from pykclient.network.engine import Engine
 from pykclient.network.live_client import LiveClient, describe_client
-from pykclient.network.long_wait import LongWaits
+from pykclient.network.log import ClientLog, LongWaits
 from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from pykclient.arguments import (
     partition_list,
     times_by_partition,
 )
+from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.consumer.core import ConsumerCore
 from pykclient.consumer.fetch.stalls import unknown_partition
 from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
 from pykclient.consumer.partition_list import describe_partitions
 from pykclient.consumer.public_call import public_call
 from pykclient.errors import KafkaTimeoutError
-from pykclient.network.call_timeout import timeout_ms as milliseconds
 from pykclient.network.drive import drive, now_ms
 from pykclient.types import IsolationLevel, TopicPartition
 

@@ -1,19 +1,18 @@
-"""ClientLog: a package's logger, whose messages begin with the client's id.
+"""What clients log: `ClientLog`, and two that keep it short, `RateLimitedLog` and `LongWaits`.
 
-Where several clients run in one process, the id tells them apart. It is also the attribute
-`client_id` of each log record, for filters and formatters.
+Messages begin with the client's id, which is also the attribute `client_id` of each log record:
+where several clients run in one process, it tells them apart.
 
-What a filter or handler raises stays here: it is no reason for a client to stop, or to leave half
-done what it was logging about. It is written to stderr, as `logging` itself does with what a
-handler's `emit` raises (unless `logging.raiseExceptions` is off), the first time and then after
-ten, a hundred ... times as many.
-
-A thread that has a lock may keep its messages until it has given that back (`keep_messages`): a
+What a filter or handler raises is no reason for a client to stop, or to leave half done what it was
+logging about. It is written to stderr, as `logging` itself does with what a handler's `emit` raises
+(unless `logging.raiseExceptions` is off), the first time and then after ten, a hundred ... times as
+many. A thread that has a lock may keep its messages until it has released it (`keep_messages`): a
 handler may also block.
 
-Owner: none, it never changes; `failure_count` is the process's, what is kept, and the logger that a
-thread is in, its thread's own.
-Source: the `logging` cookbook, "Adding contextual information".
+Owner: `RateLimitedLog` belongs to whoever logs, under its lock. Any thread may use the others: two
+that come at the same moment may both log a long wait; `failure_count` is the process's; what is
+kept, and the logger that a thread is in, its thread's own.
+Source: the `logging` cookbook, "Adding contextual information"; the rest is ours.
 """
 
 from __future__ import annotations
@@ -25,14 +24,34 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pykclient.network.interrupts import raise_of_signal_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
 
-__all__ = ["ClientLog", "keep_messages", "waits_for_handler_of_caller"]
+__all__ = [
+    "LONG_WAIT_MS",
+    "REPEAT_MS",
+    "ClientLog",
+    "LongWait",
+    "LongWaits",
+    "RateLimitedLog",
+    "keep_messages",
+    "waits_for_handler_of_caller",
+]
+
+REPEAT_MS: Final = 30_000
+"""How long one line stands for all that are alike."""
+
+KEYS_MAX: Final = 64
+"""Lines remembered, the oldest forgotten first: a large cluster that is down has many."""
+
+LONG_WAIT_MS: Final = 5_000
+
+REMEMBERED_MAX: Final = 64
+"""Things waited for that are remembered; beyond that all are forgotten, and may be said again."""
 
 _kept: ContextVar[list[Callable[[], None]] | None] = ContextVar("kept", default=None)
 """What this thread has to log when it has no lock any more; None while it may log at once."""
@@ -140,3 +159,113 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
                 f"the client goes on:\n"
             )
             traceback.print_exc()
+
+
+class _Said:
+    __slots__ = ("since_count", "time_ms")
+
+    def __init__(self, time_ms: int) -> None:
+        self.time_ms = time_ms
+        self.since_count = 0
+
+
+class RateLimitedLog:
+    """Logs to `log`, the same thing every `REPEAT_MS` at most; in between at level DEBUG.
+
+    A key says what counts as the same: what it is about and why, without figures that differ each
+    time. The next line says how often it has happened meanwhile. (Java's client repeats its lines
+    as often as it tries.)
+    """
+
+    def __init__(self, log: ClientLog) -> None:
+        self._log = log
+        self._said: dict[tuple[object, ...], _Said] = {}
+
+    def is_due(self, now_ms: int, key: tuple[object, ...]) -> bool:
+        """Whether `log` would log at its level now."""
+        said = self._said.get(key)
+        return said is None or now_ms - said.time_ms >= REPEAT_MS
+
+    def log(
+        self,
+        level: int,
+        now_ms: int,
+        key: tuple[object, ...],
+        message: str,
+        *args: object,
+        exc_info: bool = False,
+    ) -> bool:
+        """Log a message with %-arguments; return whether at `level`, rather than at DEBUG.
+
+        With `exc_info`, the exception that is being handled is logged with it.
+        """
+        said = self._said.get(key)
+        if said is not None and not self.is_due(now_ms, key):
+            said.since_count += 1
+            self._log.debug(message, *args, exc_info=exc_info)
+            return False
+        self._said.pop(key, None)
+        if len(self._said) >= KEYS_MAX:
+            del self._said[next(iter(self._said))]
+        self._said[key] = _Said(now_ms)
+        if said is not None and said.since_count:
+            message, args = (
+                f"{message} (%d times since it was last told)",
+                (*args, said.since_count),
+            )
+        self._log.log(level, message, *args, exc_info=exc_info)
+        return True
+
+
+class LongWait:
+    """One wait for `what`. `why` is called when it has become long; empty if nobody knows."""
+
+    __slots__ = ("_due_ms", "_waits", "_what", "_why")
+
+    def __init__(self, waits: LongWaits, what: str, why: Callable[[], str], now_ms: int) -> None:
+        self._waits = waits
+        self._what = what
+        self._why = why
+        self._due_ms: int | None = now_ms + LONG_WAIT_MS
+
+    def until_ms(self, deadline_ms: int) -> int:
+        """Return until when to wait before the next `look`, at most until the deadline."""
+        return deadline_ms if self._due_ms is None else min(self._due_ms, deadline_ms)
+
+    def look(self, now_ms: int) -> None:
+        """Log what is waited for, if that is due."""
+        if self._due_ms is not None and self._due_ms <= now_ms:
+            self._due_ms = None
+            self._waits.tell(self._what, self._why, now_ms)
+
+
+class LongWaits:
+    """Says of a client's calls what they wait for, when that takes long.
+
+    A call that waits up to a minute in silence looks like one that hangs. So it logs one WARNING
+    after `LONG_WAIT_MS`; for the same thing not more than one every `REPEAT_MS`, however many calls
+    and threads wait for it.
+    """
+
+    def __init__(self, log: ClientLog) -> None:
+        self._log = log
+        self._told_ms: dict[str, int] = {}
+
+    def begin(self, what: str, why: Callable[[], str], now_ms: int) -> LongWait:
+        """Note that a call begins to wait."""
+        return LongWait(self, what, why, now_ms)
+
+    def tell(self, what: str, why: Callable[[], str], now_ms: int) -> None:
+        """Log that a call still waits, unless that was said not long ago."""
+        told_ms = self._told_ms.get(what)
+        if told_ms is not None and now_ms - told_ms < REPEAT_MS:
+            return
+        if len(self._told_ms) >= REMEMBERED_MAX:
+            self._told_ms = {}
+        self._told_ms[what] = now_ms
+        self._log.warning(
+            "still waiting for %s after %d ms: %s",
+            what,
+            LONG_WAIT_MS,
+            why() or "no response has come yet",
+        )

@@ -11,16 +11,20 @@ Source: Kafka's ``RequestManager`` of the newer consumer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from pykclient.errors import DecodeError
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pykclient.errors import KafkaError
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 
 __all__ = [
+    "ANY_NODE",
     "IDLE",
     "NEVER_MS",
     "Manager",
@@ -29,10 +33,14 @@ __all__ = [
     "RecoveringManager",
     "Request",
     "UserCall",
+    "check_answered",
 ]
 
 NEVER_MS = 2**62
 """A deadline that does not come."""
+
+ANY_NODE: Final = None
+"""As a node id: whichever is least loaded."""
 
 ValueT = TypeVar("ValueT")
 
@@ -172,3 +180,32 @@ class UserCall:
         """Call the function."""
         self.is_begun = True
         self.function(*self.args)
+
+
+def check_answered(
+    api: str,
+    asked: Collection[tuple[str, int]],
+    answered: Iterable[tuple[str, int]],
+    *,
+    needs_all: bool = True,
+) -> None:
+    """Make sure that `answered` has the partitions of `asked`, none twice, and no other ones.
+
+    `api` is the request's name, for the error. Without `needs_all` some may be left out.
+
+    Raises:
+        DecodeError: it has not.
+    """
+    unanswered = set(asked)
+    for partition in answered:
+        if partition not in unanswered:
+            raise DecodeError(
+                f"the answer to {api} names {_name(partition)}, which was not asked for, or twice"
+            )
+        unanswered.discard(partition)
+    if needs_all and unanswered:
+        raise DecodeError(f"the answer to {api} says nothing of {_name(min(unanswered))}")
+
+
+def _name(partition: tuple[str, int]) -> TopicPartition:
+    return TopicPartition(*partition)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from pykclient.accel import SendCore
 from pykclient.errors import ClosedError, KafkaError, KafkaTimeoutError
 from pykclient.network.broker.client import NetworkClient
-from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.engine import Engine
 from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.network.log import ClientLog
 from pykclient.network.retry import Backoff
 from pykclient.producer.accumulator.accumulator import AccumulatorSettings, RecordAccumulator
 from pykclient.producer.accumulator.batch import Compression

@@ -26,8 +26,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from pykclient.accel import BatchFate, Delivery
+from pykclient.arguments import FOREVER_MS, timeout_ms
 from pykclient.errors import KafkaTimeoutError
-from pykclient.network.call_timeout import FOREVER_MS, timeout_ms
 from pykclient.producer.record import RecordMetadata
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors import ClosedError
-from pykclient.network.client_log import ClientLog
-from pykclient.network.repeated_log import RepeatedLog
+from pykclient.network.log import ClientLog, RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +82,7 @@ class FailureReports:
     def __init__(self, client_id: str, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self._plain_log = ClientLog("pykclient.producer", client_id)
-        self._log = RepeatedLog(self._plain_log)
+        self._log = RateLimitedLog(self._plain_log)
         self._held: dict[_Note, bool] = {}
         """Of whose records somebody may still ask. What is in it no more is not reported."""
         self._noted: deque[_Note] = deque(maxlen=UNSEEN_MAX)

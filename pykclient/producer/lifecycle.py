@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import ClosedError, ForkedClientError, KafkaError
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 from pykclient.producer.sender.sender import describe_left
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, overload
 
-from pykclient.arguments import check_callable, check_topic
+from pykclient.arguments import FOREVER_MS, check_callable, check_topic
+from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.errors import (
     BufferExhaustedError,
     ForkedClientError,
@@ -24,13 +25,10 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UsageError,
 )
-from pykclient.network.call_timeout import FOREVER_MS
-from pykclient.network.call_timeout import timeout_ms as milliseconds
-from pykclient.network.client_log import ClientLog
 from pykclient.network.drive import now_ms
 from pykclient.network.gate import Gate
 from pykclient.network.io.selector import SelectorPort
-from pykclient.network.long_wait import LongWaits
+from pykclient.network.log import ClientLog, LongWaits
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.producer.accumulator.append import Blocked, Need
 from pykclient.producer.accumulator.buffer_pool import MemoryWaiter

@@ -19,8 +19,8 @@ from pykclient.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from pykclient.network.log import REPEAT_MS
 from pykclient.network.manager import NEVER_MS
-from pykclient.network.repeated_log import REPEAT_MS
 from pykclient.types import TopicPartition
 from tests.consumer.commit_scene import CommitScene, at, committed_in
 from tests.consumer.known_cluster import RETRY_MS, START_MS

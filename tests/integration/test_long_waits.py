@@ -8,7 +8,7 @@ import pytest
 
 from pykclient import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
-from pykclient.network import long_wait
+from pykclient.network import log
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake.faults import drop
 from tests.integration.loopback_server import unused_address
@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 
 @pytest.fixture(autouse=True)
 def short_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_wait, "LONG_WAIT_MS", LONG_WAIT_MS)
+    monkeypatch.setattr(log, "LONG_WAIT_MS", LONG_WAIT_MS)
 
 
 def waits_told(caplog: pytest.LogCaptureFixture) -> list[str]:

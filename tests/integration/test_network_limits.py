@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from pykclient import Consumer, Producer, TopicPartition
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
     import pytest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import DecodeError
-from pykclient.network.answered_partitions import check_answered
+from pykclient.network.manager import check_answered
 
 ASKED = [("t", 0), ("t", 1)]
 

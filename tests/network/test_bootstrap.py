@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykclient.network.cluster.bootstrap import bootstrap_nodes
+from pykclient.network.cluster.cluster import bootstrap_nodes
 from pykclient.types import Node
 
 

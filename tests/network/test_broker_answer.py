@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import DecodeError
-from pykclient.network.broker.broker_response import broker_node
+from pykclient.network.cluster.node import broker_node
 from pykclient.protocol.messages.metadata import MetadataResponseBroker
 from pykclient.types import Node
 

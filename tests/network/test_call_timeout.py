@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pykclient.arguments import FOREVER_MS, timeout_ms
 from pykclient.errors import UsageError
-from pykclient.network.call_timeout import FOREVER_MS, timeout_ms
 from pykclient.network.manager import NEVER_MS
 
 DEFAULT_MS = 60_000

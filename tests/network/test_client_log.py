@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pykclient
-from pykclient.network.client_log import ClientLog
-from pykclient.network.repeated_log import RepeatedLog
+from pykclient.network.log import ClientLog, RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,7 +89,7 @@ def test_what_a_filter_or_handler_raises_goes_to_stderr_now_and_then(
     log = ClientLog(LOGGER, "c1")
     for _ in range(99):
         log.warning("closed")
-        RepeatedLog(log).log(logging.WARNING, 0, ("key",), "lost")
+        RateLimitedLog(log).log(logging.WARNING, 0, ("key",), "lost")
         log.exception("failed")
     written = capsys.readouterr().err
     assert ClientLog.failure_count == 297
@@ -166,4 +165,4 @@ def test_every_client_logs_by_it() -> None:
         file.relative_to(package).as_posix()
         for file in package.rglob("*.py")
         if "getLogger(" in file.read_text() and "testing" not in file.parts
-    ] == ["network/client_log.py"]
+    ] == ["network/log.py"]

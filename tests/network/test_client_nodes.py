@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from pykclient.errors import DisconnectedError, KafkaTimeoutError, UnsupportedVersionError
-from pykclient.network.broker.any_node import STAGGER_MS
 from pykclient.network.broker.connection import SILENT_MS
+from pykclient.network.broker.nodes import STAGGER_MS
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node

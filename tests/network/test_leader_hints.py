@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
-from pykclient.network.cluster.leader_hints import LeaderHints
+from pykclient.network.cluster.cluster import Cluster, LeaderHints, PartitionInfo, TopicInfo
 from pykclient.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from pykclient.types import Node, TopicPartition
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.network.client_log import ClientLog
-from pykclient.network.long_wait import LONG_WAIT_MS, REMEMBERED_MAX, LongWaits
-from pykclient.network.repeated_log import REPEAT_MS
+from pykclient.network.log import LONG_WAIT_MS, REMEMBERED_MAX, REPEAT_MS, ClientLog, LongWaits
 
 START_MS = 1_000
 

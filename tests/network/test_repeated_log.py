@@ -6,16 +6,15 @@ import logging
 
 import pytest
 
-from pykclient.network.client_log import ClientLog
-from pykclient.network.repeated_log import KEYS_MAX, REPEAT_MS, RepeatedLog
+from pykclient.network.log import KEYS_MAX, REPEAT_MS, ClientLog, RateLimitedLog
 
 START_MS = 5_000
 TRY_MS = 100
 
 
 @pytest.fixture
-def repeated() -> RepeatedLog:
-    return RepeatedLog(ClientLog("pykclient.network", ""))
+def repeated() -> RateLimitedLog:
+    return RateLimitedLog(ClientLog("pykclient.network", ""))
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
@@ -23,14 +22,14 @@ def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> lis
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
-def lose(repeated: RepeatedLog, now_ms: int, why: str = "refused") -> bool:
+def lose(repeated: RateLimitedLog, now_ms: int, why: str = "refused") -> bool:
     """Say that a broker was lost."""
     return repeated.log(logging.WARNING, now_ms, ("n1", why), "lost %s: %s", "n1", why)
 
 
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_one_line_stands_for_all_that_are_alike(
-    repeated: RepeatedLog, caplog: pytest.LogCaptureFixture
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     said = [lose(repeated, START_MS + n * TRY_MS) for n in range(REPEAT_MS // TRY_MS)]
@@ -41,7 +40,7 @@ def test_one_line_stands_for_all_that_are_alike(
 
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_after_a_while_it_is_said_again_with_how_often(
-    repeated: RepeatedLog, caplog: pytest.LogCaptureFixture
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for n in range(2 * REPEAT_MS // TRY_MS):
         lose(repeated, START_MS + n * TRY_MS)
@@ -50,7 +49,7 @@ def test_after_a_while_it_is_said_again_with_how_often(
 
 
 def test_what_happens_rarely_is_said_each_time_as_it_is(
-    repeated: RepeatedLog, caplog: pytest.LogCaptureFixture
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for n in range(3):
         assert lose(repeated, START_MS + n * REPEAT_MS)
@@ -58,14 +57,14 @@ def test_what_happens_rarely_is_said_each_time_as_it_is(
 
 
 def test_another_reason_is_said_at_once_and_two_that_alternate_are_said_once_each(
-    repeated: RepeatedLog, caplog: pytest.LogCaptureFixture
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for n in range(10):
         lose(repeated, START_MS + n, ("refused", "timed out")[n % 2])
     assert lines(caplog) == ["lost n1: refused", "lost n1: timed out"]
 
 
-def test_it_remembers_no_more_than_so_many(repeated: RepeatedLog) -> None:
+def test_it_remembers_no_more_than_so_many(repeated: RateLimitedLog) -> None:
     for n in range(KEYS_MAX + 1):
         assert lose(repeated, START_MS, str(n))
     assert not lose(repeated, START_MS, str(KEYS_MAX))

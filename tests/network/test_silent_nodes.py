@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from pykclient.errors import DisconnectedError
-from pykclient.network.broker.any_node import STAGGER_MS
 from pykclient.network.broker.client import DOUBT_MS_MAX
 from pykclient.network.broker.connection import SILENT_MS
+from pykclient.network.broker.nodes import STAGGER_MS
 from pykclient.network.cluster.node import CoordinatorNode
 from pykclient.protocol.messages.metadata import MetadataResponse
 from tests.network.scripted_network import BROKERS, ScriptedNetwork

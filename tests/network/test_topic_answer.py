@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import DecodeError
-from pykclient.network.cluster.cluster import PartitionInfo, TopicInfo
-from pykclient.network.topic_answer import topic_info
+from pykclient.network.cluster.cluster import PartitionInfo, TopicInfo, topic_info
 from pykclient.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 TOPIC_ID = bytes(range(16))

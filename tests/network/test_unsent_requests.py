@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pykclient.network.broker.pending_requests import ANY_NODE, UnsentRequests
-from pykclient.network.manager import NEVER_MS, Request
+from pykclient.network.broker.pending_requests import PendingRequests
+from pykclient.network.manager import ANY_NODE, NEVER_MS, Request
 from pykclient.protocol.messages.metadata import MetadataRequest
 from tests.network.scripted_network import Outcome
 
@@ -15,8 +15,8 @@ def request(node_id: int | None, deadline_ms: int = NEVER_MS) -> Request:
     return made
 
 
-def queued(*requests: Request) -> UnsentRequests:
-    unsent = UnsentRequests()
+def queued(*requests: Request) -> PendingRequests:
+    unsent = PendingRequests()
     for each in requests:
         unsent.add(each)
     return unsent
@@ -56,4 +56,4 @@ def test_those_whose_time_is_up_leave_and_the_others_keep_their_order() -> None:
 
 def test_the_first_deadline_is_told() -> None:
     assert queued(request(1, 20), request(2, 10)).next_deadline_ms(99) == 10
-    assert UnsentRequests().next_deadline_ms(99) == 99
+    assert PendingRequests().next_deadline_ms(99) == 99

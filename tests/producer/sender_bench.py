@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pykclient.accel import Delivery, TopicAppenders
     from pykclient.accel.abc import OnDelivery
     from pykclient.errors import BrokerError, DecodeError
-    from pykclient.network.cluster.leader_hints import LeaderHints
+    from pykclient.network.cluster.cluster import LeaderHints
     from pykclient.network.manager import Request, UserCall
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.delivery import Awaited

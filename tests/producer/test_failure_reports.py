@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from pykclient.errors import ClosedError, DeliveryTimeoutError
-from pykclient.network.repeated_log import REPEAT_MS
+from pykclient.network.log import REPEAT_MS
 from pykclient.producer.failure_reports import FailureReports
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pykclient.network.repeated_log import REPEAT_MS
+from pykclient.network.log import REPEAT_MS
 from tests.simulation.living_group import JOIN_MS, LivingGroup
 
 TROUBLE_MS = 2 * REPEAT_MS

@@ -33,10 +33,9 @@ from pykclient.errors import (
     UnknownServerError,
     error_for_code,
 )
-from pykclient.network.client_log import ClientLog
-from pykclient.network.cluster.leader_hints import LeaderHints
+from pykclient.network.cluster.cluster import LeaderHints
+from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, PollResult, Request
-from pykclient.network.repeated_log import RepeatedLog
 from pykclient.protocol.messages.fetch import FetchResponse
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import IsolationLevel
@@ -130,7 +129,7 @@ class Fetcher:
         self._metrics = metrics
         self._stalls = stalls
         self._log = ClientLog("pykclient.consumer", settings.client_id)
-        self._repeated = RepeatedLog(self._log)
+        self._repeated = RateLimitedLog(self._log)
         self._subscription = subscription
         self._buffer = buffer
         self._metadata = metadata

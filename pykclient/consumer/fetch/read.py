@@ -25,7 +25,7 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.errors.cause import describe_cause
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.fetch.session import Asked
 from pykclient.errors import error_for_code
-from pykclient.network.answered_partitions import check_answered
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.manager import Request
+from pykclient.network.manager import Request, check_answered
 from pykclient.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

@@ -22,9 +22,8 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.coordinators import CoordinatorType
-from pykclient.network.repeated_log import RepeatedLog
+from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class EmptyPolls:
         why_no_member: Callable[[], KafkaError | None],
     ) -> None:
         self._config = config
-        self._repeated = RepeatedLog(ClientLog("pykclient.consumer", config.client_id))
+        self._repeated = RateLimitedLog(ClientLog("pykclient.consumer", config.client_id))
         self._metadata = metadata
         self._client = client
         self._subscription = subscription

@@ -20,7 +20,7 @@ from pykclient.consumer.group.protocols import NoMembership, commit_refused
 from pykclient.consumer.group.rebalance import Handover, RebalanceListener
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import CommitFailedError, RebalanceInProgressError
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import PollResult
 
 if TYPE_CHECKING:

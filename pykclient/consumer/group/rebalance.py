@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pykclient.errors import RebalanceListenerError, WakeupError
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, UserCall
 from pykclient.types import TopicPartition
 

@@ -40,10 +40,9 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
     error_for_code,
 )
-from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.coordinators import CoordinatorType
+from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, UserCall
-from pykclient.network.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,7 +103,7 @@ class Commits:
     ) -> None:
         self.unprocessed = Unprocessed()
         self._log = ClientLog("pykclient.consumer", settings.client_id)
-        self._repeated = RepeatedLog(self._log)
+        self._repeated = RateLimitedLog(self._log)
         self._subscription = subscription
         self._coordinators = coordinators
         self._metadata = metadata

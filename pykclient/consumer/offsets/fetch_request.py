@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors import DecodeError
-from pykclient.network.answered_partitions import check_answered
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.manager import Request
+from pykclient.network.manager import Request, check_answered
 from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

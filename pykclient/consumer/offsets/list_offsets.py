@@ -15,8 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, error_for_code
-from pykclient.network.answered_partitions import check_answered
-from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
+from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_answered
 from pykclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
 from pykclient.consumer.subscription import OffsetReset, PositionState
 from pykclient.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import IDLE
 
 if TYPE_CHECKING:

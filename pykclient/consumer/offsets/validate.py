@@ -32,10 +32,9 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.answered_partitions import check_answered
-from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.log import ClientLog
+from pykclient.network.manager import NEVER_MS, PollResult, Request, check_answered
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

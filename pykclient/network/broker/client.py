@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
 from pykclient.network.broker import errors as failures
-from pykclient.network.broker.any_node import AnyNode
 from pykclient.network.broker.connection import SILENT_MS, Connection, ConnectionState
-from pykclient.network.broker.nodes import NodeState, NodeStates
-from pykclient.network.broker.pending_requests import ANY_NODE, UnsentRequests
-from pykclient.network.client_log import ClientLog
+from pykclient.network.broker.nodes import NodeSelection, NodeState, NodeStates
+from pykclient.network.broker.pending_requests import PendingRequests
 from pykclient.network.cluster.node import is_coordinator
 from pykclient.network.interrupts import raise_foreign
-from pykclient.network.manager import NEVER_MS
-from pykclient.network.repeated_log import RepeatedLog
+from pykclient.network.log import ClientLog, RateLimitedLog
+from pykclient.network.manager import ANY_NODE, NEVER_MS
 from pykclient.network.retry import Backoff
 from pykclient.network.settings import NetworkSettings
 
@@ -58,7 +56,7 @@ class NetworkClient:
 
     def __init__(self, port: Port, metadata: Metadata, settings: NetworkSettings) -> None:
         self._log = ClientLog("pykclient.network", settings.client_id)
-        self._repeated = RepeatedLog(self._log)
+        self._repeated = RateLimitedLog(self._log)
         self._port = port
         self._metadata = metadata
         self._settings = settings
@@ -66,7 +64,7 @@ class NetworkClient:
         self._states = NodeStates(
             reconnect_backoff=settings.reconnect_backoff, setup_backoff=settings.setup_backoff
         )
-        self._any_node = AnyNode(
+        self._any_node = NodeSelection(
             metadata,
             self._states,
             self._connections,
@@ -77,7 +75,7 @@ class NetworkClient:
             SILENT_MS, DOUBT_MS_MAX, random=settings.reconnect_backoff.random
         )
         self._address_version = metadata.address_version
-        self._unsent = UnsentRequests()
+        self._unsent = PendingRequests()
         self._completed: deque[Callable[[int], None]] = deque()
         self._needs_step = False
         """Whether something was done of which no event will tell: managers spoke while a connection
@@ -249,7 +247,7 @@ class NetworkClient:
         """
         self._port.restart()
         self._connections.clear()
-        self._unsent = UnsentRequests()
+        self._unsent = PendingRequests()
         self._completed.clear()
         self._states.restart()
 

@@ -1,33 +1,48 @@
-"""Reachability of each node: may we connect, and if not, when.
+"""Nodes: to which of them a connection may be opened, and which serves what any node can serve.
 
-A failed attempt, and a connection that ends, put the node into back-off, which grows until a
-handshake succeeds: a port that accepts and then hangs up must not be tried at full speed. Beside
-that, attempts at an address where a connection ended are kept apart, whichever node they are for.
+`NodeStates`: a failed attempt, and a connection that ends, put the node into back-off, which grows
+until a handshake succeeds: a port that accepts and then hangs up must not be tried at full speed.
+Beside that, attempts at an address where a connection ended are kept apart, whichever node they are
+for.
+
+`NodeSelection`: known brokers before bootstrap addresses, which count while no broker can be
+reached (KIP-899); one attempt to connect after the other, a moment apart; suspect brokers last. It
+opens nothing and writes nothing: the network client does.
 
 Owner: the driver of the engine.
-Source: Java class ``ClusterConnectionStates``; KIP-144 (reconnect back-off), KIP-601 (set-up
-time-out).
+Source: Java class ``ClusterConnectionStates``, method ``NetworkClient.leastLoadedNode``; KIP-144
+(reconnect back-off), KIP-601 (set-up time-out); the moment between attempts is ours.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pykclient.network.cluster.node import coordinator_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from random import Random
 
     from pykclient.errors import KafkaError
+    from pykclient.network.broker.connection import Connection
+    from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.types import Node
 
-__all__ = ["CONNECT_INTERVAL_MIN_MS", "NodeState", "NodeStates"]
+__all__ = ["CONNECT_INTERVAL_MIN_MS", "NodeSelection", "NodeState", "NodeStates"]
 
 CONNECT_INTERVAL_MIN_MS = 250
 """Least time between two attempts at an address where a connection ended: with the two that a
 bootstrap address and its broker may begin before any ended, at most five a second. Back-off alone
 does not promise that, since a peer that hangs up right after the handshake resets it each time."""
+
+
+STAGGER_MS: Final = 250
+"""How long one address may keep us waiting before the next one is tried beside it, while a request
+is for any node. Java waits for the whole set-up time-out."""
 
 
 class NodeState(Enum):
@@ -198,3 +213,83 @@ class NodeStates:
     def _to(known: _Reachability, state: NodeState) -> None:
         assert state in NEXT[known.state], f"{known.state} -> {state}"
         known.state = state
+
+
+class NodeSelection:
+    """Chooses among the nodes of one client."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        states: NodeStates,
+        connections: Mapping[int, Connection],
+        *,
+        falls_back_to_bootstrap: bool,
+        random: Random,
+    ) -> None:
+        self._metadata = metadata
+        self._states = states
+        self._connections = connections
+        self._falls_back_to_bootstrap = falls_back_to_bootstrap
+        self._random = random
+
+    def candidates(self) -> list[Node]:
+        """Return the brokers and, while none can be reached, the bootstrap addresses.
+
+        All brokers may have moved meanwhile (KIP-899).
+        """
+        nodes = list(self._metadata.cluster.nodes.values())
+        if not nodes or (
+            self._falls_back_to_bootstrap
+            and all(self._states.last_error(node.id) is not None for node in nodes)
+        ):
+            nodes.extend(self._metadata.bootstrap)
+        return nodes
+
+    def least_loaded(
+        self, now_ms: int, is_ready: Callable[[int, int], bool], load: Callable[[int], int]
+    ) -> Node | None:
+        """Return the ready node with the least load; None if none is ready."""
+        ready = [node for node in self.candidates() if is_ready(node.id, now_ms)]
+        self._random.shuffle(ready)  # or the first broker would carry what every client sends
+        return min(
+            ready, key=lambda node: (self.is_silent(node, now_ms), load(node.id)), default=None
+        )
+
+    def is_silent(self, node: Node, now_ms: int) -> bool:
+        """Return whether a broker owes an answer for too long, on either of its connections."""
+        ids = (node.id, coordinator_id(node.id))
+        connections = (self._connections.get(node_id) for node_id in ids)
+        return any(each is not None and each.silent_ms() <= now_ms for each in connections)
+
+    def next_to_connect(self, now_ms: int) -> Node | None:
+        """Return whom to connect to next; None if all are, or one attempt began a moment ago."""
+        if self.stagger_ms() > now_ms:
+            return None
+        free = [node for node in self.candidates() if self._states.may_connect(node, now_ms)]
+        # Known brokers before bootstrap addresses; among equals any, to spread the clients.
+        known = [node for node in free if node.id >= 0]
+        return self._random.choice(known or free) if free else None
+
+    def stagger_ms(self) -> int:
+        """Return until when the attempt that began last has its chance before another begins."""
+        return max(
+            (
+                self._states.started_ms(node.id) + STAGGER_MS
+                for node in self.candidates()
+                if self._states.state(node.id) is NodeState.CONNECTING
+            ),
+            default=0,
+        )
+
+    def verdict(self) -> KafkaError | None:
+        """Return what is fatal, if every node has said so since one last served us; else None."""
+        ids = [node.id for node in self.candidates()]
+        return self.any_verdict() if all(map(self._states.has_verdict, ids)) else None
+
+    def any_verdict(self) -> KafkaError | None:
+        """Return what is fatal, as the first node says that has said so; None if none has."""
+        for node in self.candidates():
+            if self._states.has_verdict(node.id):
+                return self._states.last_error(node.id)
+        return None

@@ -1,4 +1,4 @@
-"""UnsentRequests: requests that no connection has taken yet, by node, and those for any node.
+"""PendingRequests: requests that no connection has taken yet, by node, and those for any node.
 
 A request leaves it once: taken to be written, or taken because its node or its time is lost. It
 calls nobody back.
@@ -12,18 +12,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from pykclient.network.manager import ANY_NODE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pykclient.network.manager import Request
 
-__all__ = ["ANY_NODE", "UnsentRequests"]
-
-ANY_NODE = None
-"""As a node id: whichever is least loaded."""
+__all__ = ["PendingRequests"]
 
 
-class UnsentRequests:
+class PendingRequests:
     """Queues by node id; None is for any node. A queue exists only while it holds something."""
 
     def __init__(self) -> None:

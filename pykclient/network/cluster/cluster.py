@@ -1,24 +1,49 @@
-"""An immutable picture of the cluster: brokers, topics, partitions and their leaders.
+"""An immutable snapshot of the cluster: brokers, topics, partitions and their leaders.
 
-It is replaced whole at each metadata answer and never changed, so any thread may read the one it
-holds without a lock.
+It is replaced whole at each Metadata response and never changed, so any thread may read the one it
+holds without a lock. `LeaderHints` makes a newer one of what other responses say about leaders
+(KIP-951): a broker that does not lead a partition any more names the leader that it knows of, which
+saves the wait for a Metadata response.
 
-Source: Java class ``org.apache.kafka.common.Cluster``; leader epochs by KIP-320, topic ids by
-KIP-516.
+Owner: none; `LeaderHints` belongs to whoever reads the response.
+Source: Java classes ``org.apache.kafka.common.Cluster``, ``MetadataResponse``, method
+``Metadata.updatePartitionLeadership``; leader epochs by KIP-320, topic ids by KIP-516.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pykclient.errors import DecodeError
+from pykclient.network.cluster.node import broker_node
+from pykclient.network.log import ClientLog
+from pykclient.types import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pykclient.errors import BrokerError
-    from pykclient.types import Node, TopicPartition
+    from pykclient.network.cluster.node import BrokerAddress
+    from pykclient.protocol.messages.metadata import (
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
+    from pykclient.types import TopicPartition
 
-__all__ = ["NO_TOPIC_ID", "Cluster", "PartitionInfo", "TopicInfo"]
+__all__ = [
+    "NO_TOPIC_ID",
+    "Cluster",
+    "LeaderAnswer",
+    "LeaderHints",
+    "PartitionInfo",
+    "TopicInfo",
+    "bootstrap_nodes",
+    "topic_info",
+]
+
+log = ClientLog("pykclient.network", "")
 
 NO_TOPIC_ID = bytes(16)
 """What brokers before 2.8, which have no topic ids, are understood to say."""
@@ -112,3 +137,109 @@ class Cluster:
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id, or None if it is not known."""
         return None if topic_id == NO_TOPIC_ID else self._topic_names.get(topic_id)
+
+
+def bootstrap_nodes(addresses: Sequence[tuple[str, int]]) -> tuple[Node, ...]:
+    """Return the addresses that a client starts from as nodes, in the order given.
+
+    They get the ids -1, -2 ... which are no broker's.
+    """
+    return tuple(Node(-1 - index, host, port) for index, (host, port) in enumerate(addresses))
+
+
+def topic_info(answer: MetadataResponseTopic) -> TopicInfo:
+    """Return what an answer without an error tells about a topic.
+
+    Raises:
+        DecodeError: it has no name, or its partitions are not numbered from 0 without gaps.
+    """
+    if answer.name is None:
+        raise DecodeError("a Metadata answer names a topic by neither name nor known id")
+    partitions = sorted(answer.partitions, key=lambda partition: partition.partition_index)
+    for expected, partition in enumerate(partitions):
+        if partition.partition_index != expected:
+            raise DecodeError(
+                f"a Metadata answer lists partition {partition.partition_index} of topic "
+                f"{answer.name!r} where {expected} must stand"
+            )
+    infos = tuple(partition_info(answer.name, partition) for partition in partitions)
+    return TopicInfo(answer.name, answer.topic_id, answer.is_internal, infos)
+
+
+def partition_info(topic: str, answer: MetadataResponsePartition) -> PartitionInfo:
+    """Return what an answer tells about a partition."""
+    return PartitionInfo(
+        topic=topic,
+        partition=answer.partition_index,
+        leader_id=None if answer.leader_id < 0 else answer.leader_id,
+        leader_epoch=None if answer.leader_epoch < 0 else answer.leader_epoch,
+        replica_ids=tuple(answer.replica_nodes),
+        in_sync_replica_ids=tuple(answer.isr_nodes),
+        offline_replica_ids=tuple(answer.offline_replicas),
+    )
+
+
+class LeaderAnswer(Protocol):
+    """How the messages of several APIs tell of a leader; -1 stands for none."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class LeaderHints:
+    """The hints of one answer; `endpoints` are the addresses that it gives."""
+
+    def __init__(self, endpoints: Iterable[BrokerAddress]) -> None:
+        self._endpoints = endpoints
+        self._told: dict[TopicPartition, LeaderAnswer] = {}
+
+    def add(self, partition: TopicPartition, told: LeaderAnswer) -> None:
+        """Take what is said of a partition, if anything is."""
+        if told.leader_id >= 0 and told.leader_epoch >= 0:
+            self._told[partition] = told
+
+    def newer_than(self, cluster: Cluster) -> Cluster | None:
+        """Return the picture with what is new in it; None if nothing is."""
+        if not self._told:
+            return None
+        nodes = {**self._nodes(), **cluster.nodes}
+        changed: defaultdict[str, dict[int, PartitionInfo]] = defaultdict(dict)
+        for partition, told in self._told.items():
+            known = cluster.partition(partition)
+            if known is not None and told.leader_id in nodes and _is_newer(told, known):
+                changed[partition.topic][partition.partition] = known._replace(
+                    leader_id=told.leader_id, leader_epoch=told.leader_epoch
+                )
+        if not changed:
+            return None
+        return Cluster(
+            version=cluster.version + 1,
+            cluster_id=cluster.cluster_id,
+            controller_id=cluster.controller_id,
+            nodes=nodes.values(),
+            topics=[
+                topic._replace(
+                    partitions=tuple(
+                        changed[topic.name].get(index, partition)
+                        for index, partition in enumerate(topic.partitions)
+                    )
+                )
+                if topic.name in changed
+                else topic
+                for topic in cluster.topics.values()
+            ],
+            topic_errors=cluster.topic_errors,
+        )
+
+    def _nodes(self) -> dict[int, Node]:
+        nodes = {}
+        for endpoint in self._endpoints:
+            try:
+                nodes[endpoint.node_id] = broker_node(endpoint)
+            except DecodeError as error:
+                log.warning("a leader that cannot be: %s", error)
+        return nodes
+
+
+def _is_newer(told: LeaderAnswer, known: PartitionInfo) -> bool:
+    return known.leader_epoch is None or told.leader_epoch > known.leader_epoch

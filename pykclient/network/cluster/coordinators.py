@@ -25,11 +25,9 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.broker.broker_response import broker_node
-from pykclient.network.client_log import ClientLog
-from pykclient.network.cluster.node import CoordinatorNode
+from pykclient.network.cluster.node import CoordinatorNode, broker_node
+from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, PollResult, Request
-from pykclient.network.repeated_log import RepeatedLog
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.find_coordinator import (
     Coordinator,
@@ -155,7 +153,7 @@ class Coordinators:
         client_id: str = "",
     ) -> None:
         self._log = ClientLog("pykclient.network", client_id)
-        self._repeated = RepeatedLog(self._log)
+        self._repeated = RateLimitedLog(self._log)
         self._metadata = metadata
         self._client = client
         self._retry_backoff = retry_backoff

@@ -20,13 +20,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
-from pykclient.network.broker.broker_response import broker_node
-from pykclient.network.client_log import ClientLog
-from pykclient.network.cluster.bootstrap import bootstrap_nodes
-from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster, TopicInfo
+from pykclient.network.cluster.cluster import (
+    NO_TOPIC_ID,
+    Cluster,
+    TopicInfo,
+    bootstrap_nodes,
+    topic_info,
+)
+from pykclient.network.cluster.node import broker_node
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, PollResult, Request
 from pykclient.network.retry import Backoff
-from pykclient.network.topic_answer import topic_info
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -39,8 +43,7 @@ if TYPE_CHECKING:
 
     from pykclient.config.client import ClientConfig
     from pykclient.errors import BrokerError
-    from pykclient.network.cluster.cluster import PartitionInfo
-    from pykclient.network.cluster.leader_hints import LeaderHints
+    from pykclient.network.cluster.cluster import LeaderHints, PartitionInfo
     from pykclient.network.cluster.node import CoordinatorNode
     from pykclient.protocol.message import Message
     from pykclient.types import Node

@@ -1,23 +1,35 @@
-"""CoordinatorNode: a broker as a coordinator, with a connection apart from the one for data.
+"""Nodes of responses: a broker's address, checked; and a broker as a coordinator.
 
-A broker answers each connection in order: a fetch that waits for data would hold back heartbeats
-and commits on the same one. So the coordinator has a node id of its own, beyond every broker's.
+A broker handles the requests of each connection in order: a fetch that waits for data would hold
+back heartbeats and commits on the same one. So the coordinator has a connection, and a node id, of
+its own, beyond every broker's.
 
-Owner: none, it is immutable.
-Source: Java class ``AbstractCoordinator``, which takes an id from the other end of the range.
+Owner: none, nodes are immutable.
+Source: the Metadata API of the Kafka protocol guide; KIP-951 (addresses in other responses); Java
+class ``AbstractCoordinator``, which takes an id from the other end of the range.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pykclient.config.setting import INT_MAX
+from pykclient.config.setting import HOST_LENGTH_MAX, INT_MAX
+from pykclient.errors import DecodeError
 from pykclient.types import Node
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["CoordinatorNode", "broker_label", "coordinator_id", "is_coordinator"]
+__all__ = [
+    "BrokerAddress",
+    "CoordinatorNode",
+    "broker_label",
+    "broker_node",
+    "coordinator_id",
+    "is_coordinator",
+]
+
+PORT_MAX: Final = 65_535
 
 COORDINATOR_ID_BASE: Final = INT_MAX + 1
 """Added to a broker's id; what results is never a broker's and never goes over the wire."""
@@ -57,3 +69,29 @@ def broker_label(node_id: int) -> str:
     if is_coordinator(node_id):
         return f"broker {node_id - COORDINATOR_ID_BASE}, as coordinator,"
     return f"broker {node_id}"
+
+
+class BrokerAddress(Protocol):
+    """A broker's address, as the responses of several APIs have it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def broker_node(address: BrokerAddress) -> Node:
+    """Return the broker at an address of a response.
+
+    Raises:
+        DecodeError: it is no address of a broker.
+    """
+    # Negative ids are the bootstrap addresses'; the others would fail late, inside the system.
+    host, port = address.host, address.port
+    is_host = 0 < len(host) <= HOST_LENGTH_MAX and host.isprintable() and " " not in host
+    if address.node_id < 0 or not is_host or not 0 < port <= PORT_MAX:
+        raise DecodeError(
+            f"an answer says that broker {address.node_id} is at host "
+            f"{host[:HOST_LENGTH_MAX]!r}, port {port}; check the broker's advertised.listeners"
+        )
+    return Node(address.node_id, host, port, address.rack)

@@ -22,8 +22,8 @@ import itertools
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykclient.arguments import timeout_ms
 from pykclient.errors import BatchDeliveryError, KafkaTimeoutError
-from pykclient.network.call_timeout import timeout_ms
 from pykclient.producer.delivery import OutcomeState
 
 if TYPE_CHECKING:

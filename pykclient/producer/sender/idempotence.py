@@ -30,8 +30,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from pykclient.errors import BrokerError, error_for_code
-from pykclient.network.client_log import ClientLog
 from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import IDLE, PollResult, Request
 from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity, sequence_after
 from pykclient.protocol.messages.init_producer_id import (

@@ -26,10 +26,9 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.client_log import ClientLog
-from pykclient.network.cluster.leader_hints import LeaderHints
+from pykclient.network.cluster.cluster import LeaderHints
+from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, PollResult, UserCall
-from pykclient.network.repeated_log import RepeatedLog
 from pykclient.producer.accumulator.batch import BatchState
 from pykclient.producer.sender.refusal import may_be_written, record_errors
 from pykclient.producer.sender.request import ProduceCall
@@ -129,7 +128,7 @@ class Sender:
     ) -> None:
         self._reports = reports
         self._log = ClientLog("pykclient.producer", settings.client_id)
-        self._repeated_log = RepeatedLog(self._log)
+        self._repeated_log = RateLimitedLog(self._log)
         self._settings = settings
         self._accumulator = accumulator
         self._nodes = nodes

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from pykclient.errors import ForkedClientError, UsageError
-from pykclient.network.client_log import ClientLog, waits_for_handler_of_caller
 from pykclient.network.drive import drive
 from pykclient.network.gate import Gate
 from pykclient.network.interrupts import call_masked
+from pykclient.network.log import ClientLog, waits_for_handler_of_caller
 from pykclient.network.manager import NEVER_MS
 
 if TYPE_CHECKING:

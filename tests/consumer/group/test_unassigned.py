@@ -15,7 +15,7 @@ from pykclient.errors import (
     GroupAuthorizationFailedError,
     NotCoordinatorError,
 )
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Request
 from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.describe_groups import (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
-    from pykclient.network.client_log import ClientLog
+    from pykclient.network.log import ClientLog
     from pykclient.network.manager import Operation
     from pykclient.protocol.message import Message
 

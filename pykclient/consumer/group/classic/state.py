@@ -19,7 +19,7 @@ from pykclient.errors import (
     UnknownMemberIdError,
     error_for_code,
 )
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.participant import GroupCoordinator
     from pykclient.errors import KafkaError
-    from pykclient.network.client_log import ClientLog
+    from pykclient.network.log import ClientLog
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.describe_groups import DescribedGroup

@@ -37,7 +37,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.client_log import ClientLog
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
