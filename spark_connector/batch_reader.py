@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pykclient import Consumer
 from pykclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from spark_connector.consumer_log import ConsumerLog
 from spark_connector.offsets import report_data_loss, resolve_ranges, split_ranges
-from spark_connector.partition_log import ConsumerLog
 from spark_connector.schema import check_projection
 
 if TYPE_CHECKING:

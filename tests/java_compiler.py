@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.testing.cluster.java import find_java
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 if TYPE_CHECKING:
     from pykclient.testing.cluster.java import Java

@@ -71,7 +71,7 @@ MACHINES: Final = (
     Machine(
         "fake_classic",
         "A classic group of the fake cluster",
-        "pykclient.testing.fake.groups.classic_state",
+        "pykclient.testing.fake.groups.classic.state",
     ),
 )
 

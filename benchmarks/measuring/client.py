@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykclient import Producer, accel
-from pykclient.testing.cluster.java import find_java
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The command line: ``pykclient COMMAND ...``, each command in a module of its own.
+"""The command line: ``pykclient COMMAND ...``, each command in a folder of its own.
 
 Results go to standard output, and nothing else does. The exit status is 0 when all went well, 1
 when the command met something bad (it says what, on standard error), 2 when it was called wrongly.
@@ -14,7 +14,8 @@ import sys
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
-from pykclient.cli import groups, log
+from pykclient.cli.groups import command as groups
+from pykclient.cli.log import command as log
 from pykclient.errors.base import KafkaError
 from pykclient.version import __version__
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykclient.testing.clock import ManualClock
     from pykclient.testing.cluster.cluster import KafkaCluster
+    from pykclient.testing.cluster.java import MissingPrerequisiteError
     from pykclient.testing.cluster.processes import BrokerFailedError
     from pykclient.testing.fake import faults
     from pykclient.testing.fake.cluster import FakeCluster
-    from pykclient.testing.fake.groups.settings import GroupSettings
+    from pykclient.testing.fake.groups.group import GroupSettings
     from pykclient.testing.fake.server import FakeKafka
-    from pykclient.testing.prerequisite import MissingPrerequisiteError
     from pykclient.testing.proxy.faults import (
         Blackhole,
         Cut,
@@ -60,11 +60,11 @@ _HOME = {
     "BrokerFailedError": "pykclient.testing.cluster.processes",
     "FakeCluster": "pykclient.testing.fake.cluster",
     "FakeKafka": "pykclient.testing.fake.server",
-    "GroupSettings": "pykclient.testing.fake.groups.settings",
+    "GroupSettings": "pykclient.testing.fake.groups.group",
     "ManualClock": "pykclient.testing.clock",
     "faults": "pykclient.testing.fake",
     "KafkaCluster": "pykclient.testing.cluster.cluster",
-    "MissingPrerequisiteError": "pykclient.testing.prerequisite",
+    "MissingPrerequisiteError": "pykclient.testing.cluster.java",
     "FaultProxy": "pykclient.testing.proxy.proxy",
     **dict.fromkeys(
         (

@@ -1,13 +1,15 @@
-"""A clock that moves only when it is told to.
+"""Time: a clock that moves only when a test moves it, and the deadline of a call.
 
-Owner: the test that made it.
+Owner: the test that made the clock; whoever made the deadline, which never changes.
 """
 
 from __future__ import annotations
 
+import time
+
 from pykclient.errors.base import UsageError
 
-__all__ = ["ManualClock"]
+__all__ = ["Deadline", "ManualClock"]
 
 
 class ManualClock:
@@ -33,3 +35,19 @@ class ManualClock:
             raise UsageError(f"a clock cannot go back from {self._now_ms} ms to {now_ms} ms")
         self._now_ms = now_ms
         return now_ms
+
+
+class Deadline:
+    """`timeout` seconds from now, by the monotonic clock."""
+
+    def __init__(self, timeout: float) -> None:
+        self._at_s = time.monotonic() + timeout
+        self.timeout_ms = round(timeout * 1000)
+
+    def remaining_s(self) -> float:
+        """Seconds that are left; zero, never less, once it has passed."""
+        return max(0.0, self._at_s - time.monotonic())
+
+    def has_passed(self) -> bool:
+        """Whether no time is left."""
+        return self.remaining_s() == 0.0

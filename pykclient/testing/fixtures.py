@@ -62,7 +62,7 @@ def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
     """
     from pykclient.testing.cluster.cluster import KafkaCluster
     from pykclient.testing.cluster.jars import KAFKA_VERSIONS
-    from pykclient.testing.prerequisite import MissingPrerequisiteError
+    from pykclient.testing.cluster.java import MissingPrerequisiteError
 
     with ExitStack() as clusters:
 

@@ -27,7 +27,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from pykclient.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
-from pykclient.protocol.messages.consumer_group_describe import DescribedGroup as ModernGroup
+from pykclient.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
 from pykclient.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from pykclient.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -121,7 +121,7 @@ def test_a_dead_group_is_one_that_does_not_exist(found: GroupCoordinator) -> Non
 def test_groups_that_nobody_asked_for_are_ignored(found: GroupCoordinator) -> None:
     stranger = DescribedGroup(group_id="x", group_state="Stable")
     assert isinstance(described(found, stranger, of_consumers()), GroupDescription)
-    message = ConsumerGroupDescribeResponse(groups=[ModernGroup(group_id="x")])
+    message = ConsumerGroupDescribeResponse(groups=[ConsumerGroup(group_id="x")])
     assert dict(DescribeConsumerGroups(found).answers(message, ["g"])) == {}
 
 
@@ -129,7 +129,7 @@ def test_why_a_group_is_not_described_is_told(found: GroupCoordinator) -> None:
     error = described(found, DescribedGroup(group_id="g", error_code=REFUSED))
     assert isinstance(error, GroupAuthorizationFailedError)
     message = ConsumerGroupDescribeResponse(
-        groups=[ModernGroup(group_id="g", error_code=REFUSED, error_message="not for you")]
+        groups=[ConsumerGroup(group_id="g", error_code=REFUSED, error_message="not for you")]
     )
     told = dict(DescribeConsumerGroups(found).answers(message, ["g"]))["g"]
     assert "group 'g': not for you" in str(told)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.cli.control_body import CONTROL_NAMES, ControlBody, control_body
-from pykclient.cli.log_json import JsonDump
-from pykclient.cli.log_text import TextDump
+from pykclient.cli.log.control_body import CONTROL_NAMES, ControlBody, control_body
+from pykclient.cli.log.json_dump import JsonDump
+from pykclient.cli.log.text_dump import TextDump
 from pykclient.errors.base import CorruptRecordError
 from pykclient.protocol.messages.control_records import (
     Endpoint,

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.records.offset_index import OffsetIndex, OffsetPosition
-from pykclient.records.sparse_index import CorruptIndexError, SparseIndex
-from pykclient.records.time_index import TimeIndex, TimestampOffset
+from pykclient.cli.log.index import (
+    CorruptIndexError,
+    OffsetIndex,
+    OffsetPosition,
+    SparseIndex,
+    TimeIndex,
+    TimestampOffset,
+)
 
 BASE_OFFSET = 1_000_000
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykclient.cli import main
-from pykclient.cli.log_text import TextDump
+from pykclient.cli.log.text_dump import TextDump
 from pykclient.records.compression import Codec
 from tests.records.batches import build, header_changed, read
 from tests.records.test_legacy import message

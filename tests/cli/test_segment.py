@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient.cli.log import segment as segment_module
+from pykclient.cli.log.index import CorruptIndexError, OffsetIndex, TimeIndex
+from pykclient.cli.log.segment import CorruptSegmentError, LogSegment, Start
 from pykclient.errors.base import CorruptRecordError, DecodeError
-from pykclient.records import segment as segment_module
 from pykclient.records.compression import Codec
-from pykclient.records.offset_index import OffsetIndex
-from pykclient.records.segment import CorruptSegmentError, LogSegment, Start
-from pykclient.records.sparse_index import CorruptIndexError
-from pykclient.records.time_index import TimeIndex
 from pykclient.types import TopicPartition
 from tests.records.batches import Row, build, header_changed
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.java_compiler import java_with_compiler
 from tools.protogen.jar import KAFKA_VERSION
 

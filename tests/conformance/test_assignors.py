@@ -24,8 +24,8 @@ from pykclient.consumer.group.assignors import (
 )
 from pykclient.consumer.group.classic.leader import share_out
 from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 from pykclient.types import TopicPartition
 from tests.java_compiler import java_with_compiler
 from tools.protogen.jar import KAFKA_VERSION

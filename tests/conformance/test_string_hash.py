@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pykclient.admin.coordinator_partition import coordinator_partition, java_string_hash
 from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.java_compiler import java_with_compiler
 from tools.protogen.jar import KAFKA_VERSION
 

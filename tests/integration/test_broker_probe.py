@@ -13,7 +13,7 @@ from pykclient.errors.base import (
     FrameTooLargeError,
     UnsupportedVersionError,
 )
-from pykclient.testing.cluster.probe import Address, ask_metadata
+from pykclient.testing.cluster.probe import Address, fetch_metadata
 from tests.integration.loopback_server import (
     Behaviour,
     LoopbackServer,
@@ -45,18 +45,18 @@ def address_of(text: str) -> Address:
 )
 def test_what_is_no_kafka_of_ours_is_named(behaviour: Behaviour, error: type[Exception]) -> None:
     with LoopbackServer(behaviour) as server, pytest.raises(error):
-        ask_metadata(address_of(server.address), timeout=TIMEOUT_S)
+        fetch_metadata(address_of(server.address), timeout=TIMEOUT_S)
 
 
 def test_a_port_where_nobody_listens_is_named() -> None:
     unused = unused_address()
     with pytest.raises(ConnectionFailedError, match=f"the broker at {unused}"):
-        ask_metadata(address_of(unused), timeout=TIMEOUT_S)
+        fetch_metadata(address_of(unused), timeout=TIMEOUT_S)
 
 
 def test_silence_ends_in_time() -> None:
     with LoopbackServer(is_silent) as server:
         before_s = time.monotonic()
         with pytest.raises(ConnectionFailedError):
-            ask_metadata(address_of(server.address), timeout=0.2)
+            fetch_metadata(address_of(server.address), timeout=0.2)
         assert time.monotonic() - before_s < TIMEOUT_S

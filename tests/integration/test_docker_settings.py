@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.docker import (
     CLIENT_PORT,
     CONTROLLER_PORT,
@@ -20,17 +21,14 @@ from pykclient.testing.cluster.docker import (
     server_name,
 )
 from pykclient.testing.cluster.jars import kafka_jars
-from pykclient.testing.cluster.java import find_java
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
+from pykclient.testing.cluster.local import format_storage
 from pykclient.testing.cluster.port import LOOPBACK, PortReservation
 from pykclient.testing.cluster.probe import Address
-from pykclient.testing.cluster.process_group import ProcessGroup
-from pykclient.testing.cluster.processes import BrokerProcess
+from pykclient.testing.cluster.processes import BrokerProcess, ProcessGroup
 from pykclient.testing.cluster.properties import dump_properties
-from pykclient.testing.cluster.provider import await_ready
-from pykclient.testing.cluster.storage import format_storage
-from pykclient.testing.deadline import Deadline
+from pykclient.testing.cluster.servers import await_ready
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:

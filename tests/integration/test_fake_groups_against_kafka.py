@@ -14,7 +14,7 @@ import pytest
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.testing import FakeCluster
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
-from pykclient.testing.fake.groups.settings import GroupSettings
+from pykclient.testing.fake.groups.group import GroupSettings
 from tests.integration.group_exchange import (
     Answer,
     Exchange,

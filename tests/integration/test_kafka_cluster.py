@@ -23,7 +23,7 @@ from pykclient.errors.base import (
 )
 from pykclient.testing import BrokerFailedError, KafkaCluster
 from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
-from pykclient.testing.cluster.probe import Address, ask_metadata
+from pykclient.testing.cluster.probe import Address, fetch_metadata
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
 from tests.soak import NEWEST_FIRST
@@ -62,7 +62,7 @@ def addresses(cluster: KafkaCluster) -> list[Address]:
 
 
 def known_brokers(address: Address) -> set[int]:
-    return {broker.node_id for broker in ask_metadata(address, timeout=TIMEOUT_S).brokers}
+    return {broker.node_id for broker in fetch_metadata(address, timeout=TIMEOUT_S).brokers}
 
 
 def kafka_processes(folder: Path) -> list[int]:
@@ -140,7 +140,7 @@ def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -
     three.stop(leader)
     others = [a for index, a in enumerate(addresses(three), 1) if index != leader]
     for address in others:
-        (answer,) = ask_metadata(address, [topic], timeout=TIMEOUT_S).topics
+        (answer,) = fetch_metadata(address, [topic], timeout=TIMEOUT_S).topics
         assert answer.partitions[0].leader_id not in {leader, -1}
     three.start(leader)
 
@@ -152,7 +152,7 @@ def test_a_paused_broker_accepts_and_does_not_answer_until_it_is_resumed(
     paused = addresses(three)[1]
     three.pause(2)
     with pytest.raises(ConnectionFailedError, match="timed out"):
-        ask_metadata(paused, timeout=0.5)
+        fetch_metadata(paused, timeout=0.5)
     three.resume(2)
     await_true(lambda: known_brokers(paused) == {1, 2, 3}, "the broker is back")
 

@@ -24,7 +24,7 @@ from pykclient.errors import (
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka
 from pykclient.testing.fake import faults
-from pykclient.testing.fake.groups.settings import GroupSettings
+from pykclient.testing.fake.groups.group import GroupSettings
 from tests.integration.fake_group import (
     GROUP,
     PARTITIONS,

@@ -15,7 +15,7 @@ import pytest
 from pykclient import Consumer, Producer
 from pykclient.errors import RecordDeserializationError
 from pykclient.testing import FakeKafka
-from pykclient.testing.fake.groups.settings import GroupSettings
+from pykclient.testing.fake.groups.group import GroupSettings
 from tests.integration.fake_group import (
     GROUP,
     PARTITIONS,

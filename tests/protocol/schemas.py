@@ -6,8 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.protocol.instances import Instances
 from tools.protogen.apis import APIS, DATA
 from tools.protogen.jar import find_jar, read_schemas

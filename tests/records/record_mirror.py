@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 from tests.java_compiler import java_with_compiler
 
 __all__ = ["JavaBatch", "JavaRecord", "RecordMirror"]

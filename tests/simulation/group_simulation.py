@@ -28,7 +28,7 @@ from pykclient.errors.broker import (
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake.cluster import FakeCluster
-from pykclient.testing.fake.groups.settings import GroupSettings
+from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.types import TopicPartition
 from tests.simulation.processed_records import ProcessedRecords
 from tests.simulation.simulated_clients import SimulatedProducer, TryLaterError

@@ -20,8 +20,8 @@ from pykclient.errors.broker import (
     UnknownMemberIdError,
 )
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.testing.fake.groups.modern import ModernGroup
-from pykclient.testing.fake.groups.settings import GroupSettings
+from pykclient.testing.fake.groups.group import GroupSettings
+from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
 from tests.simulation.group_simulation import GROUP, GROUP_ERRORS, GroupSimulation
 from tests.simulation.simulated_member import SimulatedMember
 
@@ -54,9 +54,9 @@ class SimulatedModernMember(SimulatedMember):
         if self._group._membership.state not in READING:
             return frozenset()
         group = self._network.cluster.groups.find(GROUP)
-        assert isinstance(group, ModernGroup)
+        assert isinstance(group, ConsumerGroup)
         member_id = self._group.identity.member_id
-        is_known = any(member.member_id == member_id for member, _ in group.modern_members())
+        is_known = any(member.member_id == member_id for member, _ in group.member_targets())
         return self.consumer._subscription.partitions if is_known else frozenset()
 
     @property

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.cluster.java import find_spark_java
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
 from pykclient.testing.fixtures import skip_or_fail
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

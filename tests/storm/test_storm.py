@@ -18,7 +18,7 @@ import pytest
 from pykclient import Consumer
 from pykclient.accel import implementation
 from pykclient.testing import FakeKafka
-from pykclient.testing.fake.groups.settings import GroupSettings
+from pykclient.testing.fake.groups.group import GroupSettings
 from tests.storm.interruptions import KINDS
 from tests.storm.journal import Journal
 from tests.storm.judge import Log, violations

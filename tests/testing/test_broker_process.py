@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors.base import KafkaTimeoutError, UsageError
-from pykclient.testing.cluster.broker_state import BrokerState
-from pykclient.testing.cluster.process_group import ProcessGroup
-from pykclient.testing.cluster.processes import LOG_TAIL_LINES, BrokerFailedError, BrokerProcess
+from pykclient.testing.cluster.processes import (
+    LOG_TAIL_LINES,
+    BrokerFailedError,
+    BrokerProcess,
+    BrokerState,
+    ProcessGroup,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykclient.testing.deadline import Deadline
+from pykclient.testing.clock import Deadline
 
 
 def test_time_is_left_until_it_has_passed() -> None:

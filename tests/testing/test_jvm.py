@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.testing.cluster import java as jvm
-from pykclient.testing.cluster.java import find_java, find_spark_java
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java, find_spark_java
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ import pytest
 from pykclient.errors.base import ConfigError
 from pykclient.testing.cluster import jars as module
 from pykclient.testing.cluster.jars import KafkaJars, cache_folder, kafka_jars
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from tests.testing.test_jvm import fake_java
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors.base import ClosedError, KafkaError
-from pykclient.testing.cluster.process_group import ProcessGroup
+from pykclient.testing.cluster.processes import ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ TIMEOUT_S = 20.0
 # is inserted.
 OWNER = """
 import os, signal, subprocess, sys, time
-from pykclient.testing.cluster.process_group import ProcessGroup
+from pykclient.testing.cluster.processes import ProcessGroup
 group = ProcessGroup("pykclient-test")
 members = [group.start(["sleep", "600"], group.folder / "log") for _ in range(2)]
 members[0].send_signal(signal.SIGSTOP)

@@ -8,9 +8,9 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_request, encode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from pykclient.testing.proxy.exchange import UNANSWERED_COUNT_MAX, ProxiedExchange
 from pykclient.testing.proxy.faults import Cut, Direction, Fault, Lose
 from pykclient.testing.proxy.frames import Ending
+from pykclient.testing.proxy.link import UNANSWERED_COUNT_MAX, ProxiedExchange
 from pykclient.testing.proxy.plan import FaultPlan
 
 

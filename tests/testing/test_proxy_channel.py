@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykclient.testing.proxy.channel import WAITING_BYTES_MAX, ProxyChannel
 from pykclient.testing.proxy.faults import Blackhole, Cut, Delay, Direction, Fault
 from pykclient.testing.proxy.frames import Ending, FrameStream
+from pykclient.testing.proxy.link import WAITING_BYTES_MAX, ProxyChannel
 from pykclient.testing.proxy.plan import Strike
 
 FRAME = (16).to_bytes(4, "big") + bytes(range(16))

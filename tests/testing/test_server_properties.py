@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykclient.errors.base import ConfigError
-from pykclient.testing.cluster.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
+from pykclient.testing.cluster.properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
 
 FOLDER = Path("data")
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.testing.cluster.local import copy_storage
 from pykclient.testing.cluster.processes import BrokerFailedError
-from pykclient.testing.cluster.storage import copy_storage
 
 if TYPE_CHECKING:
     from pathlib import Path

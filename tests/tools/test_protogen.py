@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from tests.java_compiler import java_with_compiler
 from tests.protocol.schemas import jar_or_skip
 from tests.testing.test_jvm import fake_java

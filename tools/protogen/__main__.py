@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from tools.protogen.apis import APIS, DATA
 from tools.protogen.emit_errors import emit_errors
 from tools.protogen.emit_messages import emit_module

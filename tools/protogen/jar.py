@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykclient.testing.cluster.jars import kafka_jars
-from pykclient.testing.cluster.java import find_java
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 
 __all__ = ["COORDINATORS", "KAFKA_VERSION", "ErrorFacts", "find_jar", "read_errors", "read_schemas"]
 

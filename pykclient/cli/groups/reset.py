@@ -1,41 +1,108 @@
-"""Where a group shall go on: from what the user asked for, the new offset of each partition.
+"""``pykclient groups reset``: where a group goes on, as its user chose.
 
-Nothing is changed here. Offsets outside of what a partition holds are moved to its nearer end,
-which is told on standard error.
+It changes nothing without ``--execute``, and nothing at all for a group that has members: what they
+commit would overwrite it. Offsets outside of what a partition holds are moved to its nearer end,
+and a line on standard error says so.
 
-Owner: the main thread; it holds no state.
+Owner: the main thread.
 Source: Java class ``ConsumerGroupCommand``, ``--reset-offsets`` (KIP-122).
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+import pykclient
+from pykclient.cli.cluster_options import add_cluster_options, client_settings
+from pykclient.cli.table import shown, write_rows
 from pykclient.consumer.duration import duration_ms
-from pykclient.errors import UsageError
+from pykclient.errors import GroupIdNotFoundError, UsageError
+from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable
 
-    from pykclient import Consumer, OffsetAndMetadata, TopicPartition
+    from pykclient import Admin, Consumer
 
-    Committed = Mapping[TopicPartition, OffsetAndMetadata]
-
-__all__ = ["Target", "before_now", "shift_by", "to_earliest", "to_latest", "to_offset", "to_time"]
+__all__ = ["add_part", "existing_partitions", "run"]
 
 MS_PER_S = 1_000
 NS_PER_MS = 1_000_000
 
+Committed = Mapping[TopicPartition, OffsetAndMetadata]
+Target = Callable[[Sequence[TopicPartition], Committed, "Consumer"], Mapping[TopicPartition, int]]
+"""Gives each partition its new offset; the consumer knows what the partitions hold."""
 
-class Target(Protocol):
-    """Gives each partition its new offset; the consumer is there to ask about the partitions."""
 
-    def __call__(
-        self, partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
-    ) -> dict[TopicPartition, int]: ...
+class ResetRow(NamedTuple):
+    """Where a partition goes on."""
+
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    new_offset: int
+
+
+def add_part(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this part to the parser of the command."""
+    help_text = "move a group that has no members"
+    part = parts.add_parser("reset", help=help_text, description=f"{help_text.capitalize()}.")
+    add_cluster_options(part)
+    part.set_defaults(run=run)
+    part.add_argument("group", metavar="GROUP")
+    scope = part.add_mutually_exclusive_group(required=True)
+    scope.add_argument(
+        "--topic",
+        action="append",
+        type=_topic,
+        dest="topics",
+        metavar="TOPIC[:0,1,...]",
+        help="a topic, or some of its partitions; may be given again",
+    )
+    scope.add_argument(
+        "--all-topics", action="store_true", help="every partition that has a committed offset"
+    )
+    targets = part.add_mutually_exclusive_group(required=True)
+    for option, target, aim in (
+        ("--to-earliest", to_earliest, "to the first record that there is"),
+        ("--to-latest", to_latest, "behind the last record"),
+    ):
+        targets.add_argument(option, dest="target", action="store_const", const=target, help=aim)
+    for option, parse, metavar, aim in (
+        ("--to-offset", to_offset, "N", "to this offset"),
+        ("--to-datetime", to_time, "TIME", "to the first record at or after a time"),
+        ("--by-duration", before_now, "PT1H", "to records no older than that"),
+        ("--shift-by", shift_by, "N", "by so many records, -N for backwards"),
+    ):
+        targets.add_argument(option, dest="target", type=_checked(parse), metavar=metavar, help=aim)
+    part.add_argument("--execute", action="store_true", help="do it; without it nothing changes")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print where a group shall go on, and with ``--execute`` have it do so; the exit status."""
+    settings = client_settings(options)
+    group, target = options.group, options.target
+    with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
+        _refuse_members(admin, group)
+        committed = admin.list_group_offsets(group)
+        partitions = _chosen(admin, options, committed)
+        offsets = target(partitions, committed, consumer)
+        if options.execute:
+            admin.alter_group_offsets(group, offsets)
+    rows = [
+        ResetRow(group, *partition, _offset_of(committed.get(partition)), offsets[partition])
+        for partition in partitions
+    ]
+    write_rows("reset", rows, is_json=options.json)
+    if not options.execute:
+        sys.stderr.write("pykclient: nothing was changed; give --execute to move the group\n")
+    return 0
 
 
 def to_earliest(
@@ -136,3 +203,79 @@ def _within(wanted: Mapping[TopicPartition, int], consumer: Consumer) -> dict[To
             )
         offsets[partition] = taken
     return offsets
+
+
+def _checked(parse: Callable[[str], Target]) -> Callable[[str], Target]:
+    """What is wrong with a value becomes an error of the command line."""
+
+    def checked(text: str) -> Target:
+        try:
+            return parse(text)
+        except (ValueError, OverflowError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return checked
+
+
+def _topic(text: str) -> tuple[str, tuple[int, ...] | None]:
+    """Read ``TOPIC`` or ``TOPIC:0,1``; no topic has a colon in its name."""
+    topic, colon, numbers = text.partition(":")
+    try:
+        partitions = tuple(int(number) for number in numbers.split(",")) if colon else None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: write partitions as 0,1,2") from error
+    return topic, partitions
+
+
+def _refuse_members(admin: Admin, group: str) -> None:
+    """Raise for a group that is in use. One that does not exist may be given offsets."""
+    try:
+        description = admin.describe_groups([group])[group]
+    except GroupIdNotFoundError:
+        return
+    if description.members:
+        members = description.members
+        clients = sorted({shown(f"{m.client_id or m.member_id} at {m.host}") for m in members})
+        raise UsageError(
+            f"group {group!r} is in use ({description.state}, {len(members)} members: "
+            f"{', '.join(clients)}), and what they commit would overwrite this; stop them first"
+        )
+
+
+def _chosen(
+    admin: Admin,
+    options: argparse.Namespace,
+    committed: Committed,
+) -> Sequence[TopicPartition]:
+    if options.all_topics:
+        chosen = existing_partitions(admin, sorted(committed))
+        if not chosen:
+            raise UsageError(
+                f"group {options.group!r} has committed nothing; name topics with --topic"
+            )
+        return chosen
+    topics = admin.describe_topics({topic for topic, _ in options.topics})
+    wanted: set[TopicPartition] = set()
+    for topic, numbers in options.topics:
+        known = {place.partition for place in topics[topic].partitions}
+        unknown = sorted({*(numbers or ())} - known)
+        if unknown:
+            raise UsageError(f"topic {topic!r} has no partition {', '.join(map(str, unknown))}")
+        wanted.update(TopicPartition(topic, number) for number in numbers or known)
+    return sorted(wanted)
+
+
+def existing_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Leave out the partitions of topics that were deleted since they were read."""
+    topics = {partition.topic for partition in partitions}
+    known = topics & admin.list_topics(include_internal=True).keys()
+    existing = {
+        TopicPartition(name, place.partition)
+        for name, topic in admin.describe_topics(known).items()
+        for place in topic.partitions
+    }
+    return [partition for partition in partitions if partition in existing]
+
+
+def _offset_of(committed: OffsetAndMetadata | None) -> int | None:
+    return None if committed is None else committed.offset

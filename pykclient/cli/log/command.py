@@ -16,22 +16,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pykclient.cli.log_json import JsonDump
-from pykclient.cli.log_text import TextDump
-from pykclient.cli.segment_files import AnyIndex, open_index, open_log
+from pykclient.cli.log.files import AnyIndex, open_index, open_log
+from pykclient.cli.log.index import OffsetIndex, TimeIndex
+from pykclient.cli.log.json_dump import JsonDump
+from pykclient.cli.log.segment import BATCH_SIZE_BYTES_MAX, Start
+from pykclient.cli.log.text_dump import TextDump
 from pykclient.errors.base import CorruptRecordError, KafkaError
-from pykclient.records.offset_index import OffsetIndex
-from pykclient.records.segment import BATCH_SIZE_BYTES_MAX, Start
-from pykclient.records.time_index import TimeIndex
 
 if TYPE_CHECKING:
     import argparse
 
     from pykclient.accel.abc import RecordColumns
+    from pykclient.cli.log.index import OffsetPosition, TimestampOffset
+    from pykclient.cli.log.segment import LogSegment, PlacedBatch
     from pykclient.records.batch import RecordBatch
-    from pykclient.records.offset_index import OffsetPosition
-    from pykclient.records.segment import LogSegment, PlacedBatch
-    from pykclient.records.time_index import TimestampOffset
 
 __all__ = ["add_command"]
 

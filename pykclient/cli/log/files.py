@@ -14,10 +14,9 @@ import re
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from pykclient.cli.log.index import OffsetIndex, TimeIndex
+from pykclient.cli.log.segment import LogSegment
 from pykclient.errors.base import ConfigError
-from pykclient.records.offset_index import OffsetIndex
-from pykclient.records.segment import LogSegment
-from pykclient.records.time_index import TimeIndex
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from pykclient.records.sparse_index import ReadAt
+    from pykclient.cli.log.index import ReadAt
 
 __all__ = [
     "AnyIndex",

@@ -1,4 +1,6 @@
-"""What the two indexes beside a segment have in common: entries of one size, ascending, found fast.
+"""The two indexes beside a segment: entries of one size, ascending, found fast.
+
+The offset index has the positions of some offsets, the time index the largest timestamp so far.
 
 A broker makes an index file larger than it needs and cuts it when the segment is full, so the index
 of the segment that it is writing ends in zeros; they are no entries. Nothing in an index is covered
@@ -8,22 +10,30 @@ Entries are read one at a time, as a search needs them: an index of any size cos
 and a file that a broker cuts in the meantime is an error and not a crash, as it would be mapped.
 
 Owner: whoever made it.
-Source: Java class ``AbstractIndex``.
+Source: Java classes ``AbstractIndex``, ``OffsetIndex`` (four bytes of offset, counted from the
+segment's first, and four of position), ``TimeIndex`` (KIP-33: eight bytes of timestamp, and four of
+offset, counted likewise).
 """
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from pykclient.errors.base import DecodeError
 
-if TYPE_CHECKING:
-    import struct
-
-__all__ = ["CorruptIndexError", "ReadAt", "SparseIndex"]
+__all__ = [
+    "CorruptIndexError",
+    "OffsetIndex",
+    "OffsetPosition",
+    "ReadAt",
+    "SparseIndex",
+    "TimeIndex",
+    "TimestampOffset",
+]
 
 ReadAt = Callable[[int, int], bytes]
 """Reads a file: a position and a size in bytes -> the bytes there, fewer where the file ends."""
@@ -98,3 +108,75 @@ class SparseIndex(ABC, Generic[E]):
     @abstractmethod
     def _check_last(self, first: E, last: E) -> None:
         """Hold the last entry against the first and the segment."""
+
+
+class OffsetPosition(NamedTuple):
+    """The batch at byte `position` begins at `offset` or before it."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(SparseIndex[OffsetPosition]):
+    """The entries of an ``.index`` file."""
+
+    NAME: ClassVar[str] = "offset index"
+    ENTRY: ClassVar[struct.Struct] = struct.Struct(">ii")
+
+    def lookup(self, offset: int) -> OffsetPosition | None:
+        """Find where to begin to look for `offset`; None means at the segment's start.
+
+        Raises:
+            CorruptIndexError: the file has become shorter since it was opened.
+        """
+        return self._last_up_to(offset)
+
+    def _parse(self, first: int, second: int) -> OffsetPosition:
+        return OffsetPosition(self.base_offset + first, second)
+
+    def _key(self, number: int) -> int:
+        return self.entry(number).offset
+
+    def _check_last(self, first: OffsetPosition, last: OffsetPosition) -> None:
+        if last.offset < self.base_offset:
+            raise self.corrupt(
+                f"its last offset is {last.offset}, and the segment begins at {self.base_offset}"
+            )
+
+
+class TimestampOffset(NamedTuple):
+    """A record later than `timestamp_ms` stands after `offset`."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class TimeIndex(SparseIndex[TimestampOffset]):
+    """The entries of a ``.timeindex`` file."""
+
+    NAME: ClassVar[str] = "time index"
+    ENTRY: ClassVar[struct.Struct] = struct.Struct(">qi")
+
+    def lookup(self, timestamp_ms: int) -> TimestampOffset | None:
+        """Find after which offset to look for a time; None means at the segment's start.
+
+        Raises:
+            CorruptIndexError: the file has become shorter since it was opened.
+        """
+        return self._last_up_to(timestamp_ms)
+
+    def _parse(self, first: int, second: int) -> TimestampOffset:
+        return TimestampOffset(first, self.base_offset + second)
+
+    def _key(self, number: int) -> int:
+        return self.entry(number).timestamp_ms
+
+    def _check_last(self, first: TimestampOffset, last: TimestampOffset) -> None:
+        if last.timestamp_ms < first.timestamp_ms:
+            raise self.corrupt(
+                f"its last time is {last.timestamp_ms}, before its first, {first.timestamp_ms}"
+            )
+        if last.offset < self.base_offset:
+            raise self.corrupt(
+                f"its last offset is {last.offset}, and the segment begins at {self.base_offset}"
+            )

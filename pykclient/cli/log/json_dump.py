@@ -14,18 +14,17 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
-from pykclient.cli.control_body import CONTROL_NAMES, control_body
-from pykclient.cli.log_text import sequence_of
+from pykclient.cli.log.control_body import CONTROL_NAMES, control_body
+from pykclient.cli.log.text_dump import sequence_of
 from pykclient.records.control import control_type_number
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.accel.abc import RecordColumns
+    from pykclient.cli.log.index import OffsetPosition, TimestampOffset
+    from pykclient.cli.log.segment import PlacedBatch
     from pykclient.records.batch import RecordBatch
-    from pykclient.records.offset_index import OffsetPosition
-    from pykclient.records.segment import PlacedBatch
-    from pykclient.records.time_index import TimestampOffset
 
 __all__ = ["JsonDump"]
 

@@ -26,9 +26,7 @@ from pykclient.records.batch import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.records.offset_index import OffsetIndex
-    from pykclient.records.sparse_index import ReadAt
-    from pykclient.records.time_index import TimeIndex
+    from pykclient.cli.log.index import OffsetIndex, ReadAt, TimeIndex
     from pykclient.types import TopicPartition
 
 __all__ = ["BATCH_SIZE_BYTES_MAX", "CorruptSegmentError", "LogSegment", "PlacedBatch", "Start"]

@@ -11,10 +11,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from pykclient.cli.control_body import CONTROL_NAMES, control_body
-from pykclient.cli.segment_files import base_offset_of, snapshot_of
+from pykclient.cli.log.control_body import CONTROL_NAMES, control_body
+from pykclient.cli.log.files import base_offset_of, snapshot_of
+from pykclient.cli.log.index import OffsetPosition
 from pykclient.records.control import ControlType, control_type_number, coordinator_epoch
-from pykclient.records.offset_index import OffsetPosition
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.accel.abc import RecordColumns
+    from pykclient.cli.log.index import TimestampOffset
+    from pykclient.cli.log.segment import PlacedBatch
     from pykclient.records.batch import RecordBatch
-    from pykclient.records.segment import PlacedBatch
-    from pykclient.records.time_index import TimestampOffset
 
 __all__ = ["TextDump"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from pykclient.admin.config import AdminConfig
 from pykclient.errors.base import (
@@ -24,16 +24,16 @@ from pykclient.errors.base import (
     KafkaTimeoutError,
     UsageError,
 )
-from pykclient.testing.cluster.broker_state import BrokerState
+from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.cluster.probe import (
-    ANSWER_TIMEOUT_S_MAX,
+    RESPONSE_TIMEOUT_S_MAX,
     Address,
-    answer_timeout_s,
-    ask_metadata,
+    fetch_metadata,
+    response_timeout_s,
 )
-from pykclient.testing.cluster.server_properties import CONTROLLER_ID
-from pykclient.testing.deadline import Deadline
+from pykclient.testing.cluster.processes import BrokerState
+from pykclient.testing.cluster.properties import CONTROLLER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
+    from pykclient.testing.cluster.docker import DockerCluster
+    from pykclient.testing.cluster.local import LocalCluster
     from pykclient.testing.cluster.properties import PropertyValue
-    from pykclient.testing.cluster.provider import Provider, Server
+    from pykclient.testing.cluster.servers import ClusterServers, Server
     from pykclient.testing.proxy.proxy import FaultProxy
 
 __all__ = ["KafkaCluster"]
@@ -95,7 +97,7 @@ class KafkaCluster:
             raise ConfigError(f"brokers is {brokers}; give a number from 1 to {BROKER_COUNT_MAX}")
         self._version = version
         self._closed = False
-        self._own: Provider | None = None
+        self._own: ClusterServers | None = None
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
             self._addresses = _existing_addresses(existing)
@@ -249,7 +251,7 @@ class KafkaCluster:
     ) -> None:
         self.close()
 
-    def _own_cluster(self) -> Provider:
+    def _own_cluster(self) -> ClusterServers:
         if self._closed:
             raise ClosedError("the cluster was closed; make a new KafkaCluster")
         if self._own is None:
@@ -276,7 +278,7 @@ class KafkaCluster:
         reason = "no broker is running"
         for address in self._running_addresses():
             try:
-                answer = ask_metadata(address, [topic], timeout=answer_timeout_s(deadline))
+                answer = fetch_metadata(address, [topic], timeout=response_timeout_s(deadline))
             except ConnectionFailedError as error:
                 reason = str(error)
                 continue
@@ -310,22 +312,7 @@ def _leader_in(topic: MetadataResponseTopic, partition: int) -> tuple[int | None
     return None, f"the topic has {len(topic.partitions)} partitions"
 
 
-class _MakesProvider(Protocol):
-    """The constructor that all providers have."""
-
-    def __call__(
-        self,
-        broker_count: int,
-        version: str,
-        config: Mapping[str, PropertyValue],
-        *,
-        proxied: bool,
-        timeout: float,
-    ) -> Provider:
-        """Start a cluster."""
-
-
-def _provider() -> _MakesProvider:
+def _provider() -> type[DockerCluster] | type[LocalCluster]:
     """What the environment asks for; imported here, since each brings much that the other lacks."""
     name = os.environ.get(PROVIDER_VARIABLE) or PROVIDERS[0]
     if name == "docker":
@@ -365,7 +352,7 @@ def _check_existing(
     failures = []
     for address in addresses:
         try:
-            found = len(ask_metadata(address, timeout=ANSWER_TIMEOUT_S_MAX).brokers)
+            found = len(fetch_metadata(address, timeout=RESPONSE_TIMEOUT_S_MAX).brokers)
         except ConnectionFailedError as error:
             failures.append(str(error))
             continue

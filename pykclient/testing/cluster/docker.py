@@ -11,45 +11,53 @@ of testcontainers (Ryuk) removes them.
 This was never run on a real engine: what is asked of one is tested, what it does is not.
 
 Owner: the thread that made it.
-Source: testcontainers' ``DockerContainer`` and ``Network``; Kafka's ``docker/jvm/Dockerfile``.
+Source: testcontainers' ``DockerContainer`` and ``Network``, docker-py's ``Container``; Kafka's
+``docker/jvm/Dockerfile``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pykclient.errors.base import ConfigError, UsageError
+from pykclient.errors.base import ConfigError, KafkaTimeoutError, UsageError
+from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.jars import check_version
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.cluster.port import PortReservation
 from pykclient.testing.cluster.probe import Address
-from pykclient.testing.cluster.processes import BrokerFailedError
-from pykclient.testing.cluster.properties import dump_properties
-from pykclient.testing.cluster.server_properties import (
+from pykclient.testing.cluster.processes import (
+    LOG_TAIL_LINES,
+    BrokerFailedError,
+    BrokerState,
+    check_allowed,
+)
+from pykclient.testing.cluster.properties import (
     ALL_PLAINTEXT,
     CONTROLLER_ID,
     INTER_BROKER,
     PROTOCOL_MAP,
     check_config,
+    dump_properties,
+    new_kafka_uuid,
     settings_of,
 )
 from pykclient.testing.cluster.servers import ClusterServers
-from pykclient.testing.cluster.storage import new_kafka_uuid
-from pykclient.testing.deadline import Deadline
-from pykclient.testing.prerequisite import MissingPrerequisiteError
 from pykclient.testing.proxy.proxy import FaultProxy
 
 try:
+    import docker.errors
+    import requests
     from docker.constants import DEFAULT_UNIX_SOCKET
     from testcontainers.core.config import ConnectionMode
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.docker_client import DockerClient, get_docker_host
     from testcontainers.core.network import Network
-
-    from pykclient.testing.cluster.docker_broker import ENGINE_ERRORS, DockerBroker
 except ImportError as error:
     raise MissingPrerequisiteError(
         "PYKCLIENT_KAFKA_PROVIDER=docker needs the package testcontainers "
@@ -63,7 +71,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing.cluster.properties import PropertyValue
 
-__all__ = ["DockerCluster", "DockerLayout"]
+__all__ = ["DockerBroker", "DockerCluster", "DockerLayout"]
 
 IMAGE = "apache/kafka"
 CLIENT_PORT = 9092
@@ -84,6 +92,206 @@ printf '%s' "${SETTINGS_VARIABLE}" > /tmp/server.properties
 --cluster-id="${CLUSTER_VARIABLE}" --config=/tmp/server.properties
 exec /opt/kafka/bin/kafka-server-start.sh /tmp/server.properties
 """
+
+ENGINE_ERRORS = (docker.errors.DockerException, requests.RequestException)
+"""What docker-py raises: its own, and of an engine that went away the other's."""
+
+KILLED_STATUS = 137
+"""What a process that got SIGKILL ends with, 128 and the signal's number."""
+
+# The engine's own words; whatever else it may say is a container that does not run.
+_STATES = {"running": BrokerState.RUNNING, "paused": BrokerState.PAUSED}
+
+
+class DockerBroker:
+    """A server, named `name` in errors, in a `container` that is not made yet."""
+
+    def __init__(self, name: str, container: DockerContainer) -> None:
+        self.name = name
+        self._container = container
+        self._is_made = False
+        self._is_removed = False
+
+    @property
+    def state(self) -> BrokerState:
+        """The state now; a server that ended, by us or by itself, is STOPPED."""
+        if not self._is_made:
+            return BrokerState.STOPPED
+        with self._telling("look at"):
+            self._container.reload()
+        return _STATES.get(self._container.status, BrokerState.STOPPED)
+
+    def start(self) -> None:
+        """Start the server, in a container made at the first time. Raises `UsageError`."""
+        check_allowed("start", self.name, self.state)
+        with self._telling("start"):
+            if self._is_made:
+                self._container.get_wrapped_container().start()
+            else:
+                self._container.start()
+                self._is_made = True
+
+    def pause(self) -> None:
+        """Freeze it: it holds its connections and answers nothing. Raises `UsageError`."""
+        check_allowed("pause", self.name, self.state)
+        with self._telling("pause"):
+            self._container.get_wrapped_container().pause()
+
+    def resume(self) -> None:
+        """Let it go on as if no time had passed. Raises `UsageError`."""
+        check_allowed("resume", self.name, self.state)
+        with self._telling("resume"):
+            self._container.get_wrapped_container().unpause()
+
+    def kill(self) -> None:
+        """SIGKILL, running or paused, and wait for its end. Raises `UsageError`."""
+        check_allowed("kill", self.name, self.state)
+        container = self._container.get_wrapped_container()
+        with self._telling("kill"):
+            try:
+                container.kill()
+            except docker.errors.APIError:
+                if self.state is not BrokerState.PAUSED:
+                    raise
+                # Some engines do not kill what is paused.
+                container.unpause()
+                container.kill()
+            container.wait()
+
+    def stop(self, timeout: float) -> None:
+        """SIGTERM and wait for a clean end; after `timeout` seconds, SIGKILL.
+
+        Raises:
+            UsageError: it is not running.
+            KafkaTimeoutError: it did not end by itself; it was killed.
+        """
+        check_allowed("stop", self.name, self.state)
+        container = self._container.get_wrapped_container()
+        with self._telling("stop"):
+            container.stop(timeout=math.ceil(timeout))
+            status = container.wait()["StatusCode"]
+        if status == KILLED_STATUS:
+            raise KafkaTimeoutError(
+                f"{self.name} did not stop within {timeout * 1000:.0f} ms and was killed"
+            )
+
+    def stay_alive(self, timeout: float) -> None:
+        """Watch it for `timeout` seconds.
+
+        Raises:
+            BrokerFailedError: it has ended.
+        """
+        time.sleep(timeout)
+        if self.state is BrokerState.STOPPED:
+            raise BrokerFailedError(f"{self.name} ended; the last lines it logged:\n{self._tail()}")
+
+    def remove(self) -> None:
+        """End it in whatever state, and remove the container. A second call does nothing."""
+        if not self._is_removed:
+            self._is_removed = True
+            # There may be one also where its start failed.
+            with self._telling("remove"), contextlib.suppress(docker.errors.NotFound):
+                self._container.stop(force=True, delete_volume=True)
+
+    def _tail(self) -> str:
+        with self._telling("read the log of"):
+            log = self._container.get_wrapped_container().logs(tail=LOG_TAIL_LINES)
+        return bytes(log).decode(errors="replace")
+
+    @contextlib.contextmanager
+    def _telling(self, action: str) -> Iterator[None]:
+        """Say of an engine's error what it was about."""
+        try:
+            yield
+        except ENGINE_ERRORS as error:
+            raise BrokerFailedError(
+                f"the Docker engine did not {action} {self.name}: {error}"
+            ) from error
+
+
+class DockerCluster(ClusterServers):
+    """Brokers numbered from 1, each a container with a port of the engine's host.
+
+    With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
+
+    Raises:
+        ConfigError: a setting that the cluster chooses itself, or an unusable version.
+        MissingPrerequisiteError: no engine answers; says the cure.
+        BrokerFailedError: the engine refused, as where there is no such image, or a server did not
+            start; ends with the tail of its log.
+        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, of which fetching
+            the image takes its part.
+    """
+
+    def __init__(
+        self,
+        broker_count: int,
+        version: str,
+        config: Mapping[str, PropertyValue],
+        *,
+        proxied: bool,
+        timeout: float,
+    ) -> None:
+        check_version(version)
+        check_config(config, maps_listeners=True)
+        host = _engine_host()
+        deadline = Deadline(timeout)
+        with ExitStack() as resources:
+            self._addresses = {
+                node_id: Address(host, _free_port()) for node_id in range(1, broker_count + 1)
+            }
+            proxies: dict[int, FaultProxy] = {}
+            self.proxies = proxies
+            for node_id, address in self._addresses.items() if proxied else ():
+                proxy = FaultProxy(address, seed=node_id)
+                proxies[node_id] = resources.enter_context(proxy)
+            advertised = {node_id: self.client_address(node_id) for node_id in self._addresses}
+            layout = DockerLayout(advertised, config)
+            network = resources.enter_context(_made_network())
+            settings = {node_id: layout.broker(node_id) for node_id in self._addresses}
+            if layout.has_own_controller:
+                settings = {CONTROLLER_ID: layout.controller(), **settings}
+            cluster_id = new_kafka_uuid()
+            servers: dict[int, DockerBroker] = {}
+            self._servers = servers
+            for node_id, properties in settings.items():
+                container = self._container(node_id, version, network).with_envs(
+                    **{SETTINGS_VARIABLE: dump_properties(properties), CLUSTER_VARIABLE: cluster_id}
+                )
+                server = DockerBroker(server_name(node_id), container)
+                resources.callback(server.remove)
+                server.start()
+                servers[node_id] = server
+            for node_id in self._addresses:
+                self._await_ready(node_id, deadline)
+            self._resources = resources.pop_all()
+
+    def address(self, node_id: int) -> Address:
+        """Where broker `node_id` is reached from here, whether or not it is up."""
+        return self._addresses[node_id]
+
+    def data_folder(self, node_id: int) -> Path:
+        """Refuse: the folder is in the container.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"broker {node_id} keeps its data in its container, {DATA_FOLDER}; unset "
+            "PYKCLIENT_KAFKA_PROVIDER for a broker whose files are on this machine"
+        )
+
+    def _container(self, node_id: int, version: str, network: Network) -> DockerContainer:
+        container = (
+            DockerContainer(f"{IMAGE}:{version}")
+            .with_command(["sh", "-c", START_SCRIPT])
+            .with_network(network)
+            .with_network_aliases(server_name(node_id))
+            .with_envs(KAFKA_HEAP_OPTS="-Xmx512m")
+        )
+        if node_id in self._addresses:
+            container.with_bind_ports(f"{CLIENT_PORT}/tcp", self._addresses[node_id].port)
+        return container
 
 
 class DockerLayout:
@@ -137,89 +345,6 @@ class DockerLayout:
             PROTOCOL_MAP: ALL_PLAINTEXT,
             "log.dirs": DATA_FOLDER,
         }
-
-
-class DockerCluster(ClusterServers[DockerBroker]):
-    """Brokers numbered from 1, each a container with a port of the engine's host.
-
-    With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
-
-    Raises:
-        ConfigError: a setting that the cluster chooses itself, or an unusable version.
-        MissingPrerequisiteError: no engine answers; says the cure.
-        BrokerFailedError: the engine refused, as where there is no such image, or a server did not
-            start; ends with the tail of its log.
-        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, of which fetching
-            the image takes its part.
-    """
-
-    def __init__(
-        self,
-        broker_count: int,
-        version: str,
-        config: Mapping[str, PropertyValue],
-        *,
-        proxied: bool,
-        timeout: float,
-    ) -> None:
-        check_version(version)
-        check_config(config, maps_listeners=True)
-        host = _engine_host()
-        deadline = Deadline(timeout)
-        with ExitStack() as resources:
-            self._addresses = {
-                node_id: Address(host, _free_port()) for node_id in range(1, broker_count + 1)
-            }
-            self.proxies: dict[int, FaultProxy] = {}
-            for node_id, address in self._addresses.items() if proxied else ():
-                proxy = FaultProxy(address, seed=node_id)
-                self.proxies[node_id] = resources.enter_context(proxy)
-            advertised = {node_id: self.client_address(node_id) for node_id in self._addresses}
-            layout = DockerLayout(advertised, config)
-            network = resources.enter_context(_made_network())
-            settings = {node_id: layout.broker(node_id) for node_id in self._addresses}
-            if layout.has_own_controller:
-                settings = {CONTROLLER_ID: layout.controller(), **settings}
-            cluster_id = new_kafka_uuid()
-            self._servers: dict[int, DockerBroker] = {}
-            for node_id, properties in settings.items():
-                container = self._container(node_id, version, network).with_envs(
-                    **{SETTINGS_VARIABLE: dump_properties(properties), CLUSTER_VARIABLE: cluster_id}
-                )
-                server = DockerBroker(server_name(node_id), container)
-                resources.callback(server.remove)
-                server.start()
-                self._servers[node_id] = server
-            for node_id in self._addresses:
-                self._await_ready(node_id, deadline)
-            self._resources = resources.pop_all()
-
-    def address(self, node_id: int) -> Address:
-        """Where broker `node_id` is reached from here, whether or not it is up."""
-        return self._addresses[node_id]
-
-    def data_folder(self, node_id: int) -> Path:
-        """Refuse: the folder is in the container.
-
-        Raises:
-            UsageError: always.
-        """
-        raise UsageError(
-            f"broker {node_id} keeps its data in its container, {DATA_FOLDER}; unset "
-            "PYKCLIENT_KAFKA_PROVIDER for a broker whose files are on this machine"
-        )
-
-    def _container(self, node_id: int, version: str, network: Network) -> DockerContainer:
-        container = (
-            DockerContainer(f"{IMAGE}:{version}")
-            .with_command(["sh", "-c", START_SCRIPT])
-            .with_network(network)
-            .with_network_aliases(server_name(node_id))
-            .with_envs(KAFKA_HEAP_OPTS="-Xmx512m")
-        )
-        if node_id in self._addresses:
-            container.with_bind_ports(f"{CLIENT_PORT}/tcp", self._addresses[node_id].port)
-        return container
 
 
 def server_name(node_id: int) -> str:

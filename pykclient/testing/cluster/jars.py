@@ -34,9 +34,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykclient.errors.base import ConfigError, KafkaTimeoutError
-from pykclient.testing.cluster.java import find_java
-from pykclient.testing.deadline import Deadline
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.testing.clock import Deadline
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

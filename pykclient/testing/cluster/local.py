@@ -3,35 +3,48 @@
 They are started in the constructor, which returns when every broker answers and knows all the
 others. Folder, processes and ports are gone after `close`, and also when this process dies before.
 
+Kafka's own StorageTool formats one data folder. The others get copies that differ in the two ids by
+which a server knows its folder for its own; running the tool for each would take a JVM each time.
+
 Owner: the thread that made it.
-Source: ours; Kafka's ``kafka-server-start.sh`` starts the same class.
+Source: ours; Kafka's ``kafka-server-start.sh`` starts the same class; Java class
+``kafka.tools.StorageTool``; KIP-631 and KIP-858 (``meta.properties``).
 """
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from pykclient.errors.base import KafkaTimeoutError
+from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.port import LOOPBACK, PortReservation
 from pykclient.testing.cluster.probe import Address
-from pykclient.testing.cluster.process_group import ProcessGroup
-from pykclient.testing.cluster.processes import BrokerProcess
-from pykclient.testing.cluster.properties import dump_properties
-from pykclient.testing.cluster.server_properties import CONTROLLER_ID, ClusterLayout, ProxyPorts
+from pykclient.testing.cluster.processes import BrokerFailedError, BrokerProcess, ProcessGroup, tail
+from pykclient.testing.cluster.properties import (
+    CONTROLLER_ID,
+    ClusterLayout,
+    ProxyPorts,
+    dump_properties,
+    new_kafka_uuid,
+)
 from pykclient.testing.cluster.servers import ClusterServers
-from pykclient.testing.cluster.storage import copy_storage, format_storage
-from pykclient.testing.deadline import Deadline
 from pykclient.testing.proxy.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pykclient.testing.cluster.properties import PropertyValue
 
-__all__ = ["LocalCluster"]
+__all__ = ["LocalCluster", "copy_storage", "format_storage"]
+
+META_PROPERTIES = "meta.properties"
 
 _JVM_OPTIONS = (
     # Quick to start, and modest on a machine of two cores: one collector thread, one compiler.
@@ -44,7 +57,7 @@ _JVM_OPTIONS = (
 )
 
 
-class LocalCluster(ClusterServers[BrokerProcess]):
+class LocalCluster(ClusterServers):
     """Brokers numbered from 1, each with its address, process and data folder.
 
     With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
@@ -74,11 +87,12 @@ class LocalCluster(ClusterServers[BrokerProcess]):
                 for node_id in (*range(1, broker_count + 1), CONTROLLER_ID)
             }
             broker_ports = {id_: self._ports[id_].port for id_ in range(1, broker_count + 1)}
-            self.proxies: dict[int, FaultProxy] = {}
+            proxies: dict[int, FaultProxy] = {}
+            self.proxies = proxies
             self._inter_broker_ports: dict[int, PortReservation] = {}
             for node_id, port in broker_ports.items() if proxied else ():
                 proxy = FaultProxy((LOOPBACK, port), seed=node_id)
-                self.proxies[node_id] = resources.enter_context(proxy)
+                proxies[node_id] = resources.enter_context(proxy)
                 reservation = resources.enter_context(closing(PortReservation()))
                 self._inter_broker_ports[node_id] = reservation
             self._layout = ClusterLayout(
@@ -146,3 +160,44 @@ class LocalCluster(ClusterServers[BrokerProcess]):
         format_storage(self._group, self._java, self._properties_file(first), deadline)
         for node_id in others:
             copy_storage(self.data_folder(first), self.data_folder(node_id), node_id)
+
+
+def format_storage(
+    group: ProcessGroup, java: Sequence[str], properties: Path, deadline: Deadline
+) -> None:
+    """Format the folder that the server with these `properties` will use.
+
+    Raises:
+        BrokerFailedError: the tool refused, for example a value in the properties; says what.
+        KafkaTimeoutError: it did not end in time.
+    """
+    # With `=`, since an id may begin with a dash.
+    options = [f"--cluster-id={new_kafka_uuid()}", f"--config={properties}"]
+    log = group.folder / "format.log"
+    process = group.start([*java, "kafka.tools.StorageTool", "format", *options], log)
+    try:
+        status = process.wait(deadline.remaining_s())
+    except subprocess.TimeoutExpired as error:
+        raise KafkaTimeoutError(
+            f"Kafka's StorageTool did not end within {deadline.timeout_ms} ms"
+        ) from error
+    if status != 0:
+        raise BrokerFailedError(
+            f"Kafka's StorageTool ended with status {status} and said:\n{tail(log)}"
+        )
+
+
+def copy_storage(formatted: Path, target: Path, node_id: int) -> None:
+    """Make `target` the formatted folder of another server of the same cluster.
+
+    Raises:
+        BrokerFailedError: the formatted folder is not as this version of Kafka should leave it.
+    """
+    shutil.copytree(formatted, target)
+    meta = target / META_PROPERTIES
+    text = meta.read_text()
+    for name, value in (("node.id", str(node_id)), ("directory.id", new_kafka_uuid())):
+        text, count = re.subn(rf"(?m)^{re.escape(name)}=.*$", f"{name}={value}", text)
+        if count != 1:
+            raise BrokerFailedError(f"{meta} has {count} settings {name}, not one:\n{text}")
+    meta.write_text(text)

@@ -27,18 +27,18 @@ from pykclient.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from pykclient.testing.deadline import Deadline
+from pykclient.testing.clock import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.protocol.message import Request
 
-__all__ = ["Address", "answer_timeout_s", "ask_metadata"]
+__all__ = ["Address", "fetch_metadata", "response_timeout_s"]
 
 FRAME_SIZE_BYTES_MAX = 16 * 1024 * 1024
-ANSWER_TIMEOUT_S_MAX = 5.0
-ANSWER_TIMEOUT_S_MIN = 0.5
+RESPONSE_TIMEOUT_S_MAX = 5.0
+RESPONSE_TIMEOUT_S_MIN = 0.5
 CLIENT_ID = "pykclient-testing"
 METADATA_VERSION_MIN = 4
 """The first in which a broker can be asked not to create a topic that it does not know."""
@@ -58,12 +58,12 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-def answer_timeout_s(deadline: Deadline) -> float:
+def response_timeout_s(deadline: Deadline) -> float:
     """How long to give one broker of several; at the very end, still enough for a real answer."""
-    return min(ANSWER_TIMEOUT_S_MAX, max(ANSWER_TIMEOUT_S_MIN, deadline.remaining_s()))
+    return min(RESPONSE_TIMEOUT_S_MAX, max(RESPONSE_TIMEOUT_S_MIN, deadline.remaining_s()))
 
 
-def ask_metadata(
+def fetch_metadata(
     address: Address, topics: Iterable[str] = (), *, timeout: float
 ) -> MetadataResponse:
     """What the broker at `address` knows of the brokers and of `topics`, which are not created.

@@ -1,25 +1,203 @@
-"""Java's properties files, as far as writing one needs.
+"""The settings of each server of a cluster, and the Java properties file that they are written to.
+
+One broker is its own controller. Several brokers have one controller beside them, in a process of
+its own that no test can kill: any number of brokers may be down at once, and those that are left
+still get leaders elected, which a quorum among the brokers would not grant.
+
+A broker behind a proxy has a second listener for the other brokers and the controller. The one for
+clients advertises the proxy's address, so that clients' traffic passes it and replication does not.
+
+The settings keep Kafka's defaults, but for what a small cluster cannot fulfil (replication of
+Kafka's own topics), what makes a test wait for nothing (the first rebalance), what costs time and
+files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB), and
+retention: records with times of long ago, which tests like to write, would go away after minutes.
 
 Owner: none; it holds no state.
-Source: Java class ``java.util.Properties``, methods ``load`` and ``store``.
+Source: ``KafkaConfig`` and the config classes under ``org.apache.kafka.*.config``, Kafka 4.3;
+``java.util.Properties``, methods ``load`` and ``store``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.errors.base import ConfigError
+from pykclient.testing.cluster.port import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-__all__ = ["PropertyValue", "dump_properties"]
+__all__ = [
+    "ALL_PLAINTEXT",
+    "CONTROLLER_ID",
+    "INTER_BROKER",
+    "PROTOCOL_MAP",
+    "ClusterLayout",
+    "PropertyValue",
+    "ProxyPorts",
+    "check_config",
+    "dump_properties",
+    "new_kafka_uuid",
+    "settings_of",
+]
 
 PropertyValue = str | int | float | bool
+
+CONTROLLER_ID = 100
+"""The node id of a controller that is no broker; brokers count from 1 and stay below it."""
+
+REPLICATION_FACTOR_MAX = 3
+INTERNAL_PARTITION_COUNT = 5
+CLEANER_BUFFER_BYTES = 4 * 1024 * 1024
+
+_RETENTION_TIMES = frozenset(f"log.retention.{unit}" for unit in ("ms", "minutes", "hours"))
+"""Kafka takes the finest unit that is given, so ours must give way to any of them."""
+_KEEP_FOR_EVER = {"log.retention.ms": -1}
+
+INTER_BROKER = "REPLICATION"
+"""The listener of a broker behind a proxy that is for the other brokers."""
+PROTOCOL_MAP = "listener.security.protocol.map"
+ALL_PLAINTEXT = ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", INTER_BROKER, "CONTROLLER"))
+
+OWN_NUMBER = "${node.id}"
+
+_OWNED = frozenset(
+    {
+        *("node.id", "process.roles", "log.dirs", "listeners", "advertised.listeners"),
+        *("controller.quorum.voters", "controller.listener.names", "inter.broker.listener.name"),
+    }
+)
 
 # A line end would end the property, a backslash begin an escape; the others mean something in a
 # name or at the start of a value, and may be escaped anywhere.
 _ESCAPES = str.maketrans({character: f"\\{character}" for character in "\\=:#! "}) | str.maketrans(
     {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 )
+
+
+class ProxyPorts(NamedTuple):
+    """Of a broker behind a proxy: the proxy's port, and where other brokers reach the broker."""
+
+    proxy: int
+    inter_broker: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLayout:
+    """Brokers by node id and the controller, each with its port; `config` is the user's own.
+
+    `proxies` has the further ports of the brokers that are behind a proxy.
+
+    Raises:
+        ConfigError: `config` has a setting that the cluster must choose itself.
+    """
+
+    broker_ports: Mapping[int, int]
+    controller_port: int
+    config: Mapping[str, PropertyValue]
+    proxies: Mapping[int, ProxyPorts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_config(self.config, maps_listeners=bool(self.proxies))
+
+    @property
+    def has_own_controller(self) -> bool:
+        """Whether the controller is a server of its own."""
+        return len(self.broker_ports) > 1
+
+    def broker(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
+        """What broker `node_id` is started with; its data go to `folder`."""
+        listener = f"PLAINTEXT://{LOOPBACK}:{self.broker_ports[node_id]}"
+        listeners, advertised = [listener], [listener]
+        inter_broker: dict[str, PropertyValue] = {"inter.broker.listener.name": "PLAINTEXT"}
+        if node_id in self.proxies:
+            ports = self.proxies[node_id]
+            second = f"{INTER_BROKER}://{LOOPBACK}:{ports.inter_broker}"
+            listeners, advertised = (
+                [listener, second],
+                [f"PLAINTEXT://{LOOPBACK}:{ports.proxy}", second],
+            )
+            inter_broker = {
+                "inter.broker.listener.name": INTER_BROKER,
+                PROTOCOL_MAP: ALL_PLAINTEXT,
+            }
+        if not self.has_own_controller:
+            listeners.append(self._controller_listener)
+        return {
+            **self._shared(node_id, folder),
+            **inter_broker,
+            "process.roles": "broker" if self.has_own_controller else "broker,controller",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
+        }
+
+    def controller(self, folder: Path) -> dict[str, PropertyValue]:
+        """What the controller is started with where it is a server of its own."""
+        return {
+            **self._shared(CONTROLLER_ID, folder),
+            "process.roles": "controller",
+            "listeners": self._controller_listener,
+        }
+
+    @property
+    def _controller_listener(self) -> str:
+        return f"CONTROLLER://{LOOPBACK}:{self.controller_port}"
+
+    def _shared(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
+        voter_id = CONTROLLER_ID if self.has_own_controller else min(self.broker_ports)
+        return {
+            **settings_of(node_id, len(self.broker_ports), self.config),
+            "node.id": node_id,
+            "controller.quorum.voters": f"{voter_id}@{LOOPBACK}:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(folder),
+        }
+
+
+def check_config(config: Mapping[str, PropertyValue], *, maps_listeners: bool) -> None:
+    """Check that a user's `config` has nothing that the cluster must choose itself.
+
+    Raises:
+        ConfigError: it has; says what.
+    """
+    owned = sorted((_OWNED | {PROTOCOL_MAP} if maps_listeners else _OWNED) & config.keys())
+    if owned:
+        raise ConfigError(
+            f"config has {', '.join(owned)}, which the cluster chooses itself; leave it out"
+        )
+
+
+def settings_of(
+    node_id: int, broker_count: int, config: Mapping[str, PropertyValue]
+) -> dict[str, PropertyValue]:
+    """What every server of a cluster has, brokers and controller; `config` wins.
+
+    ``${node.id}`` in a text of `config` stands for the server's own number: racks differ by it.
+    """
+    factor = min(broker_count, REPLICATION_FACTOR_MAX)
+    in_sync_min = max(1, factor - 1)
+    return {
+        "offsets.topic.replication.factor": factor,
+        "offsets.topic.num.partitions": INTERNAL_PARTITION_COUNT,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": in_sync_min,
+        "transaction.state.log.num.partitions": INTERNAL_PARTITION_COUNT,
+        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.min.isr": in_sync_min,
+        "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
+        **({} if _RETENTION_TIMES & config.keys() else _KEEP_FOR_EVER),
+        **{key: _of_node(value, node_id) for key, value in config.items()},
+    }
+
+
+def _of_node(value: PropertyValue, node_id: int) -> PropertyValue:
+    return value.replace(OWN_NUMBER, str(node_id)) if isinstance(value, str) else value
 
 
 def dump_properties(properties: Mapping[str, PropertyValue]) -> str:
@@ -47,3 +225,8 @@ def _escape(text: str) -> str:
 def _utf16_units(character: str) -> str:
     data = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{data[i] << 8 | data[i + 1]:04x}" for i in range(0, len(data), 2))
+
+
+def new_kafka_uuid() -> str:
+    """A random UUID as Kafka writes one: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

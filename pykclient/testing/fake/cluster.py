@@ -22,17 +22,16 @@ from pykclient.errors.base import DecodeError, UnsupportedVersionError, UsageErr
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import RequestHeader, decode_request, decode_request_header
 from pykclient.testing.fake.call import Call, CallState
-from pykclient.testing.fake.delayed import Purgatory
+from pykclient.testing.fake.connection import Turns
 from pykclient.testing.fake.faults import Fault, Faults
 from pykclient.testing.fake.fetch_sessions import FetchSessions
+from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, GroupRegistry
-from pykclient.testing.fake.groups.settings import GroupSettings
 from pykclient.testing.fake.handlers import HANDLERS
 from pykclient.testing.fake.handlers.api_versions import answer_unsupported
 from pykclient.testing.fake.replication import Replication
-from pykclient.testing.fake.timers import TimingWheel
+from pykclient.testing.fake.timers import Purgatory, TimingWheel
 from pykclient.testing.fake.topics import NO_LEADER, Partition, Topic, is_valid_name
-from pykclient.testing.fake.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -18,8 +18,7 @@ from pykclient.testing.fake.topics import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.testing.fake.delayed import Purgatory
-    from pykclient.testing.fake.timers import TimingWheel
+    from pykclient.testing.fake.timers import Purgatory, TimingWheel
     from pykclient.testing.fake.topics import Partition
 
 __all__ = ["LAG_MS_MAX", "Replication"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pykclient.testing.fake.cluster import Broker
-    from pykclient.testing.fake.groups.settings import GroupSettings
+    from pykclient.testing.fake.groups.group import GroupSettings
 
 __all__ = ["FakeKafka"]
 

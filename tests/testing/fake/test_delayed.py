@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pykclient.testing.fake.delayed import DelayedOperation, Purgatory
-from pykclient.testing.fake.timers import TimingWheel
+from pykclient.testing.fake.timers import DelayedOperation, Purgatory, TimingWheel
 
 DEADLINE_MS = 10
 

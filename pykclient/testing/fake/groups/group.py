@@ -1,7 +1,8 @@
-"""What brokers need of a group of any kind, and what tests are shown of it.
+"""What brokers need of a group of any kind, its settings, and what tests are shown of it.
 
 Owner: the group's registry.
-Source: Java interface ``Group``; KIP-848 (kinds of groups).
+Source: Java interface ``Group``; KIP-848 (kinds of groups); Kafka's broker configuration
+(``group.*``, ``offset*``).
 """
 
 from __future__ import annotations
@@ -17,10 +18,31 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.offsets import CommittedOffset
     from pykclient.types import TopicPartition
 
-__all__ = ["Group", "GroupKind", "GroupSnapshot", "MemberSnapshot", "Refusal"]
+__all__ = ["Group", "GroupKind", "GroupSettings", "GroupSnapshot", "MemberSnapshot", "Refusal"]
+
 
 Refusal = type["BrokerError"]
-"""Why something is refused: the error whose code goes into the answer."""
+"""Why something is refused: the error whose code goes into the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Settings with Kafka's defaults; but a new group does not wait for more members at first."""
+
+    group_initial_rebalance_delay_ms: int = 0
+    """Kafka's own is 3000: how long a group that was empty waits for more members, each time that
+    one has come, up to the rebalance time-out."""
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    """It counts UTF-16 units, as Java's strings do."""
+    offsets_topic_num_partitions: int = 50
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    """How long a target assignment stands at least (KIP-1263); before Kafka 4.3 it was 0."""
+    group_consumer_max_size: int = 2**31 - 1
 
 
 class GroupKind(Enum):

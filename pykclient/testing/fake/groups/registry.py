@@ -5,7 +5,8 @@ it. When the leader moves, the groups of the partition go with it: the old broke
 and the new one starts from what was written to the log.
 
 Owner: the cluster.
-Source: Java classes ``GroupCoordinatorService``, ``GroupMetadataManager``.
+Source: Java classes ``GroupCoordinatorService`` (``partitionFor``), ``GroupMetadataManager``;
+Java's ``String.hashCode``.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from uuid import UUID
 from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
 from pykclient.testing.fake.groups.group import GroupSnapshot
 from pykclient.testing.fake.groups.offsets import GroupOffsets
-from pykclient.testing.fake.groups.placement import place
 from pykclient.testing.fake.topics import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.testing.fake.groups.group import Group, Refusal
-    from pykclient.testing.fake.groups.settings import GroupSettings
+    from pykclient.testing.fake.groups.group import Group, GroupSettings, Refusal
     from pykclient.testing.fake.timers import TimingWheel
     from pykclient.testing.fake.topics import Partition, Topic
 
-__all__ = ["OFFSETS_TOPIC", "GroupRegistry"]
+__all__ = ["OFFSETS_TOPIC", "GroupRegistry", "java_string_hash", "place", "utf16_unit_count"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
+
+
+_INT_MIN = -(2**31)
 
 
 class GroupRegistry:
@@ -130,3 +132,24 @@ class GroupRegistry:
         """A topic is gone, and what was committed for it."""
         for offsets in self._offsets.values():
             offsets.remove_topic(topic)
+
+
+def java_string_hash(text: str) -> int:
+    """Java's hash of a string, signed, over UTF-16 units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for place_of_unit in range(0, len(units), 2):
+        unit = units[place_of_unit] << 8 | units[place_of_unit + 1]
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+def place(key: str, partition_count: int) -> int:
+    """The partition of a group or a transactional id."""
+    value = java_string_hash(key)
+    return 0 if value == _INT_MIN else abs(value) % partition_count
+
+
+def utf16_unit_count(text: str) -> int:
+    """How long Java says that a string is."""
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2

@@ -17,7 +17,7 @@ from pykclient.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from pykclient.testing.fake.groups.modern import ModernGroup
+from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
 from pykclient.testing.fake.handlers.describe_groups import ALL_OPERATIONS
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.cluster import FakeCluster
-    from pykclient.testing.fake.groups.modern_member import ModernMember
-    from pykclient.testing.fake.groups.server_assignors import TopicIdPartition
+    from pykclient.testing.fake.groups.kip848.assignors import TopicIdPartition
+    from pykclient.testing.fake.groups.kip848.members import ConsumerGroupMember
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -63,7 +63,7 @@ def _described(cluster: FakeCluster, broker_id: int, name: str) -> DescribedGrou
     if refusal is not None:
         return DescribedGroup(group_id=name, error_code=refusal.code)
     group = cluster.groups.find(name)
-    if not isinstance(group, ModernGroup):
+    if not isinstance(group, ConsumerGroup):
         reason = "not found" if group is None else "is not a consumer group"
         return DescribedGroup(
             group_id=name,
@@ -76,12 +76,12 @@ def _described(cluster: FakeCluster, broker_id: int, name: str) -> DescribedGrou
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.protocol_name,
-        members=[_member(cluster, *each) for each in group.modern_members()],
+        members=[_member(cluster, *each) for each in group.member_targets()],
     )
 
 
 def _member(
-    cluster: FakeCluster, member: ModernMember, target: Iterable[TopicIdPartition]
+    cluster: FakeCluster, member: ConsumerGroupMember, target: Iterable[TopicIdPartition]
 ) -> Member:
     return Member(
         member_id=member.member_id,

@@ -19,9 +19,9 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from pykclient.testing.fake.groups.group import GroupKind
-from pykclient.testing.fake.groups.modern import ModernGroup
-from pykclient.testing.fake.groups.modern_members import JOIN_EPOCH, STATIC_LEAVE_EPOCH
-from pykclient.testing.fake.groups.server_assignors import SERVER_ASSIGNORS
+from pykclient.testing.fake.groups.kip848.assignors import SERVER_ASSIGNORS
+from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
+from pykclient.testing.fake.groups.kip848.members import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
 if TYPE_CHECKING:
@@ -69,15 +69,15 @@ def refuse(
     return ConsumerGroupHeartbeatResponse(error_code=error_code)
 
 
-def _group(cluster: FakeCluster, request: ConsumerGroupHeartbeatRequest) -> ModernGroup:
+def _group(cluster: FakeCluster, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
     """The group, which a member that joins may make; it is the cluster's once that succeeded."""
     group = cluster.groups.find(request.group_id)
     is_join = request.member_epoch == JOIN_EPOCH
-    if isinstance(group, ModernGroup):
+    if isinstance(group, ConsumerGroup):
         return group
     if is_join and (group is None or (group.kind is GroupKind.CLASSIC and group.is_empty)):
         settings = cluster.groups.settings
-        return ModernGroup(request.group_id, settings, cluster.timers, cluster.topics)
+        return ConsumerGroup(request.group_id, settings, cluster.timers, cluster.topics)
     reason = "there is no group" if group is None else "it is no consumer group:"
     raise GroupIdNotFoundError(f"{reason} {request.group_id}")
 

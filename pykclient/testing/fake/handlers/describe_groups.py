@@ -16,7 +16,7 @@ from pykclient.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from pykclient.testing.fake.groups.classic import ClassicGroup, ClassicState
+from pykclient.testing.fake.groups.classic.group import ClassicGroup, ClassicState
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from pykclient.protocol.messages.fetch import (
 )
 from pykclient.protocol.primitives import ZERO_UUID
 from pykclient.records.batch import first_batch_size_bytes
-from pykclient.testing.fake.delayed import DelayedOperation
 from pykclient.testing.fake.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -37,6 +36,7 @@ from pykclient.testing.fake.fetch_sessions import (
 )
 from pykclient.testing.fake.handlers.handler import TypedHandler
 from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
+from pykclient.testing.fake.timers import DelayedOperation
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:

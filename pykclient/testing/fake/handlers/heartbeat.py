@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors.broker import UnknownMemberIdError
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
 if TYPE_CHECKING:

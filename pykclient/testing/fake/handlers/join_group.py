@@ -15,7 +15,7 @@ from pykclient.errors.broker import (
     UnknownMemberIdError,
 )
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pykclient.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberResponse,
 )
-from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
 if TYPE_CHECKING:

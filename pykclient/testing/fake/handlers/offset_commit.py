@@ -22,9 +22,9 @@ from pykclient.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.groups.offsets import CommittedOffset
-from pykclient.testing.fake.groups.placement import utf16_unit_count
+from pykclient.testing.fake.groups.registry import utf16_unit_count
 from pykclient.testing.fake.handlers.handler import TypedHandler
 from pykclient.testing.fake.handlers.leadership import find_partition
 

@@ -28,10 +28,10 @@ from pykclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from pykclient.testing.fake.delayed import DelayedOperation
 from pykclient.testing.fake.handlers.handler import TypedHandler
 from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
 from pykclient.testing.fake.log import Refused
+from pykclient.testing.fake.timers import DelayedOperation
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call

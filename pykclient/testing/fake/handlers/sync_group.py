@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors.broker import InconsistentGroupProtocolError, UnknownMemberIdError
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.handlers.handler import TypedHandler
 
 if TYPE_CHECKING:

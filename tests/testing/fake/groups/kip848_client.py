@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing import FakeCluster
 
-__all__ = ["GROUP", "ModernClient", "owned_by"]
+__all__ = ["GROUP", "Kip848Client", "owned_by"]
 
 GROUP = "g"
 REBALANCE_MS = 20_000
@@ -33,7 +33,7 @@ _FENCING = {FencedMemberEpochError.code, UnknownMemberIdError.code}
 Owned = set[tuple[bytes, int]]
 
 
-class ModernClient:
+class Kip848Client:
     """One member; `owned` is what it has, `assigned` what it was last told to have."""
 
     def __init__(
@@ -132,7 +132,7 @@ class ModernClient:
         return answer
 
 
-def owned_by(cluster: FakeCluster, client: ModernClient) -> dict[str, list[int]]:
+def owned_by(cluster: FakeCluster, client: Kip848Client) -> dict[str, list[int]]:
     """What a client has, by the topics' names."""
     names = {topic.topic_id: topic.name for topic in cluster.topics.values()}
     found: dict[str, list[int]] = {}

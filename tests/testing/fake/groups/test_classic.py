@@ -20,8 +20,8 @@ from pykclient.errors.broker import (
 from pykclient.protocol.messages.join_group import JoinGroupRequest
 from pykclient.protocol.messages.sync_group import SyncGroupRequest
 from pykclient.testing import FakeCluster, GroupSettings
-from pykclient.testing.fake.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
-from pykclient.testing.fake.groups.classic_state import NEXT, ClassicState
+from pykclient.testing.fake.groups.classic.group import NEW_MEMBER_JOIN_TIMEOUT_MS
+from pykclient.testing.fake.groups.classic.state import NEXT, ClassicState
 from pykclient.types import TopicPartition
 from tests.testing.fake.groups.classic_client import (
     REBALANCE_MS,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from pykclient.testing.fake.groups.consumer_protocol import assigned_partitions, subscribed_topics
+from pykclient.testing.fake.groups.classic.state import assigned_partitions, subscribed_topics
 from pykclient.types import TopicPartition
 from tests.testing.fake.groups.classic_client import assignment_of, subscription_to
 

@@ -40,7 +40,7 @@ from pykclient.protocol.messages.offset_fetch import (
 )
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pykclient.testing import FakeCluster, GroupSettings
-from pykclient.testing.fake.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
+from pykclient.testing.fake.groups.classic.group import NEW_MEMBER_JOIN_TIMEOUT_MS
 from tests.testing.fake.groups.classic_client import subscription_to
 
 if TYPE_CHECKING:

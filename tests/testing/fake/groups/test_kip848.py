@@ -32,14 +32,14 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pykclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from pykclient.testing import FakeCluster, GroupSettings
-from pykclient.testing.fake.groups.modern import ModernGroup
-from pykclient.testing.fake.groups.regex_subscriptions import (
+from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
+from pykclient.testing.fake.groups.kip848.regex import (
     REFRESH_INTERVAL_MS,
     REFRESH_INTERVAL_MS_MIN,
 )
 from pykclient.testing.fake.handlers.describe_groups import ALL_OPERATIONS
 from pykclient.types import TopicPartition
-from tests.testing.fake.groups.modern_client import GROUP, REBALANCE_MS, ModernClient, owned_by
+from tests.testing.fake.groups.kip848_client import GROUP, REBALANCE_MS, Kip848Client, owned_by
 
 SETTINGS = GroupSettings(group_consumer_max_size=3)
 SESSION_MS = SETTINGS.group_consumer_session_timeout_ms
@@ -53,9 +53,9 @@ def cluster() -> FakeCluster:
     return cluster
 
 
-def group_of(cluster: FakeCluster) -> ModernGroup:
+def group_of(cluster: FakeCluster) -> ConsumerGroup:
     group = cluster.groups.find(GROUP)
-    assert isinstance(group, ModernGroup)
+    assert isinstance(group, ConsumerGroup)
     return group
 
 
@@ -63,8 +63,8 @@ def pass_time(cluster: FakeCluster, duration_ms: int) -> None:
     cluster.advance(cluster.now_ms + duration_ms)
 
 
-def two_settled(cluster: FakeCluster) -> tuple[ModernClient, ModernClient]:
-    first, second = ModernClient(cluster, "m1", ["t"]), ModernClient(cluster, "m2", ["t"])
+def two_settled(cluster: FakeCluster) -> tuple[Kip848Client, Kip848Client]:
+    first, second = Kip848Client(cluster, "m1", ["t"]), Kip848Client(cluster, "m2", ["t"])
     first.settle()
     second.beat()
     pass_time(cluster, INTERVAL_MS)
@@ -84,7 +84,7 @@ def test_two_members_share_a_topic(cluster: FakeCluster) -> None:
 def test_an_answer_tells_the_interval_and_the_assignment_only_when_it_changed(
     cluster: FakeCluster,
 ) -> None:
-    client = ModernClient(cluster, "m1", ["t"])
+    client = Kip848Client(cluster, "m1", ["t"])
     joined = client.beat()
     assert joined.heartbeat_interval_ms == SETTINGS.group_consumer_heartbeat_interval_ms
     assert joined.assignment is not None
@@ -92,7 +92,7 @@ def test_an_answer_tells_the_interval_and_the_assignment_only_when_it_changed(
 
 
 def test_a_target_stands_for_the_interval_between_assignments(cluster: FakeCluster) -> None:
-    first, second = ModernClient(cluster, "m1", ["t"]), ModernClient(cluster, "m2", ["t"])
+    first, second = Kip848Client(cluster, "m1", ["t"]), Kip848Client(cluster, "m2", ["t"])
     first.settle()
     assert second.beat().member_epoch == first.epoch
     assert cluster.group(GROUP).state == "Assigning"
@@ -122,7 +122,7 @@ def test_a_silent_member_is_gone_after_its_session(cluster: FakeCluster) -> None
 def test_a_member_that_gives_nothing_up_is_gone_after_its_rebalance_time_out(
     cluster: FakeCluster,
 ) -> None:
-    first, second = ModernClient(cluster, "m1", ["t"]), ModernClient(cluster, "m2", ["t"])
+    first, second = Kip848Client(cluster, "m1", ["t"]), Kip848Client(cluster, "m2", ["t"])
     first.settle()
     pass_time(cluster, INTERVAL_MS)
     second.settle()
@@ -146,12 +146,12 @@ def test_a_member_that_gives_up_in_time_stays(cluster: FakeCluster) -> None:
 
 @pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
 def test_a_static_member_that_left_has_its_session_to_come_back(cluster: FakeCluster) -> None:
-    client = ModernClient(cluster, "m1", ["t"], instance_id="i")
+    client = Kip848Client(cluster, "m1", ["t"], instance_id="i")
     client.settle()
     epoch = group_of(cluster).epoch
     client.leave(-2)
     pass_time(cluster, SESSION_MS - 1)
-    successor = ModernClient(cluster, "m2", ["t"], instance_id="i")
+    successor = Kip848Client(cluster, "m2", ["t"], instance_id="i")
     assert successor.beat().member_epoch == epoch
     successor.reconcile()
     assert owned_by(cluster, successor) == {"t": [0, 1, 2, 3]}
@@ -163,8 +163,8 @@ def test_a_static_member_that_left_has_its_session_to_come_back(cluster: FakeClu
 
 def test_a_static_member_that_left_has_nothing_to_give_up_any_more(cluster: FakeCluster) -> None:
     """Its time for that may end while it is away: its session, which is longer, decides."""
-    left = ModernClient(cluster, "m1", ["t"], instance_id="i")
-    other = ModernClient(cluster, "m2", ["t"])
+    left = Kip848Client(cluster, "m1", ["t"], instance_id="i")
+    other = Kip848Client(cluster, "m2", ["t"])
     left.settle()
     pass_time(cluster, INTERVAL_MS)
     other.settle()
@@ -179,7 +179,7 @@ def test_a_static_member_that_left_has_nothing_to_give_up_any_more(cluster: Fake
 
 @pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeCluster) -> None:
-    client = ModernClient(cluster, "m1", ["t", "later"])
+    client = Kip848Client(cluster, "m1", ["t", "later"])
     client.settle()
     cluster.create_topic("later", 2)
     pass_time(cluster, INTERVAL_MS)
@@ -189,7 +189,7 @@ def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeClu
 
 @pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_topic_that_grows_is_assigned_whole_at_the_next_heartbeat(cluster: FakeCluster) -> None:
-    client = ModernClient(cluster, "m1", ["t"])
+    client = Kip848Client(cluster, "m1", ["t"])
     client.settle()
     cluster.add_partitions("t", 6)
     pass_time(cluster, INTERVAL_MS)
@@ -207,7 +207,7 @@ def test_a_topic_grows_to_more_than_it_has(cluster: FakeCluster, name: str, coun
 def test_a_deleted_topic_is_taken_away_and_its_namesake_assigned_anew(
     cluster: FakeCluster,
 ) -> None:
-    client = ModernClient(cluster, "m1", ["t"])
+    client = Kip848Client(cluster, "m1", ["t"])
     client.settle()
     cluster.delete_topic("t")
     pass_time(cluster, INTERVAL_MS)
@@ -220,7 +220,7 @@ def test_a_deleted_topic_is_taken_away_and_its_namesake_assigned_anew(
 
 
 def test_expressions_are_resolved_beside_heartbeats(cluster: FakeCluster) -> None:
-    client = ModernClient(cluster, "m1", regex="t|u.*")
+    client = Kip848Client(cluster, "m1", regex="t|u.*")
     client.beat()
     assert client.assigned == set()
     cluster.advance(cluster.now_ms)
@@ -233,7 +233,7 @@ def test_expressions_are_resolved_beside_heartbeats(cluster: FakeCluster) -> Non
 def test_expressions_are_resolved_again_for_new_topics_but_not_at_once(
     cluster: FakeCluster, has_new_topic: bool
 ) -> None:
-    client = ModernClient(cluster, "m1", regex="t|u.*")
+    client = Kip848Client(cluster, "m1", regex="t|u.*")
     client.beat()
     cluster.advance(cluster.now_ms)
     pass_time(cluster, INTERVAL_MS)
@@ -252,7 +252,7 @@ def test_expressions_are_resolved_again_for_new_topics_but_not_at_once(
 
 def test_expressions_are_resolved_again_after_a_while(cluster: FakeCluster) -> None:
     cluster.create_topic("u1", 1)
-    client = ModernClient(cluster, "m1", regex="t|u.*")
+    client = Kip848Client(cluster, "m1", regex="t|u.*")
     client.beat()
     cluster.advance(cluster.now_ms)
     cluster.delete_topic("u1")
@@ -266,7 +266,7 @@ def test_expressions_are_resolved_again_after_a_while(cluster: FakeCluster) -> N
 
 
 def test_a_refused_expression_changes_nothing(cluster: FakeCluster) -> None:
-    answer = ModernClient(cluster, "m1", regex="(").beat(is_heard=False)
+    answer = Kip848Client(cluster, "m1", regex="(").beat(is_heard=False)
     assert answer.error_code == InvalidRegularExpressionError.code
     assert answer.error_message is not None
     assert "missing closing )" in answer.error_message
@@ -291,7 +291,7 @@ def test_a_new_coordinator_gives_everybody_a_session_anew(cluster: FakeCluster) 
 
 
 def test_a_group_takes_only_so_many(cluster: FakeCluster) -> None:
-    clients = [ModernClient(cluster, f"m{number}", ["t"]) for number in range(4)]
+    clients = [Kip848Client(cluster, f"m{number}", ["t"]) for number in range(4)]
     for client in clients[:3]:
         client.beat()
     refused = clients[3].beat(is_heard=False)
@@ -348,7 +348,7 @@ def test_who_may_commit_depends_on_the_epoch_in_which_a_partition_was_got(
 def test_an_empty_group_takes_commits_without_an_epoch_and_may_be_deleted(
     cluster: FakeCluster,
 ) -> None:
-    client = ModernClient(cluster, "m1", ["t"])
+    client = Kip848Client(cluster, "m1", ["t"])
     client.settle()
     group = group_of(cluster)
     assert group.check_commit("", -1, version=9) is UnknownMemberIdError
@@ -373,7 +373,7 @@ def test_an_empty_group_takes_commits_without_an_epoch_and_may_be_deleted(
 def test_offsets_are_read_in_the_members_own_epoch(
     cluster: FakeCluster, member_id: str | None, epoch: int, expected: type[Exception] | None
 ) -> None:
-    ModernClient(cluster, "m1", ["t"]).settle()
+    Kip848Client(cluster, "m1", ["t"]).settle()
     assert group_of(cluster).check_fetch(member_id, epoch) is expected
 
 
@@ -390,7 +390,7 @@ def join_classic(cluster: FakeCluster) -> JoinGroupResponse:
 
 @pytest.mark.promise("an empty fake group may change its protocol, and keeps its offsets")
 def test_a_group_with_members_keeps_its_kind(cluster: FakeCluster) -> None:
-    ModernClient(cluster, "m1", ["t"]).beat()
+    Kip848Client(cluster, "m1", ["t"]).beat()
     assert join_classic(cluster).error_code == InconsistentGroupProtocolError.code
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pykclient.testing import FakeCluster, GroupSettings
-from pykclient.testing.fake.groups.modern import ModernGroup
-from tests.testing.fake.groups.modern_client import GROUP, ModernClient
+from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
+from tests.testing.fake.groups.kip848_client import GROUP, Kip848Client
 
 TOPICS = ("t", "u", "late")
 SUBSCRIPTIONS = st.lists(st.sampled_from(TOPICS), unique=True, max_size=3)
@@ -33,18 +33,18 @@ class Group(RuleBasedStateMachine):
         self.cluster.create_topic("t", 4)
         self.cluster.create_topic("u", 3)
         self.assignor = assignor
-        self.clients: list[ModernClient] = []
+        self.clients: list[Kip848Client] = []
         self.member_count = 0
         self.group_epoch = 0
         self.member_epochs: dict[str, int] = {}
 
     @property
-    def group(self) -> ModernGroup | None:
+    def group(self) -> ConsumerGroup | None:
         group = self.cluster.groups.find(GROUP)
-        assert group is None or isinstance(group, ModernGroup)
+        assert group is None or isinstance(group, ConsumerGroup)
         return group
 
-    def chosen(self, number: int) -> ModernClient:
+    def chosen(self, number: int) -> Kip848Client:
         return self.clients[number % len(self.clients)]
 
     @precondition(lambda self: len(self.clients) < MEMBER_COUNT_MAX)
@@ -52,7 +52,7 @@ class Group(RuleBasedStateMachine):
     def join(self, topics: list[str], regex: str | None, is_static: bool) -> None:
         self.member_count += 1
         number = self.member_count
-        client = ModernClient(
+        client = Kip848Client(
             self.cluster,
             f"m{number}",
             topics,
@@ -124,7 +124,7 @@ class Group(RuleBasedStateMachine):
     def no_partition_has_two_members(self) -> None:
         if self.group is None:
             return
-        known = {member.member_id for member, _ in self.group.modern_members()}
+        known = {member.member_id for member, _ in self.group.member_targets()}
         owners = Counter(
             name for client in self.clients if client.member_id in known for name in client.owned
         )
@@ -137,7 +137,7 @@ class Group(RuleBasedStateMachine):
         assert self.group.epoch >= self.group_epoch
         assert self.group.target_epoch <= self.group.epoch
         self.group_epoch = self.group.epoch
-        for member, _ in self.group.modern_members():
+        for member, _ in self.group.member_targets():
             assert self.member_epochs.get(member.member_id, 0) <= member.epoch <= self.group_epoch
             self.member_epochs[member.member_id] = member.epoch
 

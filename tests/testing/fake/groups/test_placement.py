@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.testing import FakeCluster, GroupSettings
-from pykclient.testing.fake.groups.placement import java_string_hash, place, utf16_unit_count
+from pykclient.testing.fake.groups.registry import java_string_hash, place, utf16_unit_count
 
 
 @pytest.mark.promise(

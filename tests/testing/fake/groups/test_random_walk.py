@@ -27,8 +27,8 @@ from pykclient.protocol.messages.offset_commit import (
 )
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pykclient.testing import FakeCluster, GroupSettings
-from pykclient.testing.fake.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
-from pykclient.testing.fake.groups.classic_state import ClassicState
+from pykclient.testing.fake.groups.classic.group import NEW_MEMBER_JOIN_TIMEOUT_MS
+from pykclient.testing.fake.groups.classic.state import ClassicState
 from tests.testing.fake.groups.classic_client import assignment_of, subscription_to
 
 if TYPE_CHECKING:

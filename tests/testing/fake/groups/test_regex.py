@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pykclient.testing.fake.groups.topic_regex import (
+from pykclient.testing.fake.groups.kip848.regex import (
     NESTING_MAX,
     PROGRAM_LENGTH_MAX,
     REPEAT_MAX,

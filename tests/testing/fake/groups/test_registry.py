@@ -6,7 +6,7 @@ import pytest
 
 from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
 from pykclient.testing import FakeCluster
-from pykclient.testing.fake.groups.classic import ClassicGroup
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.groups.offsets import CommittedOffset
 from pykclient.types import TopicPartition
 

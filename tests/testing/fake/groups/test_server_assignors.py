@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.testing.fake.groups.server_assignors import (
+from pykclient.testing.fake.groups.kip848.assignors import (
     SERVER_ASSIGNORS,
     AssignableMember,
     TopicIdPartition,

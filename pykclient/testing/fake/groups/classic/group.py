@@ -24,9 +24,12 @@ from pykclient.errors.broker import (
     UnknownServerError,
 )
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
-from pykclient.testing.fake.groups.classic_answers import ClassicAnswers
-from pykclient.testing.fake.groups.classic_members import ClassicMember, protocols_of
-from pykclient.testing.fake.groups.classic_state import NEXT, ClassicGroupState, ClassicState
+from pykclient.testing.fake.groups.classic.members import (
+    ClassicAnswers,
+    ClassicMember,
+    protocols_of,
+)
+from pykclient.testing.fake.groups.classic.state import NEXT, ClassicGroupState, ClassicState
 from pykclient.testing.fake.groups.group import GroupKind
 
 if TYPE_CHECKING:

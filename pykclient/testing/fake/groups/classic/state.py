@@ -6,8 +6,12 @@ the leader assigns; *Stable*; *Dead*. A `check_*` changes nothing.
 What the log has of the group is what a new coordinator starts from: it is written when a leader has
 assigned, when the last member has gone, and when a static member has come back.
 
+What consumers write into metadata and assignments is read as far as a broker needs it, and any
+version as the oldest, which is the beginning of all later ones.
+
 Owner: the group.
-Source: KIP-345 (static members), KIP-389 (size); Java class ``ClassicGroup``.
+Source: KIP-345 (static members), KIP-389 (size); Java classes ``ClassicGroup``,
+``ConsumerProtocol``.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from pykclient.errors.base import DecodeError
 from pykclient.errors.broker import (
     GroupMaxSizeReachedError,
     IllegalGenerationError,
@@ -24,26 +29,36 @@ from pykclient.errors.broker import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from pykclient.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
 from pykclient.protocol.messages.join_group import JoinGroupResponse
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
-from pykclient.testing.fake.groups.classic_members import ClassicMembers
-from pykclient.testing.fake.groups.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    assigned_partitions,
-    subscribed_topics,
-)
+from pykclient.protocol.reader import Reader
+from pykclient.testing.fake.groups.classic.members import ClassicMembers
 from pykclient.testing.fake.groups.group import MemberSnapshot
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from pykclient.protocol.messages.sync_group import SyncGroupRequest
-    from pykclient.testing.fake.groups.classic_members import ClassicMember
+    from pykclient.testing.fake.groups.classic.members import ClassicMember
     from pykclient.testing.fake.groups.group import Refusal
 
-__all__ = ["NEXT", "ClassicGroupState", "ClassicState"]
+__all__ = [
+    "CONSUMER_PROTOCOL_TYPE",
+    "NEXT",
+    "ClassicGroupState",
+    "ClassicState",
+    "assigned_partitions",
+    "subscribed_topics",
+]
 
 SKIPS_ASSIGNMENT_FROM_VERSION = 9
+CONSUMER_PROTOCOL_TYPE = "consumer"
+_OLDEST = 0
 
 
 class ClassicState(Enum):
@@ -282,3 +297,31 @@ class ClassicGroupState:
             )
             for member in self.members
         )
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics that members subscribe to; None when one of them says it in no known way."""
+    topics: set[str] = set()
+    try:
+        for data in subscriptions:
+            reader = Reader(data)
+            reader.int16()  # the version
+            topics.update(ConsumerProtocolSubscription.read(reader, _OLDEST).topics)
+    except DecodeError:
+        return None
+    return frozenset(topics)
+
+
+def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment; none when it is empty or says it in no known way."""
+    try:
+        reader = Reader(data)
+        reader.int16()  # the version
+        assignment = ConsumerProtocolAssignment.read(reader, _OLDEST)
+    except DecodeError:
+        return ()
+    return tuple(
+        TopicPartition(topic.topic, number)
+        for topic in assignment.assigned_partitions
+        for number in topic.partitions
+    )

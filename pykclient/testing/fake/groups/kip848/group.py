@@ -31,20 +31,22 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 from pykclient.testing.fake.groups.group import GroupKind, MemberSnapshot
-from pykclient.testing.fake.groups.modern_member import MemberState, ModernMember, Reconciliation
-from pykclient.testing.fake.groups.modern_members import (
-    JOIN_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    ModernMembers,
-    owned_partitions,
-)
-from pykclient.testing.fake.groups.regex_subscriptions import RegexSubscriptions
-from pykclient.testing.fake.groups.server_assignors import (
+from pykclient.testing.fake.groups.kip848.assignors import (
     DEFAULT_ASSIGNOR,
     SERVER_ASSIGNORS,
     AssignableMember,
     TopicIdPartition,
 )
+from pykclient.testing.fake.groups.kip848.members import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroupMember,
+    ConsumerGroupMembers,
+    MemberState,
+    Reconciliation,
+    owned_partitions,
+)
+from pykclient.testing.fake.groups.kip848.regex import RegexSubscriptions
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,12 +55,11 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
     )
-    from pykclient.testing.fake.groups.group import Refusal
-    from pykclient.testing.fake.groups.settings import GroupSettings
+    from pykclient.testing.fake.groups.group import GroupSettings, Refusal
     from pykclient.testing.fake.timers import Timer, TimingWheel
     from pykclient.testing.fake.topics import Topic
 
-__all__ = ["ModernGroup"]
+__all__ = ["ConsumerGroup"]
 
 FIRST_EPOCH = 1
 COMMIT_FROM_VERSION = 9
@@ -68,7 +69,7 @@ _PROTOCOL_TYPE = "consumer"
 _NOT_SAID = -1
 
 
-class ModernGroup:
+class ConsumerGroup:
     """One group; `topics` are the cluster's own, by name."""
 
     kind = GroupKind.CONSUMER
@@ -86,7 +87,7 @@ class ModernGroup:
         self._settings = settings
         self._timers = timers
         self._topics = topics
-        self._members = ModernMembers(name)
+        self._members = ConsumerGroupMembers(name)
         self._targets: dict[str, frozenset[TopicIdPartition]] = {}
         self._assigned_at_ms: int | None = None
         self._metadata: dict[str, tuple[bytes, int] | None] = {}
@@ -152,7 +153,7 @@ class ModernGroup:
             for member in self._members
         )
 
-    def modern_members(self) -> tuple[tuple[ModernMember, frozenset[TopicIdPartition]], ...]:
+    def member_targets(self) -> tuple[tuple[ConsumerGroupMember, frozenset[TopicIdPartition]], ...]:
         """Its members, each with its target."""
         return tuple(
             (member, self._targets.get(member.member_id, frozenset())) for member in self._members
@@ -301,7 +302,7 @@ class ModernGroup:
 
     # Members.
 
-    def _take_in(self, member: ModernMember) -> None:
+    def _take_in(self, member: ConsumerGroupMember) -> None:
         """Put a member in, in the place of the static one that it replaces if there is one."""
         replaced_id = self._members.replaced_id(member)
         if replaced_id is not None:
@@ -324,7 +325,7 @@ class ModernGroup:
 
     # Topics and the target.
 
-    def _subscription(self, member: ModernMember) -> frozenset[str]:
+    def _subscription(self, member: ConsumerGroupMember) -> frozenset[str]:
         return member.topic_names | self._regexes.topics_of(member.topic_regex)
 
     def _known(self, topic: str) -> tuple[bytes, int] | None:
@@ -375,18 +376,18 @@ class ModernGroup:
         interval_ms = self._settings.group_consumer_assignment_interval_ms
         return now_ms >= self._assigned_at_ms + interval_ms
 
-    def _topic_ids(self, member: ModernMember) -> frozenset[bytes]:
+    def _topic_ids(self, member: ConsumerGroupMember) -> frozenset[bytes]:
         names = self._subscription(member)
         return frozenset(self._topics[name].topic_id for name in names if name in self._topics)
 
     def _reconcile(
         self,
-        member: ModernMember,
+        member: ConsumerGroupMember,
         request: ConsumerGroupHeartbeatRequest,
         now_ms: int,
         *,
         has_subscription_changed: bool,
-    ) -> ModernMember:
+    ) -> ConsumerGroupMember:
         step = Reconciliation(
             target=self._targets.get(member.member_id, frozenset()),
             epoch=self.target_epoch,
@@ -400,7 +401,7 @@ class ModernGroup:
             self._time_revocation(after, now_ms)
         return after
 
-    def _got_by(self, member: ModernMember, name: TopicPartition, epoch: int) -> bool:
+    def _got_by(self, member: ConsumerGroupMember, name: TopicPartition, epoch: int) -> bool:
         """Whether the member had this partition already in this epoch, and has not lost it."""
         topic = self._topics.get(name.topic)
         if topic is None:
@@ -419,7 +420,7 @@ class ModernGroup:
             lambda _: self._fence(member_id),
         )
 
-    def _time_revocation(self, member: ModernMember, now_ms: int) -> None:
+    def _time_revocation(self, member: ConsumerGroupMember, now_ms: int) -> None:
         """Give the member until its rebalance time-out to give up what it has to."""
         timer = self._rebalance_timers.pop(member.member_id, None)
         if timer is not None:
@@ -437,8 +438,11 @@ class ModernGroup:
 
 
 def _updated(
-    before: ModernMember, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
-) -> ModernMember:
+    before: ConsumerGroupMember,
+    request: ConsumerGroupHeartbeatRequest,
+    client_id: str,
+    client_host: str,
+) -> ConsumerGroupMember:
     """The member with what the request says; what it leaves out stays."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms

@@ -1,15 +1,23 @@
-"""The members of a KIP-848 group: by id, by instance id, and by the partitions that they have.
+"""The members of a KIP-848 group, and how one gets from the partitions it has to its target.
 
-A partition has one owner at most, counting who has yet to give it up. Static members keep their
-place: one that left for a while (epoch -2) is replaced by the next that has its instance id.
+A member is *stable*; *unrevoked*, while it has yet to give up partitions, which keeps its epoch; or
+*unreleased*, in the target's epoch but waiting for partitions that others have not given up yet. It
+may go from each of them to each: a new target can come at any time. A member never changes: what
+happens to it makes another one, so that a request that is refused half way leaves nothing behind.
+
+All members are found by id, by instance id, and by the partitions that they have. A partition has
+one owner at most, counting who has yet to give it up. Static members keep their place: one that
+left for a while (epoch -2) is replaced by the next that has its instance id.
 
 Owner: the group.
-Source: KIP-848; Java classes ``ConsumerGroup``, ``GroupMetadataManager``, as of 4.3.
+Source: KIP-848; Java classes ``ConsumerGroupMember``, ``CurrentAssignmentBuilder``,
+``ConsumerGroup``, as of 4.3.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from pykclient.errors.broker import (
@@ -18,42 +26,154 @@ from pykclient.errors.broker import (
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
-from pykclient.testing.fake.groups.modern_member import ModernMember
-from pykclient.testing.fake.groups.server_assignors import TopicIdPartition
+from pykclient.testing.fake.groups.kip848.assignors import TopicIdPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from pykclient.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
     )
 
-__all__ = ["JOIN_EPOCH", "LEAVE_EPOCH", "STATIC_LEAVE_EPOCH", "ModernMembers", "owned_partitions"]
+__all__ = [
+    "JOIN_EPOCH",
+    "LEAVE_EPOCH",
+    "STATIC_LEAVE_EPOCH",
+    "ConsumerGroupMember",
+    "ConsumerGroupMembers",
+    "MemberState",
+    "Reconciliation",
+    "owned_partitions",
+]
+
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 
 
-class ModernMembers:
+class MemberState(Enum):
+    """How far a member is from its target; the values are Kafka's numbers."""
+
+    STABLE = 1
+    UNREVOKED_PARTITIONS = 2
+    UNRELEASED_PARTITIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMember:
+    """A member as it stands.
+
+    `assigned` and `pending_revocation` say of each partition in which epoch the member got it
+    (KIP-1251). A member that left for a while has the epoch -2. `topic_regex` is empty when it
+    subscribes by names alone.
+    """
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    topic_regex: str = ""
+    server_assignor: str | None = None
+    state: MemberState = MemberState.STABLE
+    assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    pending_revocation: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all that the target of this epoch gives it, and no more."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def moved_to(self, epoch: int, state: MemberState) -> ConsumerGroupMember:
+        """The same member in an epoch, which may be the one it is in, and a state."""
+        return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """One step of a member towards the target of `epoch`.
+
+    `topic_ids` are the topics that the member subscribes to by now, `owned` what it says it has,
+    None when it did not say. `is_taken(partition)` tells what another member has not given up.
+    """
+
+    target: Collection[TopicIdPartition]
+    epoch: int
+    topic_ids: Collection[bytes]
+    owned: Collection[TopicIdPartition] | None
+    is_taken: Callable[[TopicIdPartition], bool]
+
+    def step(
+        self, member: ConsumerGroupMember, *, has_subscription_changed: bool
+    ) -> ConsumerGroupMember:
+        """The member after the step, or as it was when it cannot move."""
+        if member.state is MemberState.STABLE and member.epoch == self.epoch:
+            return self._unsubscribed(member) if has_subscription_changed else member
+        is_waiting = member.state is MemberState.UNREVOKED_PARTITIONS
+        if is_waiting and self._owns_any(member.pending_revocation):
+            return self._unsubscribed(member) if has_subscription_changed else member
+        return self._towards_target(member)
+
+    def _towards_target(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
+        wanted = {name for name in self.target if name.topic_id in self.topic_ids}
+        kept = {name: epoch for name, epoch in member.assigned.items() if name in wanted}
+        surplus = {name: epoch for name, epoch in member.assigned.items() if name not in wanted}
+        if surplus and self._owns_any(surplus):
+            waiting = member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS)
+            return replace(waiting, assigned=kept, pending_revocation=surplus)
+        missing = sorted(wanted.difference(kept))
+        free = [name for name in missing if not self.is_taken(name)]
+        is_complete = len(free) == len(missing)
+        state = MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS
+        return replace(
+            member.moved_to(self.epoch, state),
+            assigned=kept | dict.fromkeys(free, self.epoch),
+            pending_revocation={},
+        )
+
+    def _unsubscribed(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
+        """Take away what it no longer subscribes to, before there is a target without it."""
+        surplus = {
+            name: epoch
+            for name, epoch in member.assigned.items()
+            if name.topic_id not in self.topic_ids
+        }
+        if not surplus:
+            return member
+        kept = {name: epoch for name, epoch in member.assigned.items() if name not in surplus}
+        pending = {**member.pending_revocation, **surplus}
+        if self._owns_any(pending):
+            waiting = member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS)
+            return replace(waiting, assigned=kept, pending_revocation=pending)
+        return replace(member.moved_to(member.epoch, member.state), assigned=kept)
+
+    def _owns_any(self, names: Collection[TopicIdPartition]) -> bool:
+        return self.owned is None or any(name in names for name in self.owned)
+
+
+class ConsumerGroupMembers:
     """All members of a group, the oldest first."""
 
     def __init__(self, group_name: str) -> None:
         self._group_name = group_name
-        self._members: dict[str, ModernMember] = {}
+        self._members: dict[str, ConsumerGroupMember] = {}
         self._static_ids: dict[str, str] = {}
         self._owners: dict[TopicIdPartition, str] = {}
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[ModernMember]:
+    def __iter__(self) -> Iterator[ConsumerGroupMember]:
         return iter(self._members.values())
 
     def __contains__(self, member_id: object) -> bool:
         return member_id in self._members
 
-    def get(self, member_id: str) -> ModernMember | None:
+    def get(self, member_id: str) -> ConsumerGroupMember | None:
         """The member; None if there is none."""
         return self._members.get(member_id)
 
@@ -61,7 +181,7 @@ class ModernMembers:
         """The member that has a partition, or has yet to give it up; None when it is free."""
         return self._owners.get(name)
 
-    def asking(self, request: ConsumerGroupHeartbeatRequest) -> ModernMember:
+    def asking(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
         """The member that heartbeats, as it was; a new one when it joins.
 
         Raises:
@@ -71,7 +191,7 @@ class ModernMembers:
         is_join = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
             if is_join and request.member_id not in self._members:
-                return ModernMember(request.member_id)
+                return ConsumerGroupMember(request.member_id)
             member = self.member(request.member_id)
         else:
             if is_join:
@@ -80,10 +200,10 @@ class ModernMembers:
         _check_epoch(member, request)
         return member
 
-    def _joining_static_member(self, instance_id: str, member_id: str) -> ModernMember:
+    def _joining_static_member(self, instance_id: str, member_id: str) -> ConsumerGroupMember:
         existing_id = self._static_ids.get(instance_id)
         if existing_id is None:
-            return self._members.get(member_id) or ModernMember(member_id)
+            return self._members.get(member_id) or ConsumerGroupMember(member_id)
         existing = self._members[existing_id]
         if existing.epoch != STATIC_LEAVE_EPOCH:
             raise UnreleasedInstanceIdError(
@@ -92,14 +212,14 @@ class ModernMembers:
             )
         return replace(existing, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
 
-    def member(self, member_id: str) -> ModernMember:
+    def member(self, member_id: str) -> ConsumerGroupMember:
         """The member. Raises `UnknownMemberIdError`."""
         member = self._members.get(member_id)
         if member is None:
             raise UnknownMemberIdError(f"{member_id} is no member of the group {self._group_name}")
         return member
 
-    def static_member(self, instance_id: str, member_id: str) -> ModernMember:
+    def static_member(self, instance_id: str, member_id: str) -> ConsumerGroupMember:
         """The member with both ids. Raises `UnknownMemberIdError`, `FencedInstanceIdError`."""
         existing_id = self._static_ids.get(instance_id)
         if existing_id is None:
@@ -110,12 +230,12 @@ class ModernMembers:
             )
         return self._members[existing_id]
 
-    def replaced_id(self, member: ModernMember) -> str | None:
+    def replaced_id(self, member: ConsumerGroupMember) -> str | None:
         """The static member whose place this one takes."""
         existing_id = self._static_ids.get(member.instance_id or "")
         return None if existing_id == member.member_id else existing_id
 
-    def put(self, member: ModernMember) -> None:
+    def put(self, member: ConsumerGroupMember) -> None:
         """Take a member, or what has become of it."""
         self._disown(member.member_id)
         for name in (*member.assigned, *member.pending_revocation):
@@ -150,7 +270,7 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> frozenset[TopicI
     )
 
 
-def _check_epoch(member: ModernMember, request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
     """A member may be one epoch behind: the answer that told it the newer one may be lost."""
     said = request.member_epoch
     if said in (JOIN_EPOCH, member.epoch):

@@ -1,0 +1,1 @@
+"""``pykclient groups``: groups, their members and offsets."""

@@ -1,0 +1,1 @@
+"""``pykclient log``: segment files of a broker, and how they are shown."""

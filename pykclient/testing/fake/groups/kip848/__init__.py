@@ -1,0 +1,1 @@
+"""Groups of KIP-848, whose partitions the broker assigns."""
