@@ -294,7 +294,7 @@ class Producer(BulkProducer):
         try:
             return self._send_record(record, self._interceptors.before(on_delivery))
         except KafkaError as error:
-            self._tell_of_refusal([record], error)
+            self._interceptors.on_not_sent([record], error)
             raise
 
     def _send_record(

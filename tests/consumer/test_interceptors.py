@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 import pytest
 
@@ -63,6 +64,34 @@ def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) 
     assert last.seen == [RECORDS]
     assert "Failing" in caplog.text
     assert "ZeroDivisionError" in caplog.text
+
+
+class Forgetful(WithoutClose):
+    """Forgets to return the records, or returns something else."""
+
+    def __init__(self, result: object = None) -> None:
+        self.result = result
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        return cast("ConsumerRecords", self.result)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"), [(None, "NoneType"), (["a secret"], "list")], ids=["nothing", "a list"]
+)
+def test_one_that_returns_no_records_is_logged_and_skipped(
+    result: object, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    last = Returning(FEWER)
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        assert ConsumerInterceptors([Forgetful(result), last]).on_consume(RECORDS) is FEWER
+        assert last.seen == [RECORDS]
+        assert ConsumerInterceptors([Forgetful(result)]).on_consume(RECORDS) is RECORDS
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2  # one for each call
+    assert all("Forgetful" in message for message in messages)
+    assert all(f"returned a {kind}; it is skipped" in message for message in messages)
+    assert "secret" not in caplog.text
 
 
 def test_all_are_closed_also_after_one_failed(caplog: pytest.LogCaptureFixture) -> None:

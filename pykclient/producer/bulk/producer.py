@@ -21,7 +21,6 @@ from pykclient.producer.bulk.delivery import BulkOutcome
 from pykclient.producer.bulk.sending import BulkSending
 from pykclient.producer.bulk.table import RowTables
 from pykclient.producer.core import ProducerCore
-from pykclient.producer.record import RecordMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkHeaders, RowTable, TableBlock, Timestamps
     from pykclient.producer.delivery import BatchOutcome
-    from pykclient.producer.record import ProducerRecord, SerializedRecord
+    from pykclient.producer.record import ProducerRecord, RecordMetadata, SerializedRecord
 
 __all__ = ["BulkProducer"]
 
@@ -193,14 +192,14 @@ class BulkProducer(ProducerCore):
                     serialized = self._choose_partition(serialized)
                 prepared.append(serialized)
         except KafkaError as error:
-            self._tell_of_refusal(seen, error)
+            self._interceptors.on_not_sent(seen, error)
             raise
         outcome = BulkOutcome(len(prepared), self._reports, self._waiting)
         for index, serialized in enumerate(prepared):
             try:
                 delivery = self._append(serialized)
             except KafkaError as error:
-                self._tell_of_refusal(seen[index:], error)
+                self._interceptors.on_not_sent(seen[index:], error)
                 if not index:
                     raise
                 outcome.refuse(range(index, len(prepared)), error)
@@ -222,10 +221,3 @@ class BulkProducer(ProducerCore):
             headers=record.headers,
             on_delivery=on_delivery,
         )
-
-    def _tell_of_refusal(self, records: Iterable[ProducerRecord], error: KafkaError) -> None:
-        """Tell the interceptors of records that they have seen and that are not sent."""
-        for record in records:
-            partition = -1 if record.partition is None else record.partition
-            metadata = RecordMetadata(record.topic, partition, None, record.timestamp_ms)
-            self._interceptors.on_acknowledgement(metadata, error)
