@@ -58,9 +58,7 @@ class InterceptorChain(Generic[Interceptor]):
     def __bool__(self) -> bool:
         return bool(self._interceptors)
 
-    def pass_through(
-        self, call: Callable[[Interceptor, T], object], given: T, kind: type[T]
-    ) -> T:
+    def pass_through(self, call: Callable[[Interceptor, T], object], given: T, kind: type[T]) -> T:
         """Have each interceptor return what the next one gets; one that fails leaves it as it was.
 
         So does one that returns anything but a `kind`, as one that forgets to return anything does:
@@ -69,7 +67,7 @@ class InterceptorChain(Generic[Interceptor]):
         for interceptor in self._interceptors:
             try:
                 returned = call(interceptor, given)
-            except Exception as error:  # the application's code; the records go their way
+            except Exception as error:  # noqa: BLE001  # user code; it is logged
                 raise_of_signal_handler(error)
                 self.on_failure(interceptor)
                 continue

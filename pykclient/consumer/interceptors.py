@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.interceptors import InterceptorChain
-from pykclient.network.log import ClientLog
 from pykclient.network.interrupts import raise_of_signal_handler
+from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,6 @@ class ConsumerInterceptors(InterceptorChain[ConsumerInterceptor]):
                 continue
             try:
                 on_commit(offsets)
-            except Exception as error:  # the application's code; the offsets are committed
+            except Exception as error:  # noqa: BLE001  # user code; it is logged
                 raise_of_signal_handler(error)
                 self.on_failure(interceptor)

@@ -1,154 +1,164 @@
-"""ProducerCore: the producer without the waiting.
+"""ProducerCore: what a producer is made of, and every step of its calls.
 
-Builds the engine with its managers in the right order, and has every step of `send`, `flush` and
-`close` that does not wait. `Producer` adds those that do. `send` itself is the per-record core's:
-it appends to open batches, and calls `_send_slowly` for everything else.
+It is built from a configuration and a port, and has no clock and no thread of its own: how a thread
+of the application waits, `waiting` knows. `Producer` gives the calls their names. Records that can
+be appended at once do not come here: `send` is the per-record core's, which calls `send_slowly` for
+all others, about once a batch.
 
 Owner: methods run in any thread; what they set in motion, in the sender thread.
-Source: Java class ``KafkaProducer``.
+Source: Java class ``KafkaProducer``, methods ``doSend`` and ``waitOnMetadata``.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
+from contextlib import contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING
 
-from pykclient.accel import SendCore
-from pykclient.errors import ClosedError, KafkaError, KafkaTimeoutError
+from pykclient.arguments import check_callable
+from pykclient.errors import (
+    BufferExhaustedError,
+    ClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+    UsageError,
+)
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.engine import Engine
-from pykclient.network.live_client import LiveClient, describe_client
-from pykclient.network.log import ClientLog
+from pykclient.network.gate import Gate
+from pykclient.network.log import ClientLog, LongWaits
+from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.network.retry import Backoff
-from pykclient.producer.accumulator.accumulator import AccumulatorSettings, RecordAccumulator
-from pykclient.producer.accumulator.batch import Compression
-from pykclient.producer.accumulator.buffer_pool import BufferPool
+from pykclient.producer.accumulator.accumulator import RecordAccumulator
+from pykclient.producer.accumulator.append import Blocked, Need
+from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.interceptors import ProducerInterceptors
-from pykclient.producer.lifecycle import Lifecycle
 from pykclient.producer.partitioner import checked_partition, partition_function
-from pykclient.producer.record import RecordMetadata
+from pykclient.producer.record import ProducerRecord
 from pykclient.producer.sender.idempotence import Idempotence
-from pykclient.producer.sender.sender import Sender, SenderSettings
+from pykclient.producer.sender.lifecycle import Lifecycle
+from pykclient.producer.sender.sender import Sender
 from pykclient.producer.serializers import RecordSerializer
-from pykclient.records.compression import Codec, require_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from pykclient.accel import Delivery
-    from pykclient.accel.abc import HeadersInput, OnDelivery
+    from pykclient.accel import Delivery, TopicAppenders
+    from pykclient.accel.abc import HeadersInput, OnDelivery, SendSlowly
+    from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Manager, UserCall
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import Waiting
-    from pykclient.producer.record import SerializedRecord
+    from pykclient.producer.record import RecordMetadata, SerializedRecord
 
 __all__ = ["ProducerCore"]
 
-log = ClientLog("pykclient.producer", "")
 
+class ProducerCore:
+    """See the module. `topics` is where `send` finds open batches.
 
-class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
-    """A producer's parts, and what can be done with them at once.
-
-    `clock_ms` tells monotonic milliseconds, `wall_clock_ns` nanoseconds since 1970.
+    `clock_ms` is the monotonic clock in milliseconds, `wall_clock_ns` nanoseconds since 1970.
     """
 
     def __init__(
         self,
         config: ProducerConfig,
-        port: Port,
         *,
+        port: Port,
         waiting: Waiting,
         clock_ms: Callable[[], int],
         wall_clock_ns: Callable[[], int],
     ) -> None:
-        super().__init__(self._send_slowly, wall_clock_ns)
-        # What may be refused comes first: nothing is open yet.
-        compression = _compression(config)
-        self._waiting = waiting
-        self._wall_clock_ms = lambda: wall_clock_ns() // 1_000_000
-        self._serializer = RecordSerializer.from_config(config, self._wall_clock_ms)
-        self._interceptors = ProducerInterceptors.from_setting(config.interceptors)
-        self._partitioner = partition_function(config.partitioner)
-        self._config = config
-        self._port = port
-        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._metadata = Metadata.from_config(
+        self.config = config
+        self.port = port
+        self.waiting = waiting
+        self.topics: dict[object, TopicAppenders[RecordMetadata]] = {}
+        self._clock_ms = clock_ms
+        self._long_waits = LongWaits(ClientLog("pykclient.producer", config.client_id))
+        self._waiting_for_memory: set[int] = set()
+        self.wall_clock_ms: Callable[[], int] = lambda: wall_clock_ns() // 1_000_000
+        self.serializer = RecordSerializer.from_config(config, self.wall_clock_ms)
+        self.interceptors = ProducerInterceptors.from_setting(config.interceptors)
+        self.partitioner = partition_function(config.partitioner)
+        self.metadata = Metadata.from_config(
             config, allow_auto_topic_creation=True, topic_idle_ms=config.metadata_max_idle_ms
         )
-        self._client = NetworkClient.from_config(
+        self.client = NetworkClient.from_config(
             config,
             port,
-            self._metadata,
+            self.metadata,
             max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         )
-        self._pool = BufferPool(config.buffer_memory)
-        self._reports = FailureReports(config.client_id, clock_ms)
+        self.pool = BufferPool(config.buffer_memory)
+        self.reports = FailureReports(config.client_id, clock_ms)
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         is_plain = (
-            self._serializer.takes_bytes_only
-            and not self._interceptors
-            and self._partitioner is None
+            self.serializer.takes_bytes_only and not self.interceptors and self.partitioner is None
         )
-        self._accumulator = RecordAccumulator(
-            _accumulator_settings(config, compression),
-            self._pool,
-            reports=self._reports,
+        self.accumulator = RecordAccumulator(
+            config,
+            self.pool,
+            reports=self.reports,
             waiting=waiting,
             clock_ms=clock_ms,
             wakeup=port.wakeup,
             random=backoff.random,
             fast_topics=self.topics if is_plain else None,
         )
-        self._lifecycle = Lifecycle(
-            self.topics, self._pool, self._accumulator, self._interceptors, self._reports
+        self.lifecycle = Lifecycle(
+            self.topics, self.pool, self.accumulator, self.interceptors, self.reports
         )
-        self._metadata.add_listener(self._lifecycle.on_cluster)
+        self.metadata.add_listener(self.lifecycle.on_cluster)
         idempotence = self._new_idempotence(backoff)
         if idempotence is not None:
-            self._metadata.add_listener(idempotence.on_cluster)
+            self.metadata.add_listener(idempotence.on_cluster)
         user_calls: deque[UserCall] = deque()
-        self._sender = Sender(
-            _sender_settings(config),
-            self._accumulator,
-            nodes=self._client,
-            metadata=self._metadata,
+        sender = self.lifecycle.sender = Sender(
+            config,
+            self.accumulator,
+            client=self.client,
+            metadata=self.metadata,
             idempotence=idempotence,
             backoff=backoff,
-            reports=self._reports,
+            reports=self.reports,
             user_calls=user_calls,
-            on_failed=self._lifecycle.on_failed,
+            on_failed=self.lifecycle.on_failed,
         )
-        self._lifecycle.sender = self._sender
-        found: tuple[Manager | None, ...] = (self._metadata, idempotence, self._sender)
+        found: tuple[Manager | None, ...] = (self.metadata, idempotence, sender)
         managers = [manager for manager in found if manager is not None]
-        self._engine = self._lifecycle.engine = Engine(self._client, managers, user_calls)
+        self.engine = self.lifecycle.engine = Engine(self.client, managers, user_calls)
 
     def _new_idempotence(self, backoff: Backoff) -> Idempotence | None:
-        if not self._config.enable_idempotence:
+        if not self.config.enable_idempotence:
             return None
-        lifecycle = self._lifecycle  # not the producer, which can be dropped
+        lifecycle = self.lifecycle
         return Idempotence(
-            in_flight_max=self._config.max_in_flight_requests_per_connection,
+            in_flight_max=self.config.max_in_flight_requests_per_connection,
             backoff=backoff,
-            on_assigned=self._accumulator.look_at_all,
+            on_assigned=self.accumulator.look_at_all,
             on_failed=lambda error, now_ms: lifecycle.sender.fail(error, now_ms),
-            client_id=self._config.client_id,
+            client_id=self.config.client_id,
         )
 
-    def __repr__(self) -> str:
-        error = self._lifecycle.failure
-        state = "open"
-        if error is not None:
-            state = "closed" if isinstance(error, ClosedError) else f"ended by {error!r}"
-        return describe_client(self, self._config, state)
+    @property
+    def state(self) -> str:
+        """The producer's state, for `repr`."""
+        error = self.lifecycle.failure
+        if error is None:
+            return "open"
+        return "closed" if isinstance(error, ClosedError) else f"ended by {error!r}"
 
-    # What a front-end adds.
+    # Sending a record.
 
-    @abstractmethod
+    @property
+    def send_slowly(self) -> SendSlowly[RecordMetadata]:
+        """What `send` calls for a record that it cannot append; it waits for what that needs."""
+        return self._send_slowly
+
     def _send_slowly(
         self,
         topic: object,
@@ -159,71 +169,169 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
         headers: HeadersInput | None,
         on_delivery: OnDelivery[RecordMetadata] | None,
     ) -> Delivery[RecordMetadata]:
-        """Send a record that could not just be appended."""
+        self.lifecycle.check_usable()
+        check_callable(on_delivery, "send: on_delivery", "metadata and error")
+        if isinstance(topic, ProducerRecord) or self.interceptors:
+            record = _record_of(topic, value, key, partition, timestamp_ms, headers)
+            if self.interceptors:
+                return self._send_intercepted(record, on_delivery)
+            return self.append(self.serialized(record, on_delivery))
+        return self.append(
+            self.serializer.serialize(
+                topic,
+                value,
+                key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                on_delivery=on_delivery,
+            )
+        )
 
-    @abstractmethod
-    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
-        """Wait until a topic, and the partition if one is named, is known."""
+    def _send_intercepted(
+        self, record: ProducerRecord, on_delivery: OnDelivery[RecordMetadata] | None
+    ) -> Delivery[RecordMetadata]:
+        record = self.interceptors.on_send(record)
+        try:
+            return self.append(self.serialized(record, self.interceptors.before(on_delivery)))
+        except KafkaError as error:
+            self.interceptors.on_not_sent([record], error)
+            raise
 
-    @abstractmethod
-    def _block_deadline_ms(self) -> int:
-        """Until when what begins now may wait."""
+    def serialized(
+        self, record: ProducerRecord, on_delivery: OnDelivery[RecordMetadata] | None
+    ) -> SerializedRecord:
+        """Return a record ready to be appended."""
+        return self.serializer.serialize(
+            record.topic,
+            record.value,
+            record.key,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+            headers=record.headers,
+            on_delivery=on_delivery,
+        )
 
-    # Steps of sending: any thread.
+    def append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
+        """Append a record, waiting for what it needs."""
+        deadline_ms: int | None = None
+        if self.partitioner is not None and record.partition is None:
+            if not self.has_partition(record.topic, None):
+                deadline_ms = self.block_deadline_ms()
+                self.await_topic(record.topic, None, deadline_ms)
+            record = self.partitioned(record)
+        appended = self.accumulator.append(record)
+        while isinstance(appended, Blocked):
+            if deadline_ms is None:
+                deadline_ms = self.block_deadline_ms()
+            if appended.need is Need.METADATA:
+                self.await_topic(record.topic, record.partition, deadline_ms)
+                appended = self.accumulator.append(record)
+            else:
+                with self.memory(record.topic, appended.size_bytes, deadline_ms) as memory:
+                    appended = self.accumulator.append(record, memory)
+        return appended
 
-    def _check_usable(self) -> None:
-        """Raise if nothing can be sent any more."""
-        error = self._lifecycle.failure
-        if error is not None:
-            raise error.with_traceback(None)
+    # The application's own partitioner.
 
-    def _choose_partition(self, record: SerializedRecord) -> SerializedRecord:
-        """Ask the application's own partitioner. Requires that the topic is known."""
-        partition = self._ask_partitioner(record.topic, record.key, record.value)
+    def partitioned(self, record: SerializedRecord) -> SerializedRecord:
+        """Have the application's partitioner choose. Requires that the topic is known."""
+        partition = self.choose_partition(record.topic, record.key, record.value)
         return record._replace(partition=partition)
 
-    def _ask_partitioner(self, topic: str, key: bytes | None, value: bytes | None) -> int:
-        assert self._partitioner is not None
-        partitions = self._metadata.cluster.partitions_for(topic)
-        deadline_ms: int | None = None
-        while not partitions:  # a response of a broker that lags behind has dropped the topic
-            if deadline_ms is None:
-                deadline_ms = self._block_deadline_ms()
-            self._await_topic(topic, None, deadline_ms)
-            partitions = self._metadata.cluster.partitions_for(topic)
-        chosen = self._partitioner(topic, key, value, partitions)
+    def choose_partition(self, topic: str, key: bytes | None, value: bytes | None) -> int:
+        """Return what the application's partitioner chooses. Requires that the topic is known.
+
+        Raises:
+            UsageError: it is no partition of the topic.
+        """
+        assert self.partitioner is not None
+        partitions = self.metadata.cluster.partitions_for(topic)
+        if not partitions:  # a response of a broker that lags behind has dropped the topic
+            partitions = self.partitions_for(topic)
+        chosen = self.partitioner(topic, key, value, partitions)
         return checked_partition(chosen, topic, len(partitions))
 
-    def _want_topic(self, topic: str) -> None:
-        """Have the metadata of a topic asked for, anew if need be."""
+    # Waiting for metadata.
 
-        def ask(now_ms: int) -> None:
-            self._metadata.add_topic(topic, now_ms)
-            self._metadata.request_update()
+    def block_deadline_ms(self) -> int:
+        """Return until when what begins now may wait."""
+        return min(self._clock_ms() + self.config.max_block_ms, NEVER_MS)
 
-        self._engine.post(ask)
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Return a topic's partitions in order, waiting for them if need be."""
+        deadline_ms = self.block_deadline_ms()
+        while True:
+            partitions = self.metadata.cluster.partitions_for(topic)
+            if partitions:
+                return partitions
+            self.await_topic(topic, None, deadline_ms)
 
-    def _has_partition(self, topic: str, partition: int | None) -> bool:
-        """Whether a topic is known, and has this partition, if one is named."""
-        count = self._accumulator.partition_count(topic)
-        if self._partitioner is not None and not self._metadata.cluster.partitions_for(topic):
+    def has_partition(self, topic: str, partition: int | None) -> bool:
+        """Return whether a topic is known, and has this partition, if one is named."""
+        count = self.accumulator.partition_count(topic)
+        if self.partitioner is not None and not self.metadata.cluster.partitions_for(topic):
             return False  # a partitioner wants more than their number
         return count is not None and (partition is None or partition < count)
+
+    def await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
+        """Wait until a topic, and the partition if one is named, is known."""
+        self._check_may_wait(f"metadata of topic {topic!r}")
+        version = asked_version = self.metadata.cluster.version
+        fatal_count = self.metadata.fatal_count
+        self.want_topic(topic)
+        wait = self._long_waits.begin(
+            f"topic {topic!r}" if partition is None else f"partition {topic}-{partition}",
+            lambda: self._why_no_metadata(topic)[0],
+            self._clock_ms(),
+        )
+        waiters = self.lifecycle.waiters
+        while True:
+            gate = Gate()
+            try:
+                waiters[gate] = None
+                self.lifecycle.check_usable()
+                if self.has_partition(topic, partition):
+                    return
+                error = self._final_topic_error(topic, version, fatal_count)
+                if error is not None:
+                    raise error.with_traceback(None)
+                started_ms = self._clock_ms()
+                if started_ms >= deadline_ms:
+                    raise self._no_metadata(topic, partition)
+                if self.metadata.cluster.version > asked_version:
+                    asked_version = self.metadata.cluster.version
+                    self.want_topic(topic)  # that response did not have it; the next one may
+                wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
+                self.waiting.await_gate(gate, wait_s, "send(), which waits for metadata,")
+            finally:
+                waiters.pop(gate, None)
+            wait.look(self._clock_ms())
+
+    def want_topic(self, topic: str) -> None:
+        """Have the metadata of a topic requested, anew if need be."""
+
+        def request(now_ms: int) -> None:
+            self.metadata.add_topic(topic, now_ms)
+            self.metadata.request_update()
+
+        self.engine.post(request)
 
     def _final_topic_error(self, topic: str, version: int, fatal_count: int) -> KafkaError | None:
         """Return why waiting for a topic is in vain, by what is newer than cluster `version`, or
         what was found to be fatal since `fatal_count`.
         """
-        fatal_error = self._metadata.fatal_since(fatal_count)
+        fatal_error = self.metadata.fatal_since(fatal_count)
         if fatal_error is not None:
             return fatal_error
-        cluster = self._metadata.cluster
+        cluster = self.metadata.cluster
         error = cluster.topic_errors.get(topic) if cluster.version > version else None
         return error if error is not None and not error.retriable else None
 
-    def _no_metadata(self, topic: str, partition: int | None, waited_ms: int) -> KafkaTimeoutError:
+    def _no_metadata(self, topic: str, partition: int | None) -> KafkaTimeoutError:
         """Make the error of having waited in vain for a topic or a partition of it."""
-        count = self._accumulator.partition_count(topic)
+        waited_ms = self.config.max_block_ms
+        count = self.accumulator.partition_count(topic)
         if count is not None:
             return KafkaTimeoutError(
                 f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}, also after "
@@ -237,48 +345,115 @@ class ProducerCore(SendCore[RecordMetadata], LiveClient, ABC):
         return error
 
     def _why_no_metadata(self, topic: str) -> tuple[str, KafkaError | None]:
-        """Return what keeps a topic from being known, in words and, if one tells it, as error."""
-        cause: KafkaError | None = self._metadata.cluster.topic_errors.get(topic)
+        """Return what keeps a topic from being known, in words and, if there is one, as error."""
+        cause: KafkaError | None = self.metadata.cluster.topic_errors.get(topic)
         if cause is not None:
             how = "create the topic, or have brokers do so (auto.create.topics.enable)"
             return f"{cause}; {how}", cause
-        failures = self._client.describe_failures()
+        failures = self.client.describe_failures()
         if failures:
             return f"no broker could be reached: {failures}", None
-        cause = self._metadata.last_error
+        cause = self.metadata.last_error
         return str(cause or "the brokers have not answered yet"), cause
 
+    # Waiting for memory.
 
-def _compression(config: ProducerConfig) -> Compression:
-    codec = Codec[config.compression_type.upper()]
-    require_library(codec)
-    level = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }.get(codec)
-    return Compression(codec, level)
+    @contextmanager
+    def memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
+        """Wait for memory; what is not used in the context goes back."""
+        self._check_may_wait(f"{size_bytes} bytes of memory")
+        gate = Gate()
+        waiter = MemoryWaiter(size_bytes, gate.open)
+        me = get_ident()
+        try:
+            self._waiting_for_memory.add(me)
+            self.pool.wait_for(waiter)
+            self.accumulator.want_memory()
+            if not self._await_memory(gate, waiter, deadline_ms):
+                raise BufferExhaustedError(
+                    f"a record for topic {topic!r} got no {size_bytes} bytes of memory "
+                    f"within {self.config.max_block_ms} ms (max_block_ms): buffer_memory is "
+                    f"{self.pool.size_bytes}, all taken by records that are not delivered yet"
+                )
+            self.lifecycle.check_usable()
+            yield waiter
+        finally:
+            self._waiting_for_memory.discard(me)
+            self.pool.give_up(waiter)
+
+    def _await_memory(self, gate: Gate, waiter: MemoryWaiter, deadline_ms: int) -> bool:
+        wait = self._long_waits.begin(
+            f"{waiter.size_bytes} bytes of memory",
+            lambda: (
+                f"buffer_memory is {self.pool.size_bytes}, all taken by records that are not "
+                f"delivered yet. {self.client.describe_failures()}"
+            ),
+            self._clock_ms(),
+        )
+        while True:
+            started_ms = self._clock_ms()
+            wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
+            if self.waiting.await_gate(gate, wait_s, "send(), which waits for memory,"):
+                return True
+            if waiter.is_granted or started_ms >= deadline_ms:
+                return waiter.is_granted
+            wait.look(self._clock_ms())
+
+    def _check_may_wait(self, what: str) -> None:
+        if self.waiting.is_current():
+            raise BufferExhaustedError(
+                f"send() in a delivery callback would have to wait for {what}, and nothing comes "
+                f"while the callback runs; send from another thread"
+            )
+        self.waiting.check_may_wait(f"send(), which has to wait for {what},")
+        if get_ident() in self._waiting_for_memory:
+            raise UsageError(
+                f"send() was called by a signal handler or destructor that interrupted a send() "
+                f"which waits for memory, and would have to wait for {what} behind it"
+            )
+
+    # Flushing.
+
+    def flush(self, wait_ms: int) -> None:
+        """Have everything sent, and wait at most so long until it is delivered or has failed."""
+        if self.waiting.is_current():
+            raise UsageError("flush() in a delivery callback would wait for itself")
+        self.waiting.check_may_wait("flush()")  # before it is begun
+        gate = Gate()
+        operation: Operation[None] = Operation()
+        operation.on_done(lambda _: gate.open())
+        try:
+            self.accumulator.flush(operation)
+            if not self.waiting.await_gate(gate, wait_ms / 1000, "flush()"):
+                raise KafkaTimeoutError(
+                    f"flush: not everything was delivered within {wait_ms} ms; the rest is still "
+                    f"under way"
+                )
+        except BaseException:  # an interrupt as well; or each flush in vain would stay
+            self.engine.post(lambda _: self.accumulator.forget_flush(operation))
+            raise
+        operation.result()
 
 
-def _accumulator_settings(config: ProducerConfig, compression: Compression) -> AccumulatorSettings:
-    return AccumulatorSettings(
-        batch_size_bytes=max(1, min(config.batch_size, config.max_request_size)),
-        linger_ms=config.linger_ms,
-        delivery_timeout_ms=config.delivery_timeout_ms,
-        compression=compression,
-        hash_keys=not config.partitioner_ignore_keys,
-        is_adaptive=config.partitioner_adaptive_partitioning_enable,
-    )
-
-
-def _sender_settings(config: ProducerConfig) -> SenderSettings:
-    return SenderSettings(
-        acks=config.acks,
-        retries=config.retries,
-        request_timeout_ms=config.request_timeout_ms,
-        delivery_timeout_ms=config.delivery_timeout_ms,
-        max_request_size=config.max_request_size,
-        max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
-        partitioner_availability_timeout_ms=config.partitioner_availability_timeout_ms,
-        client_id=config.client_id,
-    )
+def _record_of(
+    topic: object,
+    value: object,
+    key: object,
+    partition: int | None,
+    timestamp_ms: int | None,
+    headers: HeadersInput | None,
+) -> ProducerRecord:
+    if not isinstance(topic, ProducerRecord):
+        return ProducerRecord(
+            topic,  # type: ignore[arg-type]  # checked with all the others
+            value,
+            key,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers or (),
+        )
+    if any(field is not None for field in (value, key, partition, timestamp_ms, headers)):
+        raise UsageError(
+            "send(ProducerRecord) takes everything from the record; only on_delivery comes beside"
+        )
+    return topic

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import Appender, OnDelivery
     from pykclient.errors import KafkaError
+    from pykclient.network.gate import Gate
     from pykclient.producer.failure_reports import FailureReports, UnseenFailure
     from pykclient.types import TopicPartition
 
@@ -85,14 +86,30 @@ class Awaited(Protocol):
 
 
 class Waiting(Protocol):
-    """How a thread waits for an outcome. The front-end has it, since the core never waits."""
+    """How a thread of the application waits; the core itself has no threads."""
 
     def is_current(self) -> bool:
         """Whether this is the sender thread."""
         ...
 
+    def check_may_wait(self, what: str) -> None:
+        """Raise if the sender thread cannot go on before the caller has.
+
+        Raises:
+            UsageError: waiting here would never end.
+        """
+        ...
+
+    def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
+        """Wait at most so long (negative: without limit); return whether the gate was opened.
+
+        Raises:
+            UsageError: as `check_may_wait` does; that may also come about meanwhile.
+        """
+        ...
+
     def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
-        """Wait until the record's fate is known, at most `timeout` seconds; return whether it is.
+        """Wait until the record's result is known, at most `timeout` seconds; return whether it is.
 
         Raises:
             UsageError: waiting here would never end.

@@ -1,12 +1,13 @@
-"""Which partition a record goes to: by its key, or one after the other.
+"""Which partition a record goes to: by its key, or by turns.
 
-Keyed records go where Java's producer puts them: murmur2 of the key, without its sign, modulo the
-number of partitions. Records without a key stick to one partition until it has taken a batch's
-worth of bytes, then to another one. The next one is drawn at random; where some partitions have
-longer queues than others, they are drawn less often, so that a slow broker gets less.
+Records with a key go where Java's producer puts them: murmur2 of the key, without its sign, modulo
+the number of partitions. Those without a key go to one partition until it has taken a batch's worth
+of bytes, then to another one, drawn at random. Where some partitions have longer queues than
+others, they are drawn less often, so that a slow broker gets less. All that decides this is in
+`StickyPartitioner`; the per-record core knows the open batch of its present choice and no more.
 
-Owner: `StickyPartition` belongs to the accumulator: its choice changes under the lock of the
-partition chosen so far.
+Owner: a `StickyPartitioner` is its topic's; it changes under the lock of the partition chosen so
+far, or in the sender thread when the topic's partitions change.
 Source: Java class ``BuiltInPartitioner``; KIP-480, KIP-794.
 """
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PartitionLoad",
     "Partitioner",
-    "StickyPartition",
+    "StickyPartitioner",
     "checked_partition",
     "partition_for_key",
     "partition_function",
@@ -83,27 +84,33 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 class PartitionLoad(NamedTuple):
-    """A partition that may be chosen, and how many batches wait in its queue."""
+    """How many batches wait for a partition, and what speaks against it.
+
+    A slow leader has taken nothing for ``partitioner.availability.timeout.ms``.
+    """
 
     partition: int
     waiting_count: int
+    has_leader: bool = True
+    is_slow: bool = False
 
 
-class StickyPartition:
-    """The partition that a topic's records without a key go to at present.
+class StickyPartitioner:
+    """Chooses the partition of a topic's records without a key, one turn after the other.
 
-    `switch_bytes` is how many bytes it takes before another one is drawn. `loads` returns the
-    partitions that may be drawn now; at least one.
+    A turn ends when the partition has a full batch, when it has taken `switch_bytes` in smaller
+    ones, or when it has lost its leader; and between two batches only, which keeps them full. So it
+    is one to two times `switch_bytes` long. `loads` returns the topic's partitions; at least one.
     """
 
     __slots__ = (
         "_is_adaptive",
         "_loads",
-        "_produced_bytes",
         "_random",
         "_switch_bytes",
         "_table",
         "_table_ms",
+        "_taken_bytes",
         "partition",
     )
 
@@ -116,43 +123,58 @@ class StickyPartition:
         random: Random,
     ) -> None:
         self.partition = -1
+        """The present choice; -1 before `on_partitions` was called."""
         self._loads = loads
         self._switch_bytes = switch_bytes
         self._is_adaptive = is_adaptive
         self._random = random
-        self._produced_bytes = 0
+        self._taken_bytes = 0
+        """What the partition has taken in this turn, in batches that are closed."""
         self._table: _Table | None = None
         self._table_ms = 0
 
-    def on_produced(self, size_bytes: int) -> bool:
-        """Count a batch that the partition took; return whether it has had its share.
-
-        Batches that their age closed, not their size, do not end a turn by themselves; partitions
-        are switched between batches only, which keeps them full. So a turn is one to two times
-        `switch_bytes` long.
-        """
-        self._produced_bytes += size_bytes
-        return self._produced_bytes >= self._switch_bytes
-
     @property
     def room_bytes(self) -> int:
-        """How many bytes are missing of the partition's share."""
-        return self._switch_bytes - self._produced_bytes
+        """How many bytes are left of the turn."""
+        return self._switch_bytes - self._taken_bytes
+
+    def on_partitions(self, partition_count: int, now_ms: int) -> None:
+        """Note that partitions have come, gone or moved."""
+        self._table = None
+        # Without a lock: a thread that switches at the same time draws one that exists as well.
+        if not 0 <= self.partition < partition_count:
+            self.switch(now_ms)
+
+    def on_batch(self, size_bytes: int) -> None:
+        """Count a batch with records of this turn, which takes no more."""
+        self._taken_bytes += size_bytes
+
+    def end_turn(self, now_ms: int, *, is_batch_full: bool, has_leader: bool) -> bool:
+        """Switch if the turn is over, as looked at between two batches; return whether the
+        partition is another one now."""
+        before = self.partition
+        if is_batch_full or self.room_bytes <= 0 or not has_leader:
+            self.switch(now_ms)
+        return self.partition != before
+
+    def take(self, size_bytes: int, now_ms: int, *, has_leader: bool) -> bool:
+        """Count rows that are divided before they are in batches; return whether a turn began."""
+        self._taken_bytes += size_bytes
+        if self.room_bytes > 0 and has_leader:
+            return False
+        self.switch(now_ms)
+        return True
 
     def switch(self, now_ms: int) -> int:
-        """Draw the next partition, which may be the same one, and return it."""
+        """Begin the next turn; return its partition, which may be the same one."""
         table = self._table
         if table is None or now_ms >= self._table_ms + LOAD_AGE_MS_MAX:
             table = self._table = _table_of(self._loads(), is_adaptive=self._is_adaptive)
             self._table_ms = now_ms
         drawn = self._random.randrange(table.weight_sums[-1])
         self.partition = table.partitions[bisect_right(table.weight_sums, drawn)]
-        self._produced_bytes = 0
+        self._taken_bytes = 0
         return self.partition
-
-    def forget_loads(self) -> None:
-        """Look anew at the next switch: partitions have come, gone or moved."""
-        self._table = None
 
 
 class _Table(NamedTuple):
@@ -163,8 +185,10 @@ class _Table(NamedTuple):
 
 
 def _table_of(loads: Sequence[PartitionLoad], *, is_adaptive: bool) -> _Table:
-    counts = [load.waiting_count if is_adaptive else 0 for load in loads]
+    led = [load for load in loads if load.has_leader]
+    usable = [load for load in led if not load.is_slow] or led or loads
+    counts = [load.waiting_count if is_adaptive else 0 for load in usable]
     longest = max(counts)
     # A partition weighs one, and one more for each batch that the longest queue has more than it.
     weights = [longest + 1 - count for count in counts]
-    return _Table([load.partition for load in loads], list(accumulate(weights)))
+    return _Table([load.partition for load in usable], list(accumulate(weights)))

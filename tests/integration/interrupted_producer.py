@@ -58,7 +58,7 @@ def run(servers: str, topic: str, interrupt_count: int) -> None:
                 interrupts.end()
         producer.flush(TIMEOUT_S)
         end = producer.send(topic, b"end").result(TIMEOUT_S)
-        assert producer._pool.free_bytes == producer._pool.size_bytes
+        assert producer._core.pool.free_bytes == producer._core.pool.size_bytes
     sys.stdout.write(f"{sent_count} {end.offset}\n")
 
 

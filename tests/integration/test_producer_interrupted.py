@@ -67,12 +67,12 @@ class Numbers:
 
 
 def check(producer: Producer) -> None:
-    accumulator = producer._accumulator
+    accumulator = producer._core.accumulator
     topic = accumulator._topics.get("t")
     assert topic is not None
     assert not any(queue.lock.locked() for queue in topic.used_queues())
     assert not accumulator.inside
-    assert producer._pool.free_bytes == producer._pool.size_bytes
+    assert producer._core.pool.free_bytes == producer._core.pool.size_bytes
 
 
 @pytest.mark.promise("an interrupt anywhere in a call leaves the producer whole")
@@ -109,7 +109,7 @@ def test_an_interrupt_anywhere_in_close_leaves_one_that_can_be_closed(fake: Fake
         producer.send("t", b"%d" % place, partition=0)
         is_interrupted = interrupted_at(place, producer.close)
         producer.close(TIMEOUT_S)
-        assert producer._lifecycle.is_over
+        assert producer._core.lifecycle.is_over
         check(producer)
         if not is_interrupted:
             break

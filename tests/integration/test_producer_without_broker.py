@@ -89,7 +89,7 @@ def test_a_send_that_waits_is_ended_by_closing() -> None:
 
     thread = threading.Thread(target=send)
     thread.start()
-    while not producer._metadata._named_ms:  # until it has asked for the topic, and waits
+    while not producer._core.metadata._named_ms:  # until it has asked for the topic, and waits
         time.sleep(0.001)
     producer.close()
     thread.join(TIMEOUT_S)
@@ -111,14 +111,14 @@ def test_an_interrupt_ends_the_wait_and_the_producer_still_closes() -> None:
 
 
 def test_waiting_costs_few_turns(producer: Producer) -> None:
-    step = producer._engine.step
+    step = producer._core.engine.step
     turns: list[int] = []
 
     def counted(now_ms: int) -> int:
         turns.append(now_ms)
         return step(now_ms)
 
-    producer._engine.step = counted  # type: ignore[method-assign]
+    producer._core.engine.step = counted  # type: ignore[method-assign]
     with pytest.raises(KafkaTimeoutError):
         producer.send("t", b"v")
     assert 0 < len(turns) < 100

@@ -1,24 +1,17 @@
-"""A `ScriptedProducer` with the bulk methods; where a real front-end waits, it makes turns."""
+"""A `ScriptedProducer` with a broker that keeps logs; where a producer waits, it makes turns."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
-from pykclient.producer.accumulator.append import Blocked
-from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
-from pykclient.producer.bulk.producer import BulkProducer
 from pykclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykclient.records.batch import iterate_batches
 from tests.producer.scripted_producer import ScriptedProducer
+from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pykclient.accel import Delivery
     from pykclient.accel.abc import RecordColumns
-    from pykclient.producer.record import RecordMetadata, SerializedRecord
+    from pykclient.network.gate import Gate
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
     from pykclient.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse
@@ -37,7 +30,24 @@ class Written(NamedTuple):
     columns: RecordColumns
 
 
-class ScriptedBulkProducer(ScriptedProducer, BulkProducer):
+class TurningWaiting(NoWaiting):
+    """Makes turns until the gate is open; if it does not open, the whole time has passed."""
+
+    producer: ScriptedBulkProducer
+
+    def is_current(self) -> bool:
+        return False
+
+    def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
+        for _ in range(WAITING_TURNS_MAX if self.producer.makes_turns else 0):
+            if gate.wait(0):
+                return True
+            self.producer.turn(after_ms=1)
+        self.producer.clock_ms += round(timeout_s * 1000)
+        return gate.wait(0)
+
+
+class ScriptedBulkProducer(ScriptedProducer):
     """Everything is done in the test's own thread, and time passes only when it says so.
 
     The broker keeps the values of each topic and partition in `logs`, refuses batches beyond
@@ -52,6 +62,8 @@ class ScriptedBulkProducer(ScriptedProducer, BulkProducer):
         self.written: list[Written] = []
         self.batch_bytes_max = 10**9
         self.refusals: dict[int, int] = {}
+        self.waiting = TurningWaiting()
+        self.waiting.producer = self
         super().__init__(**settings)
 
     def _answer(self, message: Message) -> Message | None:
@@ -89,32 +101,3 @@ class ScriptedBulkProducer(ScriptedProducer, BulkProducer):
                 columns = batch.records()
                 log += list(columns.values)
                 self.written.append(Written(topic, data.index, columns))
-
-    def _append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
-        outcome = self._accumulator.append(record)
-        if isinstance(outcome, Blocked):
-            raise BufferExhaustedError(str(outcome.need))
-        return outcome
-
-    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
-        if self.makes_turns:
-            self.know(topic)
-        if not self._has_partition(topic, partition):
-            raise KafkaTimeoutError(f"no {topic}-{partition}")
-
-    @contextmanager
-    def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
-        waiter = MemoryWaiter(size_bytes, lambda: None)
-        try:
-            self._pool.wait_for(waiter)
-            self._accumulator.want_memory()
-            for _ in range(WAITING_TURNS_MAX if self.makes_turns else 0):
-                if waiter.is_granted:
-                    break
-                self.turn(after_ms=1)
-            if not waiter.is_granted:
-                raise BufferExhaustedError("no memory")
-            self._check_usable()
-            yield waiter
-        finally:
-            self._pool.give_up(waiter)

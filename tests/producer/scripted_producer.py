@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.errors import BufferExhaustedError
-from pykclient.producer.accumulator.append import Blocked
+from pykclient.accel import SendCore
+from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.producer.bulk.sending import BulkSender
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
+from pykclient.producer.record import RecordMetadata
 from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -32,9 +34,6 @@ from tests.network.scripted_port import ScriptedPort
 from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
-    from pykclient.accel import Delivery
-    from pykclient.accel.abc import HeadersInput, OnDelivery
-    from pykclient.producer.record import RecordMetadata
     from pykclient.protocol.message import Message
 
 __all__ = ["ScriptedProducer"]
@@ -43,12 +42,14 @@ WALL_CLOCK_NS = 1_700_000_000_123_456_789
 TOPIC_ID = bytes(range(16))
 
 
-class ScriptedProducer(ProducerCore):
+class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
     """A front-end that never waits: what would block raises `BufferExhaustedError`.
 
     The broker knows the topics of `partition_counts`; others get its `topic_errors`, or 3
     (UNKNOWN_TOPIC_OR_PARTITION).
     """
+
+    waiting: NoWaiting = NoWaiting()
 
     def __init__(self, **settings: object) -> None:
         self.clock_ms = 1_000
@@ -58,27 +59,34 @@ class ScriptedProducer(ProducerCore):
         self.produced: list[ProduceRequest] = []
         self.produce_error = 0
         settings.setdefault("bootstrap_servers", "localhost:9092")
-        super().__init__(
+        self.core = ProducerCore(
             ProducerConfig.from_settings(settings),
-            self.port,
-            waiting=NoWaiting(),
+            port=self.port,
+            waiting=self.waiting,
             clock_ms=lambda: self.clock_ms,
             wall_clock_ns=lambda: WALL_CLOCK_NS,
         )
+        super().__init__(self.core.send_slowly, lambda: WALL_CLOCK_NS, self.core.topics)
+        bulk = BulkSender(self.core)
+        self.send_batch = bulk.send_batch
+        self.send_arrow = bulk.send_arrow
+
+    def __repr__(self) -> str:
+        return describe_client(self, self.core.config, self.core.state)
 
     def turn(self, times: int = 1, *, after_ms: int = 0) -> None:
         """Let time pass, make turns, and let the broker answer in each."""
         self.clock_ms += after_ms
         for _ in range(times):
-            self._engine.step(self.clock_ms)
+            self.core.engine.step(self.clock_ms)
             self.serve()
             self.port.wait(0)
-            self._engine.complete(self.clock_ms)
+            self.core.engine.complete(self.clock_ms)
             self.run_user_calls()
 
     def run_user_calls(self) -> None:
-        while self._engine.user_calls:
-            call = self._engine.user_calls.popleft()
+        while self.core.engine.user_calls:
+            call = self.core.engine.user_calls.popleft()
             call.function(*call.args)
             call.on_done(None)
 
@@ -97,8 +105,8 @@ class ScriptedProducer(ProducerCore):
                     peer.answer(answer)
 
     def know(self, topic: str) -> None:
-        """Have the metadata of a topic asked for, and take the answer."""
-        self._want_topic(topic)
+        """Have the metadata of a topic requested, and take the response."""
+        self.core.want_topic(topic)
         self.turn(8, after_ms=1)
         self.turn(8, after_ms=2_000)
 
@@ -142,36 +150,3 @@ class ScriptedProducer(ProducerCore):
                 for index in range(count)
             ],
         )
-
-    def _send_slowly(
-        self,
-        topic: object,
-        value: object,
-        key: object,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersInput | None,
-        on_delivery: OnDelivery[RecordMetadata] | None,
-    ) -> Delivery[RecordMetadata]:
-        self._check_usable()
-        record = self._serializer.serialize(
-            topic,
-            value,
-            key,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-            on_delivery=on_delivery,
-        )
-        if self._partitioner is not None and record.partition is None:
-            record = self._choose_partition(record)
-        outcome = self._accumulator.append(record)
-        if isinstance(outcome, Blocked):
-            raise BufferExhaustedError(str(outcome.need))
-        return outcome
-
-    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
-        raise BufferExhaustedError(f"{topic}-{partition}")
-
-    def _block_deadline_ms(self) -> int:
-        return self.clock_ms

@@ -11,16 +11,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, KafkaError
+from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
+from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.retry import Backoff
-from pykclient.producer.accumulator.accumulator import AccumulatorSettings, RecordAccumulator
+from pykclient.producer.accumulator.accumulator import RecordAccumulator
 from pykclient.producer.accumulator.append import Blocked
-from pykclient.producer.accumulator.batch import Compression
 from pykclient.producer.accumulator.buffer_pool import BufferPool
+from pykclient.producer.config import ProducerConfig
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata, SerializedRecord
 from pykclient.producer.sender.idempotence import Idempotence
-from pykclient.producer.sender.sender import Sender, SenderSettings
+from pykclient.producer.sender.sender import Sender
 from pykclient.protocol.messages.init_producer_id import InitProducerIdResponse
 from pykclient.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -29,17 +31,16 @@ from pykclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from pykclient.records.batch import iterate_batches
-from pykclient.records.compression import Codec
 from pykclient.types import Node, TopicPartition
 from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pykclient.accel import Delivery, TopicAppenders
     from pykclient.accel.abc import OnDelivery
     from pykclient.errors import BrokerError, DecodeError
-    from pykclient.network.cluster.cluster import LeaderHints
+    from pykclient.network.gate import Gate
     from pykclient.network.manager import Request, UserCall
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.delivery import Awaited
@@ -58,11 +59,17 @@ class NoWaiting:
     def is_current(self) -> bool:
         return True
 
+    def check_may_wait(self, what: str) -> None:
+        pass
+
+    def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
+        return gate.wait(0)
+
     def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
         return outcome.is_done(index)
 
 
-class ScriptedNodes:
+class ScriptedClient(NetworkClient):
     """The network client as the sender sees it: nodes are ready unless the test says otherwise."""
 
     def __init__(self) -> None:
@@ -83,14 +90,15 @@ class ScriptedNodes:
         return self.failures
 
 
-class ScriptedMetadata:
-    """The metadata as the sender sees it."""
+class ScriptedMetadata(Metadata):
+    """Metadata that asks nobody: it has what the test lets it learn, and counts the requests."""
 
-    def __init__(self) -> None:
-        self.cluster = Cluster()
-        self.on_cluster: Callable[[Cluster], None]
-        self.added: list[str] = []
-        self.update_count = 0
+    added: list[str]
+    update_count = 0
+
+    def learn(self, cluster: Cluster) -> None:
+        """Take a picture over, as from a response."""
+        self._swap(cluster)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
         self.added.append(topic)
@@ -98,15 +106,12 @@ class ScriptedMetadata:
     def request_update(self) -> None:
         self.update_count += 1
 
-    def learn_leaders(self, hints: LeaderHints) -> bool:
-        cluster = hints.newer_than(self.cluster)
-        if cluster is not None:
-            self.on_cluster(cluster)
-        return cluster is not None
-
 
 class SenderBench:
-    """See the module. `leaders` are the leading nodes by partition, None for none."""
+    """See the module. `leaders` are the leading nodes by partition, None for none.
+
+    All else is as the `settings` of a producer say; `linger_ms` is 0 unless one of them.
+    """
 
     next_poll_ms = 0
 
@@ -114,61 +119,50 @@ class SenderBench:
         self,
         *,
         leaders: Iterable[int | None] = (1,),
-        is_idempotent: bool = True,
         has_producer_id: bool = True,
-        acks: int = -1,
-        retries: int = 2**31 - 1,
-        in_flight_max: int = 5,
-        batch_size_bytes: int = 16_384,
-        linger_ms: int = 0,
-        delivery_timeout_ms: int = 120_000,
-        max_request_size: int = 1_048_576,
-        buffer_memory: int = 33_554_432,
-        availability_timeout_ms: int = 0,
         seed: int = 1,
+        **settings: object,
     ) -> None:
+        config = ProducerConfig.from_settings(
+            {"bootstrap_servers": "localhost:9092", "linger_ms": 0, "request_timeout_ms": 100}
+            | settings
+        )
         self.now_ms = 1_000
         self.wakeup_count = self.failed_count = 0
-        self.nodes = ScriptedNodes()
-        self.metadata = ScriptedMetadata()
-        self.metadata.on_cluster = self.learn
+        self.client = ScriptedClient()
+        self.metadata = ScriptedMetadata.from_config(config, allow_auto_topic_creation=True)
+        self.metadata.added = []
         self.user_calls: deque[UserCall] = deque()
         self.requests: list[Request] = []
         self.fast_topics: dict[object, TopicAppenders[RecordMetadata]] = {}
-        self.pool = BufferPool(buffer_memory)
+        self.pool = BufferPool(config.buffer_memory)
         self.reports = FailureReports("", lambda: self.now_ms)
         self.random = Random(seed)
-        self.accumulator = self._make_accumulator(
-            AccumulatorSettings(
-                batch_size_bytes=batch_size_bytes,
-                linger_ms=linger_ms,
-                delivery_timeout_ms=delivery_timeout_ms,
-                compression=Compression(Codec.NONE, None),
-                hash_keys=True,
-                is_adaptive=True,
-            )
+        self.accumulator = RecordAccumulator(
+            config,
+            self.pool,
+            reports=self.reports,
+            waiting=NoWaiting(),
+            clock_ms=lambda: self.now_ms,
+            wakeup=self._on_wakeup,
+            random=self.random,
+            fast_topics=self.fast_topics,
         )
         backoff = Backoff(100, 1_000, jitter=0.0)
         self.idempotence: Idempotence | None = None
-        if is_idempotent:
+        if config.enable_idempotence:
             self.idempotence = Idempotence(
-                in_flight_max=in_flight_max,
+                in_flight_max=config.max_in_flight_requests_per_connection,
                 backoff=backoff,
                 on_assigned=self.accumulator.look_at_all,
                 on_failed=lambda error, now_ms: self.sender.fail(error, now_ms),
             )
+            self.metadata.add_listener(self.idempotence.on_cluster)
+        self.metadata.add_listener(self.accumulator.on_cluster)
         self.sender = Sender(
-            SenderSettings(
-                acks=acks,
-                retries=retries,
-                request_timeout_ms=30_000,
-                delivery_timeout_ms=delivery_timeout_ms,
-                max_request_size=max_request_size,
-                max_in_flight_requests_per_connection=in_flight_max,
-                partitioner_availability_timeout_ms=availability_timeout_ms,
-            ),
+            config,
             self.accumulator,
-            nodes=self.nodes,
+            client=self.client,
             reports=self.reports,
             metadata=self.metadata,
             idempotence=self.idempotence,
@@ -178,20 +172,8 @@ class SenderBench:
         )
         self._epoch = 0
         self.lead(*leaders)
-        if is_idempotent and has_producer_id:
+        if self.idempotence is not None and has_producer_id:
             self.give_producer_id()
-
-    def _make_accumulator(self, settings: AccumulatorSettings) -> RecordAccumulator:
-        return RecordAccumulator(
-            settings,
-            self.pool,
-            reports=self.reports,
-            waiting=NoWaiting(),
-            clock_ms=lambda: self.now_ms,
-            wakeup=self._on_wakeup,
-            random=self.random,
-            fast_topics=self.fast_topics,
-        )
 
     # The cluster.
 
@@ -225,10 +207,7 @@ class SenderBench:
 
     def learn(self, cluster: Cluster) -> None:
         """Let this be what the metadata says."""
-        self.metadata.cluster = cluster
-        if self.idempotence is not None:
-            self.idempotence.on_cluster(cluster)
-        self.accumulator.on_cluster(cluster)
+        self.metadata.learn(cluster)
 
     def give_producer_id(self) -> None:
         """Answer the request for a producer id that is due now."""

@@ -30,7 +30,7 @@ def test_a_topic_without_partitions_stays_unknown() -> None:
 
 
 def test_slow_nodes_get_no_records_without_a_key_while_others_are_there() -> None:
-    bench = SenderBench(leaders=[1, 2], batch_size_bytes=1)
+    bench = SenderBench(leaders=[1, 2], batch_size=1)
     bench.accumulator.on_slow_nodes(frozenset({1}))
     bench.send(partition=None)
     bench.now_ms += 100
@@ -40,7 +40,7 @@ def test_slow_nodes_get_no_records_without_a_key_while_others_are_there() -> Non
 
 
 def test_a_batch_waits_for_company_until_it_is_full_or_old_enough() -> None:
-    bench = SenderBench(batch_size_bytes=1_000, linger_ms=5)
+    bench = SenderBench(batch_size=1_000, linger_ms=5)
     bench.send(b"first")
     assert bench.drain() == []
     assert bench.accumulator.next_look_ms() == bench.now_ms + 5
@@ -56,7 +56,7 @@ def test_a_batch_waits_for_company_until_it_is_full_or_old_enough() -> None:
 
 
 def test_one_batch_per_partition_is_drained_at_a_time_and_no_partition_starves() -> None:
-    bench = SenderBench(leaders=[1] * 3, batch_size_bytes=300)
+    bench = SenderBench(leaders=[1] * 3, batch_size=300)
     for partition in (0, 0, 0, 1, 1, 2):
         bench.send(bytes(200), partition=partition)
     order = []
@@ -98,7 +98,7 @@ def test_what_may_not_be_sent_is_passed_over_until_it_is_looked_at_again() -> No
 
 
 def test_a_batch_that_comes_back_goes_in_front_of_the_younger_ones() -> None:
-    bench = SenderBench(batch_size_bytes=100)
+    bench = SenderBench(batch_size=100)
     for number in range(4):
         bench.send(b"%d" % number * 50)
     first = bench.drain()[0]
@@ -224,7 +224,7 @@ def test_somebody_who_waits_for_memory_makes_every_batch_ready() -> None:
 
 def test_threads_and_a_sender_lose_no_record_and_keep_each_threads_order() -> None:
     """Eight threads append while this one drains; the real locks are at work here."""
-    bench = SenderBench(leaders=[1] * 3, batch_size_bytes=2_000, is_idempotent=False)
+    bench = SenderBench(leaders=[1] * 3, batch_size=2_000, enable_idempotence=False)
     count, thread_count = 2_000, 8
     done = threading.Barrier(thread_count + 1)
 
@@ -257,7 +257,7 @@ def test_threads_and_a_sender_lose_no_record_and_keep_each_threads_order() -> No
 
 
 def test_parts_of_a_split_batch_do_not_hide_that_older_ones_are_overdue() -> None:
-    bench = SenderBench(leaders=(None, 1), batch_size_bytes=1_000, delivery_timeout_ms=10_000)
+    bench = SenderBench(leaders=(None, 1), batch_size=1_000, delivery_timeout_ms=10_000)
     oldest = bench.send(partition=0)
     bench.poll(after_ms=4_000)
     young = [bench.send(partition=1) for _ in range(2)]

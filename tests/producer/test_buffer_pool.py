@@ -9,23 +9,26 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
+from tests.producer.test_batch import new_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pykclient.producer.accumulator.batch import ProducerBatch
 
-class Holder:
-    """An account, and what may wait for memory."""
 
-    def __init__(self, reserved_bytes: int = 0) -> None:
-        self.reserved_bytes = reserved_bytes
+def holder(reserved_bytes: int = 0) -> ProducerBatch:
+    """Return a batch that has reserved bytes."""
+    batch = new_batch(1)
+    batch.reserved_bytes = reserved_bytes
+    return batch
 
 
 def reserved(pool: BufferPool, size_bytes: int) -> bool:
     """Try to reserve bytes for somebody new."""
-    holder = Holder()
-    is_there = pool.try_reserve(size_bytes, holder)
-    assert holder.reserved_bytes == (size_bytes if is_there else 0)
+    batch = holder()
+    is_there = pool.try_reserve(size_bytes, batch)
+    assert batch.reserved_bytes == (size_bytes if is_there else 0)
     return is_there
 
 
@@ -40,9 +43,9 @@ def waiting(
 
 def taken(waiter: MemoryWaiter) -> int:
     """Return what a waiter was granted, and leave him nothing."""
-    holder = Holder()
-    waiter.hand_to(holder)
-    return holder.reserved_bytes
+    batch = holder()
+    waiter.hand_to(batch)
+    return batch.reserved_bytes
 
 
 def test_memory_is_limited_and_comes_back() -> None:
@@ -51,14 +54,14 @@ def test_memory_is_limited_and_comes_back() -> None:
     assert not reserved(pool, 41)
     assert reserved(pool, 40)
     assert pool.free_bytes == 0
-    pool.release(Holder(60))
+    pool.release(holder(60))
     assert reserved(pool, 60)
 
 
 def test_giving_back_more_than_was_taken_is_our_mistake() -> None:
     pool = BufferPool(100)
     with pytest.raises(AssertionError, match="twice"):
-        pool.release(Holder(1))
+        pool.release(holder(1))
 
 
 def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one() -> None:
@@ -67,9 +70,9 @@ def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one()
     granted: list[str] = []
     large = waiting(pool, 80, lambda: granted.append("large"))
     small = waiting(pool, 10, lambda: granted.append("small"))
-    pool.release(Holder(50))
+    pool.release(holder(50))
     assert granted == []
-    pool.release(Holder(40))
+    pool.release(holder(40))
     assert granted == ["large", "small"]
     assert (taken(large), taken(small)) == (80, 10)
     assert pool.free_bytes == 0
@@ -145,7 +148,7 @@ def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
         elif drawn < 0.6:
             queued.append(waiting(pool, size_bytes))
         elif drawn < 0.9 and held:
-            pool.release(Holder(held.pop(random.randrange(len(held)))))
+            pool.release(holder(held.pop(random.randrange(len(held)))))
         elif queued:
             waiter = queued.pop(0)
             if waiter.is_granted:
@@ -168,7 +171,7 @@ def test_threads_that_wait_are_all_served_and_memory_is_whole_again() -> None:
             gate.acquire()
             waiter = waiting(pool, size_bytes, gate.release)
             assert gate.acquire(timeout=30)
-            pool.release(Holder(taken(waiter)))
+            pool.release(holder(taken(waiter)))
         served.append(size_bytes)
 
     threads = [threading.Thread(target=work, args=(size,)) for size in (100, 70, 30, 1)]

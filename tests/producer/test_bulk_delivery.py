@@ -16,12 +16,13 @@ from pykclient.producer.delivery import BatchOutcome
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.sender.thread import SenderThread
 from pykclient.types import TopicPartition
+from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
     from pykclient.producer.delivery import Awaited
 
 
-class OutOfTime:
+class OutOfTime(NoWaiting):
     """A `Waiting` whose time is always up, and whose thread is the test's."""
 
     is_sender = True

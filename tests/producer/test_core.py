@@ -13,6 +13,7 @@ from pykclient.errors import (
     ClosedError,
     ConfigError,
     KafkaError,
+    KafkaTimeoutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UsageError,
@@ -22,6 +23,7 @@ from pykclient.network.gate import Gate
 from pykclient.producer.producer import Producer
 from pykclient.records.batch import iterate_batches
 from pykclient.records.compression import Codec
+from tests.producer.scripted_bulk_producer import ScriptedBulkProducer
 from tests.producer.scripted_producer import WALL_CLOCK_NS, ScriptedProducer
 from tests.producer.test_interceptors import Failing
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pykclient.network.cluster.cluster import PartitionInfo
-    from pykclient.producer.record import RecordMetadata
+    from pykclient.producer.record import RecordMetadata, SerializedRecord
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def producer() -> ScriptedProducer:
 def watched(producer: ScriptedProducer) -> Gate:
     """Return a gate that the next news opens."""
     gate = Gate()
-    producer._lifecycle.waiters[gate] = None
+    producer.core.lifecycle.waiters[gate] = None
     return gate
 
 
@@ -79,10 +81,19 @@ def test_the_broker_is_asked_for_the_acknowledgements_that_are_set(
 def test_send_is_the_per_record_cores_own_without_a_layer(producer: ScriptedProducer) -> None:
     assert Producer.send is SendCore.send
     producer.send("t", b"first", partition=0)
-    calls = []
-    producer._send_slowly = lambda *arguments: calls.append(arguments)  # type: ignore[assignment,method-assign]
+    calls: list[object] = []
+    accumulator = producer.core.accumulator
+    real = accumulator.append
+
+    def append(record: SerializedRecord) -> object:
+        calls.append(record.value)
+        return real(record)
+
+    accumulator.append = append  # type: ignore[assignment]
     producer.send("t", b"second", partition=0)
     assert calls == []
+    producer.send("t", b"third", partition=1)
+    assert calls == [b"third"]
 
 
 @pytest.mark.parametrize(
@@ -171,28 +182,27 @@ def test_what_cannot_be_used_is_refused_before_anything_is_opened(
 
 
 def test_a_record_waits_for_metadata_and_waiters_hear_of_news(producer: ScriptedProducer) -> None:
-    with pytest.raises(BufferExhaustedError, match="METADATA"):
+    with pytest.raises(BufferExhaustedError, match="metadata of topic 'other'"):
         producer.send("other", b"v")
     news = watched(producer)
     producer.partition_counts["other"] = 1
     producer.know("other")
     assert news.wait(0)
-    assert producer._has_partition("other", 0)
-    assert not producer._has_partition("other", 1)
+    assert producer.core.has_partition("other", 0)
+    assert not producer.core.has_partition("other", 1)
     producer.send("other", b"v")
 
 
-def test_waiting_in_vain_is_told_apart_from_waiting(producer: ScriptedProducer) -> None:
-    version = producer._metadata.cluster.version
+def test_waiting_in_vain_is_told_apart_from_waiting() -> None:
+    producer = ScriptedBulkProducer()
     producer.topic_errors = {"forbidden": 29, "absent": 3}
-    for topic in ("forbidden", "absent"):
-        producer.know(topic)
-    refusal = producer._final_topic_error("forbidden", version, 0)
-    assert refusal is not None
-    assert "forbidden" in str(refusal)
-    assert producer._final_topic_error("absent", version, 0) is None
-    version = producer._metadata.cluster.version
-    assert producer._final_topic_error("forbidden", version, 0) is None
+    with pytest.raises(TopicAuthorizationFailedError, match="forbidden"):
+        producer.send("forbidden", b"v")
+    with pytest.raises(KafkaTimeoutError, match="absent"):
+        producer.send("absent", b"v")
+    # What was refused then says nothing of now.
+    producer.partition_counts["forbidden"] = 1
+    producer.send("forbidden", b"v")
 
 
 def test_a_partitioner_is_called_for_no_topic_that_a_response_has_dropped() -> None:
@@ -206,59 +216,74 @@ def test_a_partitioner_is_called_for_no_topic_that_a_response_has_dropped() -> N
 
     producer = ScriptedProducer(partitioner=choose)
     producer.know("t")
-    producer._metadata.cluster = Cluster(version=9)  # before the listeners have heard of it
-    assert not producer._has_partition("t", None)
-    with pytest.raises(BufferExhaustedError, match="t-None"):
+    producer.core.metadata.cluster = Cluster(version=9)  # before the listeners have heard of it
+    assert not producer.core.has_partition("t", None)
+    with pytest.raises(BufferExhaustedError, match="metadata of topic 't'"):
         producer.send("t", b"v")
     assert seen == []
 
 
-def test_the_error_of_having_waited_says_for_what_and_why(producer: ScriptedProducer) -> None:
+def error_of_waiting(
+    producer: ScriptedBulkProducer, topic: str, partition: int | None = None
+) -> KafkaTimeoutError:
+    """Send while the brokers say nothing; return the error."""
+    producer.makes_turns = False
+    with pytest.raises(KafkaTimeoutError) as caught:
+        producer.send(topic, b"v", partition=partition)
+    return caught.value
+
+
+def test_the_error_of_having_waited_says_for_what_and_why() -> None:
+    producer = ScriptedBulkProducer(max_block_ms=500)
+    producer.know("t")
     producer.know("absent")
-    absent = producer._no_metadata("absent", None, 500)
+    absent = error_of_waiting(producer, "absent")
     assert "'absent'" in str(absent)
     assert "500 ms (max_block_ms)" in str(absent)
     assert "create the topic" in str(absent)
     assert isinstance(absent.__cause__, UnknownTopicOrPartitionError)
-    partition = producer._no_metadata("t", 7, 500)
-    assert "no partition 7, only 0 to 2" in str(partition)
-    unreachable = ScriptedProducer()
-    unreachable._engine.step(1_000)
+    assert "no partition 7, only 0 to 2" in str(error_of_waiting(producer, "t", 7))
+    unreachable = ScriptedBulkProducer(max_block_ms=500)
+    unreachable.core.engine.step(1_000)
     for peer in unreachable.port.peers:
         peer.refuse()
     unreachable.port.wait(0)
-    unreachable._engine.complete(1_000)
-    assert "cannot connect to localhost:9092: refused" in str(
-        unreachable._no_metadata("t", None, 500)
-    )
-    silent = ScriptedProducer()
-    assert "not answered yet" in str(silent._no_metadata("t", None, 500))
+    unreachable.core.engine.complete(1_000)
+    reason = str(error_of_waiting(unreachable, "t"))
+    assert "cannot connect to localhost:9092: refused" in reason
+    silent = ScriptedBulkProducer(max_block_ms=500)
+    assert "not answered yet" in str(error_of_waiting(silent, "t"))
 
 
 def test_closing_sends_the_rest_and_then_there_is_nothing_left_to_do(
     producer: ScriptedProducer,
 ) -> None:
     delivery = producer.send("t", b"v")
-    producer._lifecycle.request_close(5_000)
+    producer.core.lifecycle.request_close(5_000)
     with pytest.raises(ClosedError):
         producer.send("t", b"late")
-    assert not producer._lifecycle.is_finished()
+    assert not producer.core.lifecycle.is_finished()
     producer.turn(3)
-    assert producer._lifecycle.is_finished()
+    assert producer.core.lifecycle.is_finished()
     assert delivery.exception() is None
 
 
 def test_what_all_brokers_refuse_is_raised_by_those_who_wait_and_ends_nothing(
-    producer: ScriptedProducer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    version, fatal_count = producer._metadata.cluster.version, producer._metadata.fatal_count
-    news = watched(producer)
+    producer = ScriptedBulkProducer()
     refusal = AuthenticationError("wrong password")
-    producer._metadata.on_verdict(refusal)
-    assert news.wait(0)
-    assert producer._final_topic_error("other", version, fatal_count) is refusal
-    # Who comes later waits for what is found out then.
-    assert producer._final_topic_error("other", version, producer._metadata.fatal_count) is None
+
+    def refuse(gate: Gate, timeout_s: float, what: str) -> bool:
+        producer.core.metadata.on_verdict(refusal)
+        return gate.wait(0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(producer.waiting, "await_gate", refuse)
+        with pytest.raises(AuthenticationError) as caught:
+            producer.send("t", b"v")
+    assert caught.value is refusal
+    # A later call waits for what is found out then.
     delivery = producer.send("t", b"v")
     producer.turn(5, after_ms=100)
     assert delivery.exception(0) is None
@@ -274,13 +299,13 @@ def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
         raise SystemExit
 
     in_flight = producer.send("t", b"v", partition=0)
-    producer._engine.step(producer.clock_ms + 5)
+    producer.core.engine.step(producer.clock_ms + 5)
     leaving = producer.send("t", b"v", partition=1, on_delivery=leave)
     waiting = producer.send(
         "t", b"v", partition=2, on_delivery=lambda _, error: heard.append(error)
     )
     cause = ValueError("a bug")
-    producer._lifecycle.on_death(cause)
+    producer.core.lifecycle.on_death(cause)
     for delivery in (in_flight, leaving, waiting):
         error = delivery.exception()
         assert isinstance(error, KafkaError)
@@ -293,7 +318,7 @@ def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
 
 def test_a_producer_shows_its_client_id_its_addresses_and_its_state() -> None:
     producer = ScriptedProducer(client_id="c")
-    addresses = ",".join(f"{host}:{port}" for host, port in producer._config.bootstrap_servers)
+    addresses = ",".join(f"{host}:{port}" for host, port in producer.core.config.bootstrap_servers)
     assert repr(producer) == f"<ScriptedProducer c at {addresses}: open>"
-    producer._lifecycle.refusal = TopicAuthorizationFailedError("no")
+    producer.core.lifecycle.refusal = TopicAuthorizationFailedError("no")
     assert repr(producer).endswith(": ended by TopicAuthorizationFailedError('no')>")

@@ -15,6 +15,7 @@ from pykclient.producer.delivery import NEXT, BatchOutcome, OutcomeState
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata
 from pykclient.types import TopicPartition
+from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
     from pykclient.accel import Delivery
@@ -25,7 +26,7 @@ PARTITION = TopicPartition("t", 3)
 REPORTS = FailureReports("", lambda: 0)
 
 
-class OutOfTime:
+class OutOfTime(NoWaiting):
     """A `Waiting` whose time is always up, and whose thread is the test's."""
 
     is_sender = True

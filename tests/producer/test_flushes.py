@@ -6,7 +6,7 @@ import pytest
 
 from pykclient.errors import ClosedError
 from pykclient.network.manager import Operation
-from pykclient.producer.accumulator.flushes import Flushes
+from pykclient.producer.accumulator.accumulator import Flushes
 from tests.producer.test_batch import new_batch
 
 

@@ -34,7 +34,7 @@ def test_a_key_decides_the_partition_and_an_explicit_one_beats_it() -> None:
 
 @pytest.mark.promise("records without a key stay on one partition for a batch")
 def test_records_without_a_key_stick_to_one_partition_and_then_to_another() -> None:
-    bench = SenderBench(leaders=[1] * 6, batch_size_bytes=1_000, linger_ms=5)
+    bench = SenderBench(leaders=[1] * 6, batch_size=1_000, linger_ms=5)
     taken: list[int] = []
     for _ in range(600):
         delivery = bench.send(bytes(90), partition=None)
@@ -50,7 +50,7 @@ def test_records_without_a_key_stick_to_one_partition_and_then_to_another() -> N
 
 
 def test_lingering_batches_do_not_end_a_turn_before_it_has_had_its_bytes() -> None:
-    bench = SenderBench(leaders=[1] * 50, batch_size_bytes=1_000)
+    bench = SenderBench(leaders=[1] * 50, batch_size=1_000)
     partitions = set()
     for _ in range(5):
         bench.send(bytes(20), partition=None)
@@ -60,7 +60,7 @@ def test_lingering_batches_do_not_end_a_turn_before_it_has_had_its_bytes() -> No
 
 
 def test_turns_of_rows_that_are_divided_first_are_those_of_send() -> None:
-    bench = SenderBench(leaders=[1] * 50, batch_size_bytes=1_000, linger_ms=1_000)
+    bench = SenderBench(leaders=[1] * 50, batch_size=1_000, linger_ms=1_000)
     first, room_bytes = bench.accumulator.take_turn(TOPIC, 0)
     assert room_bytes == 1_000
     assert bench.accumulator.take_turn(TOPIC, 400) == (first, 600)
@@ -84,7 +84,7 @@ def test_a_turn_ends_where_the_leader_is_lost() -> None:
 
 
 def test_a_topic_that_is_gone_has_no_turns_and_waits_when_it_is_appended_to() -> None:
-    bench = SenderBench(batch_size_bytes=1_000)
+    bench = SenderBench(batch_size=1_000)
     bench.forget_topic()
     assert bench.accumulator.take_turn(TOPIC, 5) == (0, 1_000)
 
@@ -103,7 +103,7 @@ def test_a_partition_that_loses_its_leader_gets_no_more_records_without_a_key() 
 
 @pytest.mark.promise("the producer's memory is bounded")
 def test_a_batch_reserves_chunks_as_it_grows_and_gives_all_of_it_back() -> None:
-    bench = SenderBench(batch_size_bytes=100_000, linger_ms=1_000)
+    bench = SenderBench(batch_size=100_000, linger_ms=1_000)
     reserved = []
     for _ in range(90):
         bench.send(bytes(1_000))
@@ -120,7 +120,7 @@ def test_a_batch_reserves_chunks_as_it_grows_and_gives_all_of_it_back() -> None:
 
 
 def test_a_record_larger_than_a_batch_gets_a_batch_of_its_own() -> None:
-    bench = SenderBench(batch_size_bytes=1_000)
+    bench = SenderBench(batch_size=1_000)
     bench.send(bytes(50))
     bench.send(bytes(5_000))
     bench.send(bytes(50))
@@ -128,7 +128,7 @@ def test_a_record_larger_than_a_batch_gets_a_batch_of_its_own() -> None:
 
 
 def test_a_batch_that_cannot_grow_is_sent_and_the_record_waits_for_memory() -> None:
-    bench = SenderBench(batch_size_bytes=60_000, linger_ms=1_000, buffer_memory=20_000)
+    bench = SenderBench(batch_size=60_000, linger_ms=1_000, buffer_memory=20_000)
     for _ in range(16):
         bench.send(bytes(1_000))
     blocked = bench.append(bytes(1_000))

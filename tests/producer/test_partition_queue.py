@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 from pykclient.network.cluster.cluster import PartitionInfo
 from pykclient.producer.accumulator.batch import Leader
 from pykclient.producer.accumulator.queues import NO_LEADER, Layout, PartitionQueue, TopicQueues
+from pykclient.producer.partitioner import PartitionLoad, StickyPartitioner
 from pykclient.types import Node
 
 
+def new_topic() -> TopicQueues:
+    """Return a topic in which a record without a key goes to partition 0."""
+    sticky = StickyPartitioner(
+        lambda: [PartitionLoad(0, 0)], switch_bytes=100, is_adaptive=True, random=Random(1)
+    )
+    return TopicQueues("t", sticky, hash_keys=False)
+
+
 def test_queues_stay_when_partitions_come_and_go() -> None:
-    topic = TopicQueues("t", hash_keys=False)
+    topic = new_topic()
     topic.resize(3)
     queues = [topic.queues[number] for number in range(3)]
     assert [queue.key for queue in queues] == [("t", 0), ("t", 1), ("t", 2)]
@@ -24,7 +34,7 @@ def test_queues_stay_when_partitions_come_and_go() -> None:
 
 
 def test_a_partition_costs_nothing_before_it_is_used() -> None:
-    topic = TopicQueues("t", hash_keys=False)
+    topic = new_topic()
     topic.resize(20_000)
     assert topic.used_queues() == []
     queue = topic.queues[7]
@@ -33,7 +43,7 @@ def test_a_partition_costs_nothing_before_it_is_used() -> None:
 
 
 def test_threads_that_need_the_same_queue_get_the_same_one() -> None:
-    topic = TopicQueues("t", hash_keys=False)
+    topic = new_topic()
     topic.resize(1_000)
     barrier = threading.Barrier(4)
 
@@ -47,7 +57,7 @@ def test_threads_that_need_the_same_queue_get_the_same_one() -> None:
 
 
 def test_a_queue_has_the_leader_that_the_metadata_tells() -> None:
-    topic = TopicQueues("t", hash_keys=False)
+    topic = new_topic()
     topic.resize(3)
     node = Node(1, "h", 9092)
     infos = (
@@ -61,7 +71,7 @@ def test_a_queue_has_the_leader_that_the_metadata_tells() -> None:
 
 
 def test_appenders_are_replaced_whole_and_keep_the_way_of_keys() -> None:
-    topic = TopicQueues("t", hash_keys=False)
+    topic = new_topic()
     topic.resize(2)
     before = topic.appenders
     topic.resize(3)

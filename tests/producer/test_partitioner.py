@@ -13,7 +13,7 @@ from pykclient.errors import ConfigError, UsageError
 from pykclient.producer.partitioner import (
     LOAD_AGE_MS_MAX,
     PartitionLoad,
-    StickyPartition,
+    StickyPartitioner,
     checked_partition,
     partition_for_key,
     partition_function,
@@ -42,24 +42,38 @@ def test_keys_go_to_the_partitions_that_java_chooses() -> None:
         assert chosen == [int(text) for text in partitions], key
 
 
-def sticky(loads: Sequence[PartitionLoad], *, is_adaptive: bool = True) -> StickyPartition:
-    return StickyPartition(
+def sticky(loads: Sequence[PartitionLoad], *, is_adaptive: bool = True) -> StickyPartitioner:
+    return StickyPartitioner(
         lambda: loads, switch_bytes=SWITCH_BYTES, is_adaptive=is_adaptive, random=Random(5)
     )
 
 
-def drawn(partition: StickyPartition, *, times: int = 6_000) -> Counter[int]:
+def drawn(partition: StickyPartitioner, *, times: int = 6_000) -> Counter[int]:
     return Counter(partition.switch(now_ms=0) for _ in range(times))
 
 
 @pytest.mark.promise("records without a key stay on one partition for a batch")
 def test_a_partition_keeps_its_turn_until_it_has_taken_a_batch() -> None:
-    partition = sticky([PartitionLoad(0, 0)])
-    assert not partition.on_produced(400)
-    assert not partition.on_produced(400)
-    assert partition.on_produced(400)
-    partition.switch(now_ms=0)
-    assert not partition.on_produced(999)
+    partition = sticky([PartitionLoad(index, 0) for index in range(1_000)])
+    partition.on_partitions(1_000, now_ms=0)
+    for _ in range(2):
+        partition.on_batch(400)
+        assert not partition.end_turn(0, is_batch_full=False, has_leader=True)
+    partition.on_batch(400)
+    assert partition.end_turn(0, is_batch_full=False, has_leader=True)
+    partition.on_batch(999)
+    assert not partition.end_turn(0, is_batch_full=False, has_leader=True)
+
+
+def test_a_turn_ends_with_a_full_batch_and_where_the_leader_is_lost() -> None:
+    partition = sticky([PartitionLoad(index, 0) for index in range(1_000)])
+    partition.on_partitions(1_000, now_ms=0)
+    assert partition.end_turn(0, is_batch_full=True, has_leader=True)
+    assert partition.end_turn(0, is_batch_full=False, has_leader=False)
+    assert partition.take(10, 0, has_leader=False)
+    assert not partition.take(SWITCH_BYTES - 1, 0, has_leader=True)
+    assert partition.room_bytes == 1
+    assert partition.take(1, 0, has_leader=True)
 
 
 def test_partitions_with_equal_queues_are_drawn_equally_often() -> None:
@@ -85,6 +99,15 @@ def test_only_partitions_that_may_be_chosen_are_drawn() -> None:
     assert set(drawn(sticky([PartitionLoad(2, 0), PartitionLoad(5, 7)]))) == {2, 5}
 
 
+def test_partitions_without_a_leader_or_with_a_slow_one_are_drawn_if_there_are_no_others() -> None:
+    leaderless = PartitionLoad(0, 0, has_leader=False)
+    slow = PartitionLoad(1, 0, is_slow=True)
+    good = PartitionLoad(2, 9)
+    assert set(drawn(sticky([leaderless, slow, good]))) == {2}
+    assert set(drawn(sticky([leaderless, slow]))) == {1}
+    assert set(drawn(sticky([leaderless]))) == {0}
+
+
 def test_queues_are_looked_at_again_when_the_picture_is_old_or_dropped() -> None:
     loads = [PartitionLoad(0, 0)]
     partition = sticky(loads)
@@ -93,7 +116,7 @@ def test_queues_are_looked_at_again_when_the_picture_is_old_or_dropped() -> None
     assert partition.switch(now_ms=100 + LOAD_AGE_MS_MAX - 1) == 0
     assert partition.switch(now_ms=100 + LOAD_AGE_MS_MAX) == 1
     loads[0] = PartitionLoad(2, 0)
-    partition.forget_loads()
+    partition.on_partitions(3, now_ms=100 + LOAD_AGE_MS_MAX)
     assert partition.switch(now_ms=100 + LOAD_AGE_MS_MAX) == 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.errors import DisconnectedError, InvalidRecordError, error_for_code
-from pykclient.producer.sender.refusal import may_be_written
+from pykclient.producer.sender.request import may_be_written
 from pykclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,

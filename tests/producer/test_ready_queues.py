@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import Leader
-from pykclient.producer.accumulator.queues import PartitionQueue, TopicQueues
+from pykclient.producer.accumulator.queues import PartitionQueue
 from pykclient.producer.accumulator.ready import ReadyQueues
 from tests.producer.test_batch import new_batch
+from tests.producer.test_partition_queue import new_topic
 
 
 class Due:
@@ -17,7 +18,7 @@ class Due:
         self.ready = ReadyQueues(self.due_ms.__getitem__)
 
     def queue(self, *, due_ms: int, node_id: int | None = 1) -> PartitionQueue:
-        queue = PartitionQueue(TopicQueues("t", hash_keys=True), len(self.due_ms))
+        queue = PartitionQueue(new_topic(), len(self.due_ms))
         queue.leader = Leader(node_id, 1)
         queue.waiting.append(new_batch(1))
         self.due_ms[queue] = due_ms

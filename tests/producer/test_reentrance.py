@@ -12,6 +12,7 @@ import pytest
 
 from pykclient.network.manager import Operation
 from pykclient.producer.accumulator.append import OpenBatches
+from pykclient.producer.accumulator.queues import PartitionQueue
 from pykclient.records.batch import iterate_batches
 from tests.producer.scripted_producer import ScriptedProducer
 from tests.producer.sender_bench import SenderBench
@@ -61,7 +62,7 @@ def interrupt(
 
 
 @pytest.mark.promise("code that interrupts `send` may send")
-@pytest.mark.parametrize("method", ["_install", "_begin", "_end_full", "_new_batch"])
+@pytest.mark.parametrize("method", ["_begin", "_end_full", "_new_batch", "install"])
 @pytest.mark.parametrize("inner", [0, 1], ids=["same partition", "another one"])
 def test_send_in_a_handler_that_interrupted_send_goes_through(
     producer: ScriptedProducer, monkeypatch: pytest.MonkeyPatch, method: str, inner: int
@@ -72,15 +73,16 @@ def test_send_in_a_handler_that_interrupted_send_goes_through(
     def handler() -> None:
         more.extend(producer.send("t", b"inner %d" % number, partition=inner) for number in (1, 2))
 
-    interrupt(monkeypatch, OpenBatches, method, handler)
+    kind = PartitionQueue if method == "install" else OpenBatches
+    interrupt(monkeypatch, kind, method, handler)
     outer = producer.send("t", bytes(500), partition=0)
     after = producer.send("t", b"after", partition=inner)
     producer.turn(9, after_ms=TICK_MS)
     assert all(delivery.done() for delivery in (first, outer, *more, after))
     inner_values = [value for value in values_of(producer, inner) if value and value[0]]
     assert inner_values == [b"inner 1", b"inner 2", b"after"]
-    assert producer._pool.free_bytes == producer._pool.size_bytes
-    assert not producer._accumulator.inside
+    assert producer.core.pool.free_bytes == producer.core.pool.size_bytes
+    assert not producer.core.accumulator.inside
 
 
 def test_rows_that_a_handler_sends_go_through(
@@ -149,9 +151,9 @@ def test_flush_waits_for_what_its_thread_sent_before_whenever_the_sender_looks(
         """Send and flush, after the sender has taken the new batches out of its mailbox."""
         if not deliveries:
             deliveries.append(producer.send("t", b"v", partition=1))
-            producer._accumulator.flush(operation)
+            producer.core.accumulator.flush(operation)
 
-    producer._accumulator._mailbox.sealed = Watched(another_thread)
+    producer.core.accumulator._mailbox.sealed = Watched(another_thread)
     producer.turn()
     assert deliveries
     for _ in range(20):

@@ -27,7 +27,7 @@ PARTITION = TopicPartition(TOPIC, 0)
 
 
 def test_one_request_per_node_carries_a_batch_of_each_partition() -> None:
-    bench = SenderBench(leaders=(1, 2, 1), acks=-1)
+    bench = SenderBench(leaders=(1, 2, 1), acks=-1, request_timeout_ms=30_000)
     for partition in range(3):
         bench.send(b"p%d" % partition, partition=partition)
     requests = {request.node_id: request for request in bench.poll()}
@@ -46,7 +46,7 @@ def test_one_request_per_node_carries_a_batch_of_each_partition() -> None:
 
 @pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")
 def test_batches_carry_the_producers_identity_and_their_sequence() -> None:
-    bench = SenderBench(batch_size_bytes=100)
+    bench = SenderBench(batch_size=100)
     bench.send(bytes(50))
     bench.send(bytes(50))
     sequences = []
@@ -59,7 +59,7 @@ def test_batches_carry_the_producers_identity_and_their_sequence() -> None:
 
 
 def test_without_idempotence_batches_have_no_identity() -> None:
-    bench = SenderBench(is_idempotent=False)
+    bench = SenderBench(enable_idempotence=False)
     bench.send()
     (request,) = bench.poll()
     batch = batches_of(request)[PARTITION]
@@ -82,17 +82,17 @@ def test_what_is_sent_keeps_its_topic_from_being_forgotten() -> None:
 
 def test_a_node_that_is_not_ready_is_connected_to_and_asked_again() -> None:
     bench = SenderBench()
-    bench.nodes.unready.add(1)
+    bench.client.unready.add(1)
     bench.send()
     assert bench.poll() == []
-    assert bench.nodes.connected == [1]
+    assert bench.client.connected == [1]
     assert bench.next_poll_ms == bench.now_ms + 50
-    bench.nodes.unready.clear()
+    bench.client.unready.clear()
     assert len(bench.poll()) == 1
 
 
 def test_more_for_the_same_node_is_sent_in_the_next_turn_at_once() -> None:
-    bench = SenderBench(leaders=(1, 1), max_request_size=1_000, batch_size_bytes=1_000)
+    bench = SenderBench(leaders=(1, 1), max_request_size=1_000, batch_size=1_000)
     for partition in (0, 1):
         bench.send(bytes(700), partition=partition)
     assert len(bench.poll()) == 1
@@ -102,7 +102,7 @@ def test_more_for_the_same_node_is_sent_in_the_next_turn_at_once() -> None:
 
 
 def test_what_lingers_behind_a_full_batch_is_sent_when_its_own_time_has_come() -> None:
-    bench = SenderBench(batch_size_bytes=1_000, linger_ms=10)
+    bench = SenderBench(batch_size=1_000, linger_ms=10)
     bench.send(bytes(920))
     bench.send(b"behind")
     (full,) = bench.poll()
@@ -122,7 +122,9 @@ def test_a_partition_without_a_leader_asks_for_metadata_and_goes_when_it_has_one
 
 @pytest.mark.promise("retries keep the order")
 def test_one_request_in_flight_keeps_the_order_without_idempotence() -> None:
-    bench = SenderBench(is_idempotent=False, in_flight_max=1, batch_size_bytes=100)
+    bench = SenderBench(
+        enable_idempotence=False, max_in_flight_requests_per_connection=1, batch_size=100
+    )
     bench.send(bytes(50))
     bench.send(bytes(50))
     (first,) = bench.poll()
@@ -133,15 +135,15 @@ def test_one_request_in_flight_keeps_the_order_without_idempotence() -> None:
 
 
 def test_a_node_that_takes_nothing_for_too_long_loses_records_without_a_key() -> None:
-    bench = SenderBench(leaders=(1, 2), availability_timeout_ms=100, batch_size_bytes=1)
-    bench.nodes.unready.add(1)
+    bench = SenderBench(leaders=(1, 2), partitioner_availability_timeout_ms=100, batch_size=1)
+    bench.client.unready.add(1)
     bench.send(partition=0)
     bench.poll()
     bench.poll(after_ms=101)
     bench.send(partition=None)
     for _ in range(10):
         assert bench.send(partition=None).batch.partition.partition == 1  # type: ignore[union-attr]
-    bench.nodes.unready.clear()
+    bench.client.unready.clear()
     bench.poll()
     bench.poll(after_ms=20)
     later = {
@@ -175,7 +177,7 @@ def test_the_brokers_time_is_told_where_it_counts() -> None:
 
 @pytest.mark.promise("acks 0, 1 and all are supported")
 def test_without_acknowledgements_sent_is_all_there_is_to_know() -> None:
-    bench = SenderBench(acks=0, is_idempotent=False)
+    bench = SenderBench(acks=0, enable_idempotence=False)
     delivery = bench.send_batch()
     (request,) = bench.requests
     assert not request.expects_response
@@ -198,8 +200,8 @@ def test_a_duplicate_is_a_success_at_an_unknown_offset() -> None:
 
 def test_what_is_not_sent_in_time_fails_and_says_why() -> None:
     bench = SenderBench(leaders=(1, None), delivery_timeout_ms=1_000)
-    bench.nodes.unready.add(1)
-    bench.nodes.failures = "localhost:9001: connection refused"
+    bench.client.unready.add(1)
+    bench.client.failures = "localhost:9001: connection refused"
     deliveries = [bench.send(partition=partition) for partition in (0, 1)]
     bench.poll(after_ms=999)
     assert not any(delivery.done() for delivery in deliveries)
@@ -215,7 +217,7 @@ def test_what_runs_out_of_time_between_attempts_names_the_last_failure() -> None
     bench = SenderBench(delivery_timeout_ms=1_000)
     delivery = bench.send_batch()
     bench.answer(bench.requests[0], error_code=6)
-    bench.nodes.unready.add(1)
+    bench.client.unready.add(1)
     bench.poll(after_ms=1_000)
     error = delivery.exception()
     assert isinstance(error, DeliveryTimeoutError)
@@ -242,7 +244,7 @@ def test_memory_of_what_fails_in_flight_comes_back_only_with_its_request() -> No
     bench.poll(after_ms=1_000)
     bench.poll()  # in between, what has arrived was read
     assert isinstance(delivery.exception(), DeliveryTimeoutError)
-    assert "answer of broker 1 is still due" in str(delivery.exception())
+    assert "response of broker 1 is still due" in str(delivery.exception())
     assert bench.pool.free_bytes < bench.pool.size_bytes
     bench.answer(bench.requests[0])
     assert isinstance(delivery.exception(), DeliveryTimeoutError)

@@ -9,7 +9,7 @@ from tests.producer.sender_bench import SenderBench
 
 
 def test_the_sender_is_woken_once_and_only_for_what_it_would_not_see_in_time() -> None:
-    bench = SenderBench(leaders=(1, 1), batch_size_bytes=500, linger_ms=10)
+    bench = SenderBench(leaders=(1, 1), batch_size=500, linger_ms=10)
     bench.accumulator.look(bench.now_ms)
     bench.send(partition=0)
     assert bench.wakeup_count == 1  # a first batch: nobody knows of its deadline

@@ -44,7 +44,7 @@ MAY_BE_WRITTEN = {5, 6, 7, 13, 20, 56, 74, 75}
 @pytest.mark.parametrize("code", RETRIABLE)
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_a_retriable_error_is_retried_after_a_growing_pause(code: int, is_idempotent: bool) -> None:
-    bench = SenderBench(is_idempotent=is_idempotent)
+    bench = SenderBench(enable_idempotence=is_idempotent)
     delivery = bench.send_batch(b"again")
     for pause_ms in (100, 200, 400, 800, 1_000, 1_000):
         bench.answer(bench.requests[0], error_code=code)
@@ -120,7 +120,7 @@ def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
 
 
 def test_retries_end_when_their_number_is_up() -> None:
-    bench = SenderBench(retries=2, is_idempotent=False)
+    bench = SenderBench(retries=2, enable_idempotence=False)
     delivery = bench.send_batch()
     for _ in range(2):
         bench.answer(bench.requests[0], error_code=6)
@@ -131,7 +131,7 @@ def test_retries_end_when_their_number_is_up() -> None:
 
 @pytest.mark.promise("retries keep the order")
 def test_retried_batches_keep_their_order_however_their_answers_come() -> None:
-    bench = SenderBench(leaders=(1,), batch_size_bytes=100)
+    bench = SenderBench(leaders=(1,), batch_size=100)
     bench.send(b"0" * 50)
     (request,) = bench.poll()
     bench.answer(request)
@@ -196,7 +196,7 @@ def test_one_record_too_large_for_the_broker_fails() -> None:
 
 
 def test_a_batch_that_overtook_another_waits_for_it_and_both_keep_their_numbers() -> None:
-    bench = SenderBench(batch_size_bytes=100)
+    bench = SenderBench(batch_size=100)
     bench.send_batch()
     bench.answer(bench.requests[0])
     bench.send(b"1" * 50)
@@ -256,7 +256,7 @@ def test_a_leader_that_knows_a_new_topic_late_loses_no_record(
     The new log has no place for this producer, so that it takes what comes first. What is told of
     the first one is "out of order" then; it is not in the log, and Java's producer delivers it.
     """
-    bench = SenderBench(batch_size_bytes=100)
+    bench = SenderBench(batch_size=100)
     bench.send_batch()
     bench.answer(bench.requests[0])
     deliveries = [bench.send(b"%d" % number * 50) for number in range(2)]
@@ -274,7 +274,7 @@ def test_a_leader_that_knows_a_new_topic_late_loses_no_record(
 
 
 def test_after_a_topic_was_made_anew_one_batch_goes_alone() -> None:
-    bench = SenderBench(batch_size_bytes=100)
+    bench = SenderBench(batch_size=100)
     bench.send_batch()
     bench.answer(bench.requests[0])
     made_anew(bench)

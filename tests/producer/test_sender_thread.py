@@ -22,7 +22,7 @@ from tests.producer.scripted_producer import ScriptedProducer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.producer.lifecycle import Lifecycle
+    from pykclient.producer.sender.lifecycle import Lifecycle
 
 JOIN_S = 30.0
 
@@ -71,7 +71,7 @@ class Running:
         self.close_times_ms: list[int] = []
         self.inside: set[int] = set()
         self.thread = SenderThread("test")
-        client = ScriptedProducer()._client
+        client = ScriptedProducer().core.client
         client.wakeup = self.port.wakeup  # type: ignore[method-assign]
         client.metadata_due_ms = lambda: NEVER_MS  # type: ignore[method-assign]
         self.engine = Engine(client, [self.manager])

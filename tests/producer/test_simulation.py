@@ -65,9 +65,9 @@ class Simulation:
         self.random = Random(seed)
         self.bench = SenderBench(
             leaders=[self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)],
-            is_idempotent=is_idempotent,
-            in_flight_max=self.random.choice((1, 2, 5)),
-            batch_size_bytes=self.random.choice((200, 1_000, 16_384)),
+            enable_idempotence=is_idempotent,
+            max_in_flight_requests_per_connection=self.random.choice((1, 2, 5)),
+            batch_size=self.random.choice((200, 1_000, 16_384)),
             linger_ms=self.random.choice((0, 5)),
             delivery_timeout_ms=self.random.choice((500, 2_000, 10_000)),
             seed=seed,
@@ -120,7 +120,7 @@ class Simulation:
     def _hold_back(self) -> None:
         """Let a node take no more than a connection's share of requests."""
         counts = Counter(request.node_id for request in self.bench.requests)
-        self.bench.nodes.unready = {
+        self.bench.client.unready = {
             node_id for node_id in NODE_IDS if counts[node_id] >= self.in_flight_max
         }
 
@@ -197,7 +197,7 @@ class Simulation:
 
     def _heal(self) -> None:
         self.in_flight_max = 5
-        self.bench.nodes.unready.clear()
+        self.bench.client.unready.clear()
         self._move_leaders()
         for _ in range(2_000):
             self.bench.poll(after_ms=20)

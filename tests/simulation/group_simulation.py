@@ -17,6 +17,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
+from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
 from pykclient.errors.broker import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -31,7 +32,7 @@ from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.types import TopicPartition
 from tests.simulation.processed_records import ProcessedRecords
-from tests.simulation.simulated_clients import SimulatedProducer, TryLaterError
+from tests.simulation.simulated_clients import SimulatedProducer
 from tests.simulation.simulated_member import POLL_MS, Habits, SimulatedMember
 from tests.simulation.simulated_time import SimulatedTime
 from tests.simulation.simulated_world import SimulatedWorld
@@ -172,7 +173,7 @@ class GroupSimulation(SimulatedWorld):
             partition = self.random.randrange(self.partition_count)
             try:
                 self.producer.send(TOPIC, b"%d" % self.sent_count, partition=partition)
-            except TryLaterError:
+            except (KafkaTimeoutError, BufferExhaustedError):
                 return
             self.sent_count += 1
 

@@ -9,48 +9,51 @@ import gc
 from random import Random
 from typing import TYPE_CHECKING
 
+from pykclient.accel import SendCore
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore
 from pykclient.network.drive import run_user_calls
-from pykclient.network.manager import NEVER_MS
-from pykclient.producer.accumulator.append import Blocked, Need
+from pykclient.producer.bulk.sending import BulkSender
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
+from pykclient.producer.record import RecordMetadata
 from tests.producer.sender_bench import NoWaiting
 from tests.simulation.simulated_network import SimulatedNetwork, SimulatedPort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pykclient.accel import Delivery
-    from pykclient.accel.abc import HeadersInput, OnDelivery
     from pykclient.consumer.record import ConsumerRecord
     from pykclient.errors import KafkaError
-    from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
 
-__all__ = ["SimulatedConsumer", "SimulatedProducer", "TryLaterError"]
+__all__ = ["SimulatedConsumer", "SimulatedProducer"]
 
 TURN_COUNT_MAX = 100
 
 
-class TryLaterError(Exception):
-    """A real front-end would wait now."""
+class NeverWaiting(NoWaiting):
+    """The waiting of a thread that is not the sender's, and for which everything takes too long."""
+
+    def is_current(self) -> bool:
+        return False
 
 
-class SimulatedProducer(ProducerCore):
-    """`send` raises `TryLaterError` where a real producer would wait."""
+class SimulatedProducer(SendCore[RecordMetadata]):
+    """A producer that waits for nothing: `max_block_ms` is 0."""
 
     def __init__(self, network: SimulatedNetwork, seed: int, **settings: object) -> None:
         clock = network.clock
         self.port = SimulatedPort(network)
-        super().__init__(
-            ProducerConfig.from_settings(settings),
-            self.port,
-            waiting=NoWaiting(),
+        core = self.core = ProducerCore(
+            ProducerConfig.from_settings(settings | {"max_block_ms": 0}),
+            port=self.port,
+            waiting=NeverWaiting(),
             clock_ms=lambda: clock.now_ms,
             wall_clock_ns=lambda: network.cluster.wall_ms * 1_000_000,
         )
+        super().__init__(core.send_slowly, lambda: network.cluster.wall_ms * 1_000_000, core.topics)
+        self.send_batch = BulkSender(core).send_batch
         seed_all(self, seed)
 
     def turn(self, now_ms: int) -> int:
@@ -58,45 +61,12 @@ class SimulatedProducer(ProducerCore):
         for _ in range(TURN_COUNT_MAX):
             # As if the last turn had waited until now: absence would give brokers more time.
             self.port.wait(0)
-            self._engine.complete(now_ms)
-            run_user_calls(self._engine)
-            next_ms = self._engine.step(now_ms)
+            self.core.engine.complete(now_ms)
+            run_user_calls(self.core.engine)
+            next_ms = self.core.engine.step(now_ms)
             if next_ms > now_ms and not self.port.has_news:
                 return next_ms
         raise AssertionError(f"the producer is still busy after {TURN_COUNT_MAX} turns")
-
-    def _send_slowly(
-        self,
-        topic: object,
-        value: object,
-        key: object,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersInput | None,
-        on_delivery: OnDelivery[RecordMetadata] | None,
-    ) -> Delivery[RecordMetadata]:
-        self._check_usable()
-        record = self._serializer.serialize(
-            topic,
-            value,
-            key,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-            on_delivery=on_delivery,
-        )
-        outcome = self._accumulator.append(record)
-        if isinstance(outcome, Blocked):
-            if outcome.need is Need.METADATA:
-                self._want_topic(record.topic)
-            raise TryLaterError(outcome)
-        return outcome
-
-    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
-        raise TryLaterError(f"{topic}-{partition}")
-
-    def _block_deadline_ms(self) -> int:
-        return NEVER_MS
 
 
 class SimulatedConsumer(ConsumerCore):

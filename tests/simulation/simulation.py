@@ -13,6 +13,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
 from pykclient.errors.broker import (
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
@@ -27,7 +28,7 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.types import TopicPartition
-from tests.simulation.simulated_clients import SimulatedConsumer, SimulatedProducer, TryLaterError
+from tests.simulation.simulated_clients import SimulatedConsumer, SimulatedProducer
 from tests.simulation.simulated_world import SimulatedWorld
 
 if TYPE_CHECKING:
@@ -135,7 +136,6 @@ class Simulation(SimulatedWorld):
     """One run."""
 
     api_faults: ClassVar[ApiFaults] = API_FAULTS
-    producer_class: type[SimulatedProducer] = SimulatedProducer
 
     def __init__(self, seed: int, **producer_settings: object) -> None:
         random, clock = Random(seed), ManualClock(1_000)
@@ -149,7 +149,7 @@ class Simulation(SimulatedWorld):
         segment_bytes = random.choice((500, 5_000, 1_000_000))
         config = {"segment.bytes": str(segment_bytes)}
         self.cluster.create_topic(TOPIC, len(PARTITIONS), config=config)
-        self.producer = self.producer_class(
+        self.producer = SimulatedProducer(
             self.network,
             seed,
             bootstrap_servers=self.bootstrap,
@@ -196,7 +196,7 @@ class Simulation(SimulatedWorld):
             value += bytes(self.random.choice((0, 10, 100)))
             try:
                 delivery = self.producer.send(TOPIC, value, partition=partition.partition)
-            except TryLaterError:
+            except (KafkaTimeoutError, BufferExhaustedError):
                 return
             self.sent.append(Sent(partition, value, delivery))
 

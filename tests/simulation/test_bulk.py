@@ -5,22 +5,16 @@ As in `test_producer_and_consumer`, of which this is the run with another produc
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from pykclient.errors import BatchDeliveryError, BufferExhaustedError, KafkaTimeoutError
-from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
-from pykclient.producer.bulk.producer import BulkProducer
-from pykclient.producer.record import RecordMetadata, SerializedRecord
-from tests.simulation.simulated_clients import SimulatedProducer
+from pykclient.producer.record import RecordMetadata
 from tests.simulation.simulation import PARTITIONS, TOPIC, Sent, Simulation
 from tests.soak import seeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pykclient.accel import Delivery
     from pykclient.producer.bulk.delivery import RecordMetadataRange
 
@@ -28,32 +22,6 @@ SEED_COUNT = 35
 SOAK_SEED_COUNT = 100
 BUFFER_MEMORY = 20_000
 """So little that calls get stuck midway."""
-
-
-class SimulatedBulkProducer(SimulatedProducer, BulkProducer):
-    """What would wait goes no further."""
-
-    def _append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
-        raise NotImplementedError("nothing here is sent one by one")
-
-    def _await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
-        self._want_topic(topic)
-        raise KafkaTimeoutError(f"{topic} is not known yet")
-
-    @contextmanager
-    def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
-        waiter = MemoryWaiter(size_bytes, lambda: None)
-        try:
-            self._pool.wait_for(waiter)
-            self._accumulator.want_memory()
-            if not waiter.is_granted:
-                raise BufferExhaustedError("no memory")
-            yield waiter
-        finally:
-            self._pool.give_up(waiter)
-
-    def _block_deadline_ms(self) -> int:
-        return 0
 
 
 class RowDelivery:
@@ -83,8 +51,6 @@ class RowDelivery:
 class BulkSimulation(Simulation):
     """A run in which most records come in bulk."""
 
-    producer_class = SimulatedBulkProducer
-
     def __init__(self, seed: int) -> None:
         super().__init__(seed, buffer_memory=BUFFER_MEMORY)
         self.stuck_count = 0
@@ -93,7 +59,6 @@ class BulkSimulation(Simulation):
         if self.random.random() < 0.3:
             super()._send_some()
             return
-        producer = cast("SimulatedBulkProducer", self.producer)
         partition = self.random.choice(PARTITIONS)
         count = self.random.choice((1, 5, 40, 200))
         values = [
@@ -102,7 +67,7 @@ class BulkSimulation(Simulation):
             for row in range(count)
         ]
         try:
-            delivery = producer.send_batch(TOPIC, values, partition=partition.partition)
+            delivery = self.producer.send_batch(TOPIC, values, partition=partition.partition)
         except (KafkaTimeoutError, BufferExhaustedError):
             return
         for row, value in enumerate(values):
@@ -115,7 +80,7 @@ class BulkSimulation(Simulation):
             error = sent.delivery.exception()
             if isinstance(error, BatchDeliveryError):
                 self.stuck_count += isinstance(error.errors[-1], BufferExhaustedError)
-        assert self.producer._pool.free_bytes == BUFFER_MEMORY
+        assert self.producer.core.pool.free_bytes == BUFFER_MEMORY
 
 
 @pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT))

@@ -268,7 +268,7 @@ class Storm:
         except KafkaTimeoutError as error:
             self._fault(f"in peace: {error!r}")
         self._settle()
-        pool = self._producer._pool
+        pool = self._producer._core.pool
         self._expect(pool.free_bytes == pool.size_bytes, f"{pool.free_bytes} bytes are free")
 
     def _read_all(self) -> None:

@@ -97,7 +97,7 @@ def run(servers: str, count: int) -> None:
             is_over.set()
             for future in (*senders, watcher):
                 future.result()
-        pool = producer._pool
+        pool = producer._core.pool
         assert pool.free_bytes == pool.size_bytes, "memory is missing"
     assert numbers == dict.fromkeys(range(THREAD_COUNT), expected)
 

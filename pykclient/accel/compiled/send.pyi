@@ -67,7 +67,12 @@ class TopicAppenders(Generic[T]):
 class SendCore(Generic[T]):
     @property
     def topics(self) -> dict[object, TopicAppenders[T]]: ...
-    def __init__(self, send_slowly: SendSlowly[T], wall_clock_ns: Callable[[], int]) -> None: ...
+    def __init__(
+        self,
+        send_slowly: SendSlowly[T],
+        wall_clock_ns: Callable[[], int],
+        topics: dict[object, TopicAppenders[T]] | None = None,
+    ) -> None: ...
     def send(
         self,
         topic: object,

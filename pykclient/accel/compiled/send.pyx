@@ -378,7 +378,9 @@ cdef class SendCore:
     def __cinit__(self, *arguments, **keywords):
         self.topics = {}
 
-    def __init__(self, send_slowly, wall_clock_ns):
+    def __init__(self, send_slowly, wall_clock_ns, dict topics=None):
+        if topics is not None:
+            self.topics = topics
         self.send_slowly = send_slowly
         self.wall_clock_ns = wall_clock_ns
         self.is_system_clock = wall_clock_ns is time_ns

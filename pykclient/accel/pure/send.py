@@ -54,8 +54,13 @@ class SendCore(Generic[T]):
     Owner: any thread may send; `topics` belongs to the slow path.
     """
 
-    def __init__(self, send_slowly: SendSlowly[T], wall_clock_ns: Callable[[], int]) -> None:
-        self.topics: dict[object, TopicAppenders[T]] = {}
+    def __init__(
+        self,
+        send_slowly: SendSlowly[T],
+        wall_clock_ns: Callable[[], int],
+        topics: dict[object, TopicAppenders[T]] | None = None,
+    ) -> None:
+        self.topics: dict[object, TopicAppenders[T]] = {} if topics is None else topics
         self._send_slowly = send_slowly
         self._wall_clock_ns = wall_clock_ns
 

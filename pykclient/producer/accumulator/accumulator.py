@@ -16,17 +16,16 @@ Source: Java class ``RecordAccumulator``; KIP-480, KIP-794 (sticky partitions).
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.append import OpenBatches
 from pykclient.producer.accumulator.batch import BatchState
-from pykclient.producer.accumulator.flushes import Flushes
 from pykclient.producer.accumulator.mailbox import SenderMailbox
+from pykclient.producer.accumulator.queues import TopicTable
 from pykclient.producer.accumulator.ready import ReadyQueues
-from pykclient.producer.accumulator.topic_table import TopicTable
 from pykclient.producer.delivery import OutcomeState
 
 if TYPE_CHECKING:
@@ -37,33 +36,20 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.manager import Operation
-    from pykclient.producer.accumulator.batch import Compression, ProducerBatch
+    from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.accumulator.buffer_pool import BufferPool
     from pykclient.producer.accumulator.queues import PartitionQueue
+    from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import Waiting
     from pykclient.producer.failure_reports import FailureReports
     from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
 
-__all__ = ["AccumulatorSettings", "RecordAccumulator"]
+__all__ = ["Flushes", "RecordAccumulator"]
 
 
 HELD_LOOK_MS = 50
 """When the sender looks again at a queue that somebody holds who was interrupted."""
-
-
-class AccumulatorSettings(NamedTuple):
-    """What the accumulator takes from the producer's configuration.
-
-    `batch_size_bytes` is the size before compression at which a batch is full.
-    """
-
-    batch_size_bytes: int
-    linger_ms: int
-    delivery_timeout_ms: int
-    compression: Compression
-    hash_keys: bool
-    is_adaptive: bool
 
 
 class RecordAccumulator:
@@ -75,7 +61,7 @@ class RecordAccumulator:
 
     def __init__(
         self,
-        settings: AccumulatorSettings,
+        config: ProducerConfig,
         pool: BufferPool,
         *,
         reports: FailureReports,
@@ -85,21 +71,15 @@ class RecordAccumulator:
         random: Random,
         fast_topics: dict[object, TopicAppenders[RecordMetadata]] | None = None,
     ) -> None:
-        self._settings = settings
+        self._linger_ms = config.linger_ms
+        self._delivery_timeout_ms = config.delivery_timeout_ms
         self._pool = pool
         self._clock_ms = clock_ms
         self._ready = ReadyQueues(self._due_ms)
-        self._topics = TopicTable(
-            self._ready,
-            hash_keys=settings.hash_keys,
-            switch_bytes=settings.batch_size_bytes,
-            is_adaptive=settings.is_adaptive,
-            random=random,
-            fast_topics=fast_topics,
-        )
+        self._topics = TopicTable(config, random, fast_topics)
         self._mailbox = SenderMailbox(wakeup)
         self._open_batches = OpenBatches(
-            settings,
+            config,
             self._topics,
             self._mailbox,
             pool=pool,
@@ -147,7 +127,9 @@ class RecordAccumulator:
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Learn the topics' partitions and leaders."""
-        self._topics.on_cluster(cluster, self._clock_ms())
+        now_ms = self._clock_ms()
+        for queue in self._topics.on_cluster(cluster, now_ms):
+            self._follow(queue, now_ms)
 
     def on_slow_nodes(self, node_ids: frozenset[int]) -> None:
         """Keep records that may go anywhere away from these nodes (KIP-794)."""
@@ -168,7 +150,7 @@ class RecordAccumulator:
                 self._incomplete[batch] = queue
                 self._queues_waiting[queue] = None
             # Another thread may have made the queue while the metadata changed.
-            self._topics.follow(queue, now_ms)
+            self._follow(queue, now_ms)
             self._ready.look_at(queue, now_ms)
         while mailbox.sealed:
             self._ready.look_at(mailbox.sealed.popleft(), now_ms)
@@ -191,7 +173,7 @@ class RecordAccumulator:
         due_ms = self._ready.next_timer_ms()
         if self._incomplete:
             oldest = next(iter(self._incomplete))
-            due_ms = min(due_ms, oldest.created_ms + self._settings.delivery_timeout_ms)
+            due_ms = min(due_ms, oldest.created_ms + self._delivery_timeout_ms)
         return self._held_look_ms if self._mailbox.aside else max(due_ms, self._held_look_ms)
 
     def look_at(self, partition: TopicPartition, now_ms: int) -> None:
@@ -211,6 +193,14 @@ class RecordAccumulator:
         """Return the topics that have something to send, and no leader to send it to."""
         return {queue.key.topic for queue in self._ready.led_by(None)}
 
+    def _follow(self, queue: PartitionQueue, now_ms: int) -> None:
+        """Take over a partition's leader, also when the queue was made a moment ago."""
+        leader = queue.topic.leader(queue.key.partition)
+        if leader != queue.leader:
+            self._ready.remove(queue)
+            queue.leader = leader
+            self._ready.look_at(queue, now_ms)
+
     def _due_ms(self, queue: PartitionQueue) -> int:
         first = queue.waiting[0]
         if first.attempt_count:
@@ -224,7 +214,7 @@ class RecordAccumulator:
             or self._pool.has_waiters
         ):
             return 0
-        return min(NEVER_MS, first.created_ms + self._settings.linger_ms)
+        return min(NEVER_MS, first.created_ms + self._linger_ms)
 
     # Taking out and putting back.
 
@@ -303,9 +293,6 @@ class RecordAccumulator:
         """Forget a batch that is done; its memory goes once no request carries it."""
         assert batch.state is BatchState.DONE
         self._incomplete.pop(batch, None)
-        if batch.outcome.state is OutcomeState.FAILED:
-            # Nothing is to hold its deliveries' outcome: whether somebody asks them, counts.
-            self._topics.queue(batch.partition).topic.drop_sticky_batch(batch)
         self._untold.add(batch)
         if not batch.is_in_request:
             self._release(batch)
@@ -336,7 +323,7 @@ class RecordAccumulator:
         return any(batch.state is BatchState.IN_FLIGHT for batch in self._overdue(now_ms))
 
     def _overdue(self, now_ms: int) -> Iterator[ProducerBatch]:
-        latest_ms = now_ms - self._settings.delivery_timeout_ms
+        latest_ms = now_ms - self._delivery_timeout_ms
         return takewhile(lambda batch: batch.created_ms <= latest_ms, self._incomplete)
 
     # Ending.
@@ -418,3 +405,87 @@ class RecordAccumulator:
 
 def _older(batches: Iterable[ProducerBatch], batch: ProducerBatch) -> Iterator[ProducerBatch]:
     return takewhile(lambda other: other.serial < batch.serial, batches)
+
+
+class _Flush(NamedTuple):
+    """One flush: its operation, and the batches that it still waits for."""
+
+    operation: Operation[None]
+    batches: set[ProducerBatch]
+
+
+class Flushes:
+    """All flushes that are wanted or under way.
+
+    Source: Java classes ``RecordAccumulator.awaitFlushCompletion``, ``IncompleteBatches``.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: deque[Operation[None]] = deque()
+        self._under_way: list[_Flush] = []
+        self._failed_by: KafkaError | None = None
+
+    def want(self, operation: Operation[None]) -> None:
+        """Ask for a flush; after `fail` it fails at once. Any thread."""
+        self._wanted.append(operation)
+        if self._failed_by is not None:
+            self._fail_wanted(self._failed_by)
+
+    def take_wanted(self) -> list[Operation[None]]:
+        """Take out what was asked for, to `begin` it: before the batches are gathered that it is
+        to wait for. Whoever asks has put all his batches where they will be found."""
+        taken = []
+        while True:
+            try:
+                taken.append(self._wanted.popleft())
+            except IndexError:  # `want` may be taking them out as well
+                return taken
+
+    def begin(
+        self, operations: Iterable[Operation[None]], batches: Iterable[ProducerBatch]
+    ) -> None:
+        """Begin flushes that were taken out: they end when these batches are done."""
+        waited_for = set(batches)
+        for operation in operations:
+            if self._failed_by is not None:
+                operation.fail(self._failed_by)
+            else:
+                self._under_way.append(_Flush(operation, set(waited_for)))
+        self._end()
+
+    def on_done(self, batch: ProducerBatch) -> None:
+        """Note that a batch is done."""
+        for flush in self._under_way:
+            flush.batches.discard(batch)
+        self._end()
+
+    def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """Wait for the parts of a batch instead of the batch."""
+        for flush in self._under_way:
+            if batch in flush.batches:
+                flush.batches.discard(batch)
+                flush.batches.update(parts)
+
+    def forget(self, operation: Operation[None]) -> None:
+        """Drop a flush for which nobody waits any more. Its operation does not end."""
+        self._under_way = [flush for flush in self._under_way if flush.operation is not operation]
+
+    def fail(self, error: KafkaError) -> None:
+        """End every flush with an error, those to come as well."""
+        self._failed_by = error
+        self._fail_wanted(error)
+        for flush in self._under_way:
+            flush.operation.fail(error)
+        self._under_way.clear()
+
+    def _fail_wanted(self, error: KafkaError) -> None:
+        for operation in self.take_wanted():
+            operation.fail(error)
+
+    def _end(self) -> None:
+        if not self._under_way:
+            return
+        for flush in self._under_way:
+            if not flush.batches:
+                flush.operation.succeed(None)
+        self._under_way = [flush for flush in self._under_way if flush.batches]

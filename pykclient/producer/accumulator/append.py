@@ -24,7 +24,12 @@ from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
-from pykclient.producer.accumulator.batch import BatchState, ProducerBatch
+from pykclient.producer.accumulator.batch import (
+    BatchState,
+    Compression,
+    ProducerBatch,
+    batch_size_bytes,
+)
 from pykclient.producer.delivery import BatchOutcome
 from pykclient.producer.partitioner import partition_for_key
 
@@ -33,11 +38,10 @@ if TYPE_CHECKING:
 
     from pykclient.accel import Delivery, RowRun
     from pykclient.errors import KafkaError
-    from pykclient.producer.accumulator.accumulator import AccumulatorSettings
     from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
     from pykclient.producer.accumulator.mailbox import SenderMailbox
-    from pykclient.producer.accumulator.queues import PartitionQueue, TopicQueues
-    from pykclient.producer.accumulator.topic_table import TopicTable
+    from pykclient.producer.accumulator.queues import PartitionQueue, TopicQueues, TopicTable
+    from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import Waiting
     from pykclient.producer.failure_reports import FailureReports
     from pykclient.producer.record import RecordMetadata, SerializedRecord
@@ -82,7 +86,7 @@ class OpenBatches:
 
     def __init__(
         self,
-        settings: AccumulatorSettings,
+        config: ProducerConfig,
         topics: TopicTable,
         mailbox: SenderMailbox,
         *,
@@ -94,8 +98,9 @@ class OpenBatches:
         self.closed_by: KafkaError | None = None
         self.inside: set[int] = set()
         """The threads that hold a queue's lock, or are about to."""
-        self._settings = settings
-        self._limit_bytes = settings.batch_size_bytes
+        self._linger_ms = config.linger_ms
+        self._compression = Compression.from_config(config)
+        self._limit_bytes = batch_size_bytes(config)
         self._topics = topics
         self._mailbox = mailbox
         self._pool = pool
@@ -135,7 +140,7 @@ class OpenBatches:
                     delivery = self._append_to_open(queue, record, is_sticky=is_sticky)
                     if delivery is not None:
                         return delivery
-                    if is_sticky and self._has_turn_ended(queue, full):
+                    if is_sticky and self._end_turn(queue, full):
                         continue
             finally:
                 self.inside.discard(me)
@@ -180,7 +185,7 @@ class OpenBatches:
                     appended = self._append_rows_to_open(queue, rows, is_sticky=partition is None)
                     if appended is not None:
                         return appended
-                    if partition is None and self._has_turn_ended(queue, full):
+                    if partition is None and self._end_turn(queue, full):
                         continue
             finally:
                 self.inside.discard(me)
@@ -205,9 +210,9 @@ class OpenBatches:
                 with queue.lock:
                     if queue.key.partition != sticky.partition:
                         continue
-                    if sticky.on_produced(size_bytes) or queue.leader.node_id is None:
-                        sticky.switch(self._clock_ms())
-                        topic.sticky_batch = topic.appenders.sticky = None
+                    has_leader = queue.leader.node_id is not None
+                    if sticky.take(size_bytes, self._clock_ms(), has_leader=has_leader):
+                        topic.appenders.sticky = None
                     return sticky.partition, sticky.room_bytes
             finally:
                 self.inside.discard(me)
@@ -303,7 +308,7 @@ class OpenBatches:
             if delivery is None and self._grow(batch, record):
                 delivery = _append(batch, record)
             if delivery is not None:
-                self._install(queue, batch, is_sticky=is_sticky)
+                queue.install(batch, is_sticky=is_sticky)
                 return delivery
         self._end_full(queue)
         return None
@@ -354,7 +359,7 @@ class OpenBatches:
                         if other is not None:
                             return other
                     self._begin(queue, batch)
-                    self._install(queue, batch, is_sticky=is_sticky)
+                    queue.install(batch, is_sticky=is_sticky)
             finally:
                 self.inside.discard(me)
                 if self._mailbox.aside or self.closed_by is not None:
@@ -377,7 +382,7 @@ class OpenBatches:
                 batch.grow()
             first_index, count = rows.append_to(batch.appender)
             if count:
-                self._install(queue, batch, is_sticky=is_sticky)
+                queue.install(batch, is_sticky=is_sticky)
                 return AppendedRows(batch.outcome, first_index, rows.take(count))
         self._end_full(queue)
         return None
@@ -412,7 +417,7 @@ class OpenBatches:
                     if queue.open is not None:  # somebody was faster
                         self._end_full(queue)
                     self._begin(queue, batch)
-                    self._install(queue, batch, is_sticky=is_sticky)
+                    queue.install(batch, is_sticky=is_sticky)
             finally:
                 self.inside.discard(me)
                 if self._mailbox.aside or self.closed_by is not None:
@@ -427,7 +432,7 @@ class OpenBatches:
         if aside and any(batch is other for _, other in list(aside)):
             return
         if batch.serial:  # set before it is taken from those aside
-            self._mailbox.wake(batch.created_ms + self._settings.linger_ms)
+            self._mailbox.wake(batch.created_ms + self._linger_ms)
         else:
             self._pool.release(batch)
 
@@ -445,7 +450,7 @@ class OpenBatches:
             serial=(),
             created_ms=self._clock_ms(),
             capacity_bytes=min(size_bytes, self._limit_bytes),
-            compression=self._settings.compression,
+            compression=self._compression,
         )
 
     def _reserve(self, batch: ProducerBatch, size_bytes: int, memory: MemoryWaiter | None) -> bool:
@@ -469,31 +474,13 @@ class OpenBatches:
         self._mailbox.sealed.append(queue)
         self._mailbox.wake(0)
 
-    def _install(self, queue: PartitionQueue, batch: ProducerBatch, *, is_sticky: bool) -> None:
-        """Let `send` find the open batch by itself from now on."""
-        topic, partition = queue.topic, queue.key.partition
-        appenders = topic.appenders
-        if partition < len(appenders.open):
-            appenders.open[partition] = batch.appender
-        # While a new batch was filled without the lock, the turn may have ended.
-        if is_sticky and topic.sticky.partition == partition:
-            appenders.sticky = batch.appender
-            if topic.sticky_batch is not batch:
-                if topic.sticky_batch is not None:
-                    topic.sticky.on_produced(topic.sticky_batch.size_bytes)
-                topic.sticky_batch = batch
-
-    def _has_turn_ended(self, queue: PartitionQueue, full: ProducerBatch | None) -> bool:
-        """Return whether records without a key go to another partition from now on.
-
-        They do after a full batch, or after smaller ones that come to the same.
-        """
-        topic = queue.topic
-        batch, topic.sticky_batch = topic.sticky_batch, None
-        has_had_its_share = batch is not None and topic.sticky.on_produced(batch.size_bytes)
-        if full is None and not has_had_its_share and queue.leader.node_id is not None:
-            return False
-        return topic.sticky.switch(self._clock_ms()) != queue.key.partition
+    def _end_turn(self, queue: PartitionQueue, full: ProducerBatch | None) -> bool:
+        """Return whether records without a key go to another partition from now on."""
+        return queue.topic.sticky.end_turn(
+            self._clock_ms(),
+            is_batch_full=full is not None,
+            has_leader=queue.leader.node_id is not None,
+        )
 
     def _check_open(self) -> None:
         if self.closed_by is not None:

@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.records.builder import RecordBatchBuilder
+from pykclient.records.compression import Codec, require_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
+    from typing import Self
 
     from pykclient.accel.pure import RecordAppender
     from pykclient.errors import KafkaError
+    from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import BatchOutcome
     from pykclient.producer.record import RecordMetadata
-    from pykclient.records.compression import Codec
     from pykclient.types import TopicPartition
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "Leader",
     "ProducerBatch",
     "ProducerIdentity",
+    "batch_size_bytes",
 ]
 
 
@@ -58,11 +61,32 @@ NEXT: dict[BatchState, frozenset[BatchState]] = {
 }
 
 
+def batch_size_bytes(config: ProducerConfig) -> int:
+    """Return the size before compression at which a batch is full."""
+    return max(1, min(config.batch_size, config.max_request_size))
+
+
 class Compression(NamedTuple):
     """How batches are compressed; `level` None is the codec's default (KIP-390)."""
 
     codec: Codec
     level: int | None
+
+    @classmethod
+    def from_config(cls, config: ProducerConfig) -> Self:
+        """Take what is configured.
+
+        Raises:
+            ConfigError: the codec's library is not installed.
+        """
+        codec = Codec[config.compression_type.upper()]
+        require_library(codec)
+        level = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }.get(codec)
+        return cls(codec, level)
 
 
 class ProducerIdentity(NamedTuple):

@@ -1,12 +1,13 @@
-"""BufferPool: how many bytes of records a producer may hold, and who waits for some.
+"""BufferPool: how many bytes of records a producer may hold, and which threads wait for some.
 
-It counts, it does not own memory: a batch reserves bytes before it grows and gives them back when
-it is done and no request carries it any more. Whoever waits is served in the order of arrival, and
-nobody who comes later passes him. The pool itself never blocks; how a waiter waits is his matter.
+It counts, it does not own memory: a batch reserves bytes before it grows, and they come back when
+it is done and no request carries it any more. Waiters are served in the order of arrival, and no
+later reservation passes them. The pool itself never blocks; the waiting thread does.
 
-Bytes that leave the pool stand in somebody's account in the same moment: an interrupt (Ctrl-C), a
+Bytes that leave the pool are a batch's or a waiter's in the same moment: an interrupt (Ctrl-C), a
 signal handler or a destructor comes in only where something is called, and nothing is called under
-the lock. So nobody who has it can be interrupted for long, and the sender thread may wait for it.
+the lock. So a thread that has it is not interrupted for long, and the sender thread may wait for
+it.
 
 Owner: its own lock, taken last and held for a few operations only.
 Source: Java class ``BufferPool``.
@@ -16,22 +17,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Account", "BufferPool", "MemoryWaiter"]
+    from pykclient.producer.accumulator.batch import ProducerBatch
 
-
-class Account(Protocol):
-    """Whoever holds reserved bytes, and gives them back."""
-
-    reserved_bytes: int
+__all__ = ["BufferPool", "MemoryWaiter"]
 
 
 class MemoryWaiter:
-    """Somebody who needs `size_bytes`; once `is_granted`, they are his.
+    """A thread that needs `size_bytes`, which are reserved for it once `is_granted`.
 
     `on_granted` is called when that is so, or when the pool closes. It must not block, must not
     call the pool, and may be called twice.
@@ -44,10 +41,10 @@ class MemoryWaiter:
         self.on_granted = on_granted
         self.is_granted = False
 
-    def hand_to(self, account: Account) -> None:
-        """Put what was granted into another account."""
+    def hand_to(self, batch: ProducerBatch) -> None:
+        """Reserve what was granted for a batch."""
         assert self.is_granted
-        account.reserved_bytes += self.size_bytes
+        batch.reserved_bytes += self.size_bytes
         self.size_bytes = 0
 
 
@@ -71,13 +68,13 @@ class BufferPool:
         """Whether somebody waits for memory: then every batch is worth sending."""
         return bool(self._waiters)
 
-    def try_reserve(self, size_bytes: int, account: Account) -> bool:
-        """Put bytes into an account if there are so many and nobody waits for some."""
+    def try_reserve(self, size_bytes: int, batch: ProducerBatch) -> bool:
+        """Reserve bytes for a batch if there are so many and nobody waits for some."""
         with self._lock:
             if self._waiters or self._free_bytes < size_bytes:
                 return False
             self._free_bytes -= size_bytes
-            account.reserved_bytes += size_bytes
+            batch.reserved_bytes += size_bytes
             return True
 
     def wait_for(self, waiter: MemoryWaiter) -> None:
@@ -102,16 +99,16 @@ class BufferPool:
             waiter.size_bytes = 0
         self._grant()
 
-    def release(self, account: Account) -> None:
-        """Take back all that an account has; it goes to those who wait first."""
+    def release(self, batch: ProducerBatch) -> None:
+        """Take back all that a batch has; it goes to those who wait first."""
         with self._lock:
-            self._free_bytes += account.reserved_bytes
-            account.reserved_bytes = 0
+            self._free_bytes += batch.reserved_bytes
+            batch.reserved_bytes = 0
         assert self._free_bytes <= self.size_bytes, "memory was given back twice"
         self._grant()
 
     def close(self) -> None:
-        """Send everybody away who waits, now or later."""
+        """End every wait, those to come as well."""
         nobody: deque[MemoryWaiter] = deque()
         with self._lock:
             self._is_closed = True

@@ -1,4 +1,8 @@
-"""The batches of one partition that wait to be sent, and the queues of one topic.
+"""The batches of one partition that wait to be sent; the queues of a topic; the topics.
+
+A topic is *known* once the metadata has it. One that it does not have any more keeps its queues, in
+which batches may wait, but nothing is added and nobody leads them until it is back. A topic may
+have thousands of partitions of which few are sent to: a queue is made when it is first needed.
 
 Owner: a queue's `open` belongs to its `lock`. To `waiting` an application's thread adds at the
 right, under the lock; all else with it the sender thread does, without. The other fields are the
@@ -14,19 +18,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel import TopicAppenders
 from pykclient.network.manager import NEVER_MS
-from pykclient.producer.accumulator.batch import Leader
+from pykclient.producer.accumulator.batch import Leader, batch_size_bytes
+from pykclient.producer.partitioner import PartitionLoad, StickyPartitioner
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from random import Random
 
-    from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
     from pykclient.producer.accumulator.batch import ProducerBatch
-    from pykclient.producer.partitioner import StickyPartition
+    from pykclient.producer.config import ProducerConfig
     from pykclient.producer.record import RecordMetadata
     from pykclient.types import Node
 
-__all__ = ["NO_LEADER", "Layout", "PartitionQueue", "TopicQueues"]
+__all__ = ["NO_LEADER", "Layout", "PartitionQueue", "TopicQueues", "TopicTable"]
 
 NO_LEADER = Leader(None, None)
 
@@ -69,24 +75,36 @@ class PartitionQueue:
         self.leader = leader
         self.in_flight_count = 0
         self.forced_serial: tuple[int, ...] = ()
-        """Batches up to this one are sent without waiting for company."""
+        """Batches up to this one are sent without lingering."""
         self.timer_ms = NEVER_MS
         """When the sender looks at the queue again."""
 
     def seal(self) -> None:
         """Close the open batch. Requires `lock`.
 
-        An interrupt may come in between; the next one who comes along finishes it.
+        An interrupt may come in between; whoever comes next finishes it.
         """
         assert self.lock.locked()
-        assert self.open is not None
-        self.open.seal()
+        batch = self.open
+        assert batch is not None
+        batch.seal()
         appenders = self.topic.appenders
-        if appenders.sticky is not None and self.open.has_appender(appenders.sticky):
+        if appenders.sticky is not None and batch.has_appender(appenders.sticky):
             appenders.sticky = None
+            self.topic.sticky.on_batch(batch.size_bytes)
         self.open = None
         if self.key.partition < len(appenders.open):
             appenders.open[self.key.partition] = None
+
+    def install(self, batch: ProducerBatch, *, is_sticky: bool) -> None:
+        """Let `send` find the open batch by itself from now on. Requires `lock`."""
+        topic, partition = self.topic, self.key.partition
+        appenders = topic.appenders
+        if partition < len(appenders.open):
+            appenders.open[partition] = batch.appender
+        # While a new batch was filled without the lock, the turn may have ended.
+        if is_sticky and topic.sticky.partition == partition:
+            appenders.sticky = batch.appender
 
 
 class _Queues(dict[int, PartitionQueue]):
@@ -102,46 +120,26 @@ class _Queues(dict[int, PartitionQueue]):
 
 
 class TopicQueues:
-    """One topic: its queues, and the appenders of its open batches for `send`.
+    """One topic: its queues, and the appenders of its open batches for `send`."""
 
-    A topic may have thousands of partitions of which few are sent to.
-    """
+    __slots__ = ("appenders", "hash_keys", "is_known", "layout", "name", "queues", "sticky")
 
-    __slots__ = (
-        "appenders",
-        "hash_keys",
-        "is_known",
-        "layout",
-        "name",
-        "queues",
-        "sticky",
-        "sticky_batch",
-    )
-
-    def __init__(self, name: str, *, hash_keys: bool) -> None:
+    def __init__(self, name: str, sticky: StickyPartitioner, *, hash_keys: bool) -> None:
         self.name = name
+        self.sticky = sticky
         self.hash_keys = hash_keys
         self.is_known = False
         self.layout = Layout((), {})
         self.queues = _Queues(self)
         self.appenders: TopicAppenders[RecordMetadata] = TopicAppenders(0, hash_keys=hash_keys)
-        self.sticky: StickyPartition
-        self.sticky_batch: ProducerBatch | None = None
-        """The batch that records without a key went to last."""
 
     @property
     def partition_count(self) -> int:
         """How many partitions the topic has. There may be more queues, of partitions gone since."""
         return len(self.appenders.open)
 
-    def drop_sticky_batch(self, batch: ProducerBatch) -> None:
-        """Count a batch that is done, if it was the last for records without a key."""
-        if self.sticky_batch is batch:
-            self.sticky_batch = None
-            self.sticky.on_produced(batch.size_bytes)
-
     def leader(self, partition: int) -> Leader:
-        """Return who leads a partition, as the metadata has it. Any thread."""
+        """Return a partition's leader, as the metadata has it. Any thread."""
         partitions, nodes = self.layout
         if partition >= len(partitions):
             return NO_LEADER
@@ -155,7 +153,94 @@ class TopicQueues:
     def resize(self, partition_count: int) -> None:
         """Make room for a changed number of partitions."""
         # Replaced whole, since `send` reads it at any time. Its gaps are filled as batches begin.
-        appenders: TopicAppenders[RecordMetadata] = TopicAppenders(
-            partition_count, hash_keys=self.hash_keys
+        self.appenders = TopicAppenders(partition_count, hash_keys=self.hash_keys)
+
+
+class TopicTable:
+    """Topics by name.
+
+    `fast_topics` is where `send` finds the appenders of a topic by itself; None when no record may
+    take that way.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        random: Random,
+        fast_topics: dict[object, TopicAppenders[RecordMetadata]] | None,
+    ) -> None:
+        self.slow_node_ids: frozenset[int] = frozenset()
+        """Nodes that have taken nothing for too long: sticky partitions avoid them (KIP-794)."""
+        self._config = config
+        self._random = random
+        self._fast_topics = fast_topics
+        self._is_closed = False
+        self._topics: dict[str, TopicQueues] = {}
+
+    def get(self, name: str) -> TopicQueues | None:
+        """Return a topic that is known, None if it is not. Any thread."""
+        topic = self._topics.get(name)
+        return topic if topic is not None and topic.is_known else None
+
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """Return the queue of a partition that has had one."""
+        return self._topics[partition.topic].queues[partition.partition]
+
+    def close(self) -> None:
+        """Let `send` find no appender any more."""
+        self._is_closed = True
+        if self._fast_topics is not None:
+            self._fast_topics.clear()
+
+    def on_cluster(self, cluster: Cluster, now_ms: int) -> Iterator[PartitionQueue]:
+        """Take over the topics' partitions; yield the queues whose leader may be another one."""
+        for info in cluster.topics.values():
+            if info.partitions:  # a topic without any, which no broker should report, is unknown
+                yield from self._update(info, cluster, now_ms)
+        for topic in self._topics.values():
+            if topic.is_known and topic.name not in cluster.topics:
+                # It has idled too long, was deleted, or this broker does not know it for a moment.
+                # What waits keeps its place, and its sequence numbers.
+                topic.is_known = False
+                if self._fast_topics is not None:
+                    self._fast_topics.pop(topic.name, None)
+                topic.layout = Layout((), {})
+                yield from topic.used_queues()
+
+    def _update(self, info: TopicInfo, cluster: Cluster, now_ms: int) -> Iterator[PartitionQueue]:
+        topic = self._topics.get(info.name) or self._new_topic(info.name)
+        if len(info.partitions) != topic.partition_count:
+            topic.resize(len(info.partitions))
+        layout = Layout(info.partitions, cluster.nodes)
+        if layout != topic.layout:
+            topic.layout = layout
+            yield from topic.used_queues()
+        topic.sticky.on_partitions(topic.partition_count, now_ms)
+        topic.is_known = True
+        self._topics[topic.name] = topic
+        if self._fast_topics is not None and not self._is_closed:
+            self._fast_topics[topic.name] = topic.appenders
+
+    def _new_topic(self, name: str) -> TopicQueues:
+        sticky = StickyPartitioner(
+            lambda: self._loads(topic),
+            switch_bytes=batch_size_bytes(self._config),
+            is_adaptive=self._config.partitioner_adaptive_partitioning_enable,
+            random=self._random,
         )
-        self.appenders = appenders
+        topic = TopicQueues(name, sticky, hash_keys=not self._config.partitioner_ignore_keys)
+        return topic
+
+    def _loads(self, topic: TopicQueues) -> list[PartitionLoad]:
+        partitions, nodes = topic.layout
+        used = topic.queues.get
+        slow = self.slow_node_ids
+        loads = []
+        for info in partitions:
+            queue = used(info.partition)
+            waiting_count = len(queue.waiting) if queue is not None else 0
+            leader_id = info.leader_id
+            loads.append(
+                PartitionLoad(info.partition, waiting_count, leader_id in nodes, leader_id in slow)
+            )
+        return loads

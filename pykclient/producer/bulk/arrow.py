@@ -1,21 +1,28 @@
 """ArrowTables: makes row tables of Arrow data, whose bytes are read where they are.
 
 Columns are checked by name, type and content before anything is sent; `ArrowFields` reads them.
+What Arrow can bring into a form that the core reads, Arrow does: dictionaries and fixed sizes
+become binary arrays, times become milliseconds. Binary and string arrays, views too, are not
+copied. The only place in the producer that imports pyarrow.
+
+Arrow believes the offsets that another library wrote, and reads memory by them. So whatever Arrow
+reads for us is validated by it before; what the core reads, the core checks itself.
 
 Owner: none.
-Source: the Arrow PyCapsule interface; the columns are those that Spark's Kafka sink takes.
+Source: the Arrow columnar format and PyCapsule interface; the columns are those that Spark's Kafka
+sink takes.
 """
 
 from __future__ import annotations
 
+from array import array
 from difflib import get_close_matches
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.accel import ByteColumn, RowBlock
 from pykclient.arguments import check_topic
-from pykclient.errors import UsageError
-from pykclient.producer.bulk.arrow_fields import ArrowFields, batches_of, check_layout, topic_codes
+from pykclient.errors import SerializationError, UsageError
 from pykclient.producer.bulk.table import RowTable, TableBlock
 from pykclient.producer.record import ProducerRecord
 
@@ -25,10 +32,14 @@ if TYPE_CHECKING:
     import pyarrow
 
     from pykclient.producer.serializers import RecordSerializer
+    from pykclient.types import Headers
 
-__all__ = ["ArrowTables"]
+__all__ = ["ArrowFields", "ArrowTables"]
 
 COLUMNS: Final = ("value", "key", "headers", "partition", "timestamp", "topic")
+BYTE_KINDS: Final = "binary or string (large, view, fixed-size and dictionary ones as well)"
+TOPIC: Final = "topic"
+NUMBER_BYTES_MAX: Final = 8
 ROWS_PER_PIECE_MIN: Final = 1024
 """Tables in smaller pieces than this are copied into one: each piece costs as much as many rows."""
 
@@ -181,3 +192,376 @@ def _or_none(partitions: Sequence[int] | None) -> Iterable[int | None]:
     if partitions is None:
         return repeat(None)
     return (None if partition < 0 else partition for partition in partitions)
+
+
+class ArrowFields:
+    """One record batch. `first_row` is the number of its first row, for errors.
+
+    A column that is missing has nulls everywhere.
+    """
+
+    def __init__(self, batch: pyarrow.RecordBatch, first_row: int = 0) -> None:
+        self._batch = batch
+        self._first_row = first_row
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self._batch.schema.names
+
+    def bytes(self, name: str) -> ByteColumn:
+        """Return a column of keys or values.
+
+        Raises:
+            SerializationError: it holds something else than bytes or text, or is damaged.
+        """
+        return _byte_column(self._batch.column(name), name, f"or set {name}_serializer")
+
+    def objects(self, name: str, *, is_raw: bool) -> Sequence[object]:
+        """Return a column as Python objects; raw ones are bytes or None.
+
+        Raises:
+            SerializationError: they are to be raw, and the column holds something else; or it holds
+                text that is none.
+        """
+        if not self.has(name):
+            return [None] * self._batch.num_rows
+        column = self._batch.column(name)
+        check_layout(name, column, full=True)
+        if is_raw:
+            column = _binary(column, name, f"or set {name}_serializer")
+        try:
+            found: list[object] = column.to_pylist()
+        except UnicodeDecodeError as error:
+            raise SerializationError(_not_utf8(name, error)) from error
+        return found
+
+    def headers(self) -> ByteColumn | None:
+        """Return the encoded headers; None where no record has any.
+
+        Raises:
+            SerializationError: they are not lists of structs of a name and bytes.
+        """
+        if not self.has("headers") or self._batch.column("headers").null_count == len(self):
+            return None
+        counts, names, values = self._header_columns()
+        return ByteColumn.from_header_columns(
+            _numbers(counts, "q"),
+            _byte_column(names, "headers", ""),
+            _byte_column(values, "headers", "as the value of a header"),
+        )
+
+    def header_lists(self) -> Iterable[Headers]:
+        """Return the headers of each record.
+
+        Raises:
+            SerializationError: they are not lists of structs of a name and bytes.
+        """
+        if not self.has("headers") or self._batch.column("headers").null_count == len(self):
+            return [()] * len(self)
+        counts, names, values = self._header_columns()
+        values = _binary(values, "headers", "as a value")
+        check_layout("headers", values, full=True)
+        pairs = iter(zip(names.to_pylist(), values.to_pylist(), strict=True))
+        return [tuple(next(pairs) for _ in range(count)) for count in counts.to_pylist()]
+
+    def partitions(self) -> Sequence[int] | None:
+        """Return the partition of each row, -1 where it is null; None where all are.
+
+        Raises:
+            UsageError: they are no numbers of partitions.
+        """
+        import pyarrow as pa
+
+        column = self._column("partition")
+        if column is None:
+            return None
+        if not pa.types.is_integer(column.type):
+            raise _wrong_type("partition", column.type, "int32")
+        try:
+            column = column.cast(pa.int32())
+        except pa.ArrowInvalid as error:
+            raise UsageError(f"the column 'partition' goes beyond int32: {error}") from error
+        self._refuse_negative("partition", column)
+        return _numbers(column.fill_null(-1), "i")
+
+    def timestamps_ms(self, now_ms: int | None) -> Sequence[int] | None:
+        """Return the time of each row, `now_ms` where it is null; None where all are.
+
+        Raises:
+            UsageError: they are no times, or before 1970, or too far in the future.
+        """
+        import pyarrow as pa
+
+        column = self._column("timestamp")
+        if column is None:
+            return None
+        if not pa.types.is_timestamp(column.type):
+            raise _wrong_type("timestamp", column.type, "timestamp (of any unit and time zone)")
+        milliseconds = pa.timestamp("ms", tz=column.type.tz)
+        try:
+            # Of finer units the rest is cut off, and nothing can go wrong.
+            column = column.cast(milliseconds, safe=column.type.unit in ("s", "ms"))
+        except pa.ArrowInvalid as error:
+            raise UsageError(f"the column 'timestamp' goes too far: {error}") from error
+        column = column.cast(pa.int64())
+        self._refuse_negative("timestamp", column)
+        if column.null_count and now_ms is None:
+            found: list[int] = column.to_pylist()
+            return found
+        return _numbers(column.fill_null(now_ms) if column.null_count else column, "q")
+
+    def topics(self) -> Sequence[int] | None:
+        """Return the topic of each row as `topic_codes` numbers them; None where there is one."""
+        return _numbers(self._batch.column(TOPIC), "i") if self.has(TOPIC) else None
+
+    def __len__(self) -> int:
+        count: int = self._batch.num_rows
+        return count
+
+    def _column(self, name: str) -> pyarrow.Array | None:
+        """Return a column, None if it is missing or all of it is null."""
+        if not self.has(name) or self._batch.column(name).type == "null":
+            return None
+        column = self._batch.column(name)
+        return column if len(column) == 0 or column.null_count < len(column) else None
+
+    def _header_columns(self) -> tuple[pyarrow.Array, pyarrow.Array, pyarrow.Array]:
+        """Return how many headers each record has, and the names, as text, and values of all."""
+        import pyarrow as pa
+
+        column = self._batch.column("headers")
+        kind = column.type
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if (
+            not is_list
+            or not pa.types.is_struct(kind.value_type)
+            or sorted(field.name for field in kind.value_type) != ["key", "value"]
+        ):
+            raise SerializationError(
+                f"the column 'headers' is of type {kind}; it takes "
+                f"list<struct<key: string, value: binary>>"
+            )
+        # What Arrow goes by as it divides them. The names follow, and of the values the core.
+        lists = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
+        outline = lists.from_arrays(column.offsets, pa.nulls(len(column.values)))
+        check_layout("headers", outline, full=True)
+        headers = column.flatten()
+        names = _binary(headers.field("key"), "headers", "as the name of a header")
+        check_layout("headers", names, full=True)
+        texts = _as_text(names)
+        if headers.null_count or texts.null_count:
+            raise SerializationError(
+                "the column 'headers' has a header without a name; only its value may be null"
+            )
+        counts = column.value_lengths().fill_null(0).cast(pa.int64())
+        return counts, texts, headers.field("value")
+
+    def _refuse_negative(self, name: str, column: pyarrow.Array) -> None:
+        import pyarrow.compute as pc
+
+        least = pc.min(column).as_py()
+        if least is not None and least < 0:
+            row = self._first_row + pc.index(column, least).as_py()
+            raise UsageError(
+                f"the column {name!r} is {least} at row {row}; it has to be 0 or more, or null to "
+                f"leave it to the producer"
+            )
+
+
+def check_layout(name: str, column: pyarrow.Array | pyarrow.ChunkedArray, *, full: bool) -> None:
+    """Check that a column's buffers are as large as it says; with `full`, what stands in them too.
+
+    Whether text is UTF-8 is not looked at here, but where it is inside of something else.
+
+    Raises:
+        SerializationError: the column is damaged.
+    """
+    import pyarrow as pa
+
+    if full and pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    elif full and pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    elif full and pa.types.is_string_view(column.type):
+        column = column.cast(pa.binary_view())
+    try:
+        column.validate(full=full)
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+        raise SerializationError(
+            f"the column {name!r} is not what Arrow says it is: {error}"
+        ) from error
+
+
+def batches_of(table: pyarrow.Table) -> list[pyarrow.RecordBatch]:
+    """Return a table as batches; an empty one if it has no rows, since its types count as well."""
+    import pyarrow as pa
+
+    return table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+
+
+def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
+    """Return the topics that a table names, and the table with their numbers in place of the names.
+
+    With one topic in all rows, the table has no such column any more.
+
+    Raises:
+        UsageError: the column does not hold the names of topics.
+        SerializationError: it is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(TOPIC)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    ):
+        raise _wrong_type(TOPIC, column.type, "string")
+    check_layout(TOPIC, column, full=True)
+    text = pa.large_string()
+    column = pa.chunked_array([_decoded(chunk).cast(text) for chunk in column.chunks], text)
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise UsageError(f"the column 'topic' is null at row {row}; each row needs its topic")
+    found = column.unique()
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise UsageError(_not_utf8(TOPIC, error)) from error
+    names = tuple(check_topic(name, "send_arrow") for name in found.to_pylist())
+    place = table.column_names.index(TOPIC)
+    if len(names) < 2:
+        return names, table.remove_column(place)
+    return names, table.set_column(place, TOPIC, pc.index_in(column, value_set=found))
+
+
+def _byte_column(column: pyarrow.Array, name: str, cure: str) -> ByteColumn:
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_binary_view(column.type) or pa.types.is_string_view(column.type):
+        validity, views, *buffers = column.buffers()
+        return ByteColumn.from_views(
+            len(column),
+            column.offset,
+            validity=validity if column.null_count else None,
+            views=views,
+            buffers=buffers,
+        )
+    column = _binary(column, name, cure)
+    validity, offsets, data = column.buffers()
+    return ByteColumn.from_arrow(
+        len(column),
+        column.offset,
+        validity=validity if column.null_count else None,
+        offsets=None if offsets is None else _aligned(offsets),
+        data=data,
+        offset_size=8 if column.type == "large_binary" else 4,
+    )
+
+
+def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
+    """Return a column as binary or large binary, in place where it is one or holds text."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return column
+    if pa.types.is_string(kind):
+        return column.view(pa.binary())
+    if pa.types.is_large_string(kind):
+        return column.view(pa.large_binary())
+    if pa.types.is_dictionary(kind):
+        column = _checked_decoded(name, column)
+        kind = column.type
+    else:
+        check_layout(name, column, full=True)
+    if pa.types.is_large_binary(kind):
+        return column
+    if pa.types.is_large_string(kind):
+        return column.view(pa.large_binary())
+    if (
+        pa.types.is_binary_view(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_null(kind)
+    ):
+        return column.cast(pa.large_binary())
+    raise SerializationError(
+        f"the column {name!r} is of type {column.type}; it takes {BYTE_KINDS}, {cure}"
+    )
+
+
+def _as_text(names: pyarrow.Array) -> pyarrow.Array:
+    """Return the names of headers, which are binary, as text."""
+    import pyarrow as pa
+
+    try:
+        return names.cast(
+            pa.large_string() if pa.types.is_large_binary(names.type) else pa.string()
+        )
+    except pa.ArrowInvalid as error:
+        raise SerializationError(
+            f"the column 'headers' has a name that is not UTF-8: {error}"
+        ) from error
+
+
+def _checked_decoded(name: str, column: pyarrow.Array) -> pyarrow.Array:
+    """Return the items of a dictionary, checked; Arrow looks at the numbers as it picks them.
+
+    Raises:
+        SerializationError: it is damaged.
+    """
+    import pyarrow as pa
+
+    check_layout(name, column, full=False)
+    check_layout(name, column.dictionary, full=True)
+    try:
+        return _decoded(column)
+    except (pa.ArrowIndexError, pa.ArrowInvalid) as error:
+        raise SerializationError(
+            f"the column {name!r} is not what Arrow says it is: {error}"
+        ) from error
+
+
+def _decoded(column: pyarrow.Array) -> pyarrow.Array:
+    """Return the items of a dictionary in place of their numbers; any other array as it is."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return column
+    items = column.dictionary
+    # Arrow can pick no views; and what is small as a dictionary may be large as an array.
+    if pa.types.is_string_view(items.type) or pa.types.is_string(items.type):
+        items = items.cast(pa.large_string())
+    elif pa.types.is_binary_view(items.type) or pa.types.is_binary(items.type):
+        items = items.cast(pa.large_binary())
+    return items.take(column.indices)
+
+
+def _numbers(column: pyarrow.Array, form: Literal["i", "q"]) -> Sequence[int]:
+    """Return an array of 32 or 64-bit numbers without nulls, where it is."""
+    if not len(column):
+        return array(form)
+    numbers = memoryview(_aligned(column.buffers()[1])).cast("B").cast(form)
+    return numbers[column.offset : column.offset + len(column)]
+
+
+def _aligned(numbers: pyarrow.Buffer) -> pyarrow.Buffer:
+    """Return numbers where the core may read them; in a message they may stand at any address."""
+    import pyarrow as pa
+
+    if numbers.address % NUMBER_BYTES_MAX == 0:
+        return numbers
+    return pa.py_buffer(numbers.to_pybytes())
+
+
+def _not_utf8(name: str, error: Exception) -> str:
+    return f"the column {name!r} has text that is not UTF-8: {error}"
+
+
+def _wrong_type(name: str, kind: pyarrow.DataType, taken: str) -> UsageError:
+    return UsageError(f"the column {name!r} is of type {kind}; it takes {taken}")

@@ -1,10 +1,14 @@
-"""BulkSending: the way of one row table into open batches, as far as it goes without waiting.
+"""BulkSender: `send_batch` and `send_arrow`, which send many records with one delivery.
 
-Block after block is divided by partition; then each partition's rows get a batch in turn, so that
-all brokers have work early and the order within a partition stays that of the input. Rows without
-a key and a partition are divided too, by the turns of the sticky partition, where others have to be
-somewhere: in one partition with them, they must not be overtaken. Where all may go anywhere, each
-batch goes where it is the turn when it is appended.
+What they were given becomes a `RowTable`, which `BulkSending` appends as far as it goes without
+waiting; in between, `BulkSender` waits. With interceptors, which see each record, records go one by
+one as with `send`.
+
+Block after block of a table is divided by partition; then each partition's rows get a batch in
+turn, so that all brokers have work early and the order within a partition stays that of the input.
+Rows without a key and a partition are divided too, by the turns of the sticky partition, where
+others have to be somewhere: in one partition with them, they must not be overtaken. Where all may
+go anywhere, each batch goes where it is the turn when it is appended.
 
 Owner: the thread that sends.
 Source: no Java class: Java's producer has no bulk sending.
@@ -12,20 +16,147 @@ Source: no Java class: Java's producer has no bulk sending.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from pykclient.producer.accumulator.append import Blocked, Need
+from pykclient.accel import Delivery
+from pykclient.errors import KafkaError
+from pykclient.producer.accumulator.append import AppendedRows, Blocked, Need
+from pykclient.producer.bulk.arrow import ArrowTables
+from pykclient.producer.bulk.delivery import BulkOutcome
+from pykclient.producer.bulk.table import RowTables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pykclient.accel import RowRun
-    from pykclient.errors import KafkaError
     from pykclient.producer.accumulator.accumulator import RecordAccumulator
     from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
-    from pykclient.producer.bulk.delivery import BulkOutcome
-    from pykclient.producer.bulk.table import RowTable, TableBlock
+    from pykclient.producer.bulk.delivery import RecordMetadataRange
+    from pykclient.producer.bulk.table import BulkHeaders, RowTable, TableBlock, Timestamps
+    from pykclient.producer.core import ProducerCore
+    from pykclient.producer.delivery import BatchOutcome
+    from pykclient.producer.record import ProducerRecord, SerializedRecord
 
-__all__ = ["BlockedRows", "BulkSending"]
+__all__ = ["BlockedRows", "BulkSender", "BulkSending"]
+
+
+class BulkSender:
+    """See the module. Any thread."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self._core = core
+        self._accumulator = core.accumulator
+        self._interceptors = core.interceptors
+        self._lifecycle = core.lifecycle
+        self._rows = RowTables(core.serializer, core.wall_clock_ms)
+        self._arrow = ArrowTables(core.serializer, core.wall_clock_ms)
+
+    def send_batch(
+        self,
+        topic: str,
+        values: Iterable[object],
+        keys: Iterable[object] | None = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Timestamps | None = None,
+        headers: BulkHeaders | None = None,
+    ) -> Delivery[list[RecordMetadataRange]]:
+        """Do what `Producer.send_batch` says."""
+        self._lifecycle.check_usable()
+        rows = self._rows
+        make = rows.records if self._interceptors else rows.table
+        made = make(
+            topic,
+            values,
+            keys,
+            partition=partition,
+            timestamps_ms=timestamps_ms,
+            headers=headers,
+        )
+        return self._send_one_by_one(made) if isinstance(made, list) else self._send_table(made)
+
+    def send_arrow(self, topic: str | None, table: object) -> Delivery[list[RecordMetadataRange]]:
+        """Do what `Producer.send_arrow` says."""
+        self._lifecycle.check_usable()
+        if self._interceptors:
+            return self._send_one_by_one(self._arrow.records(topic, table))
+        return self._send_table(self._arrow.table(topic, table))
+
+    def _send_table(self, table: RowTable) -> Delivery[list[RecordMetadataRange]]:
+        core = self._core
+        deadline_ms = core.block_deadline_ms()
+        for topic, partition in table.largest_partitions():
+            if not core.has_partition(topic, partition):
+                core.await_topic(topic, partition, deadline_ms)
+        if core.partitioner is not None:
+            blocks = tuple(self._partitioned(block, table.topics) for block in table.blocks)
+            table = table._replace(blocks=blocks)
+        outcome = BulkOutcome(table.row_count, core.reports, core.waiting)
+        hash_keys = not core.config.partitioner_ignore_keys
+        sending = BulkSending(table, self._accumulator, outcome, hash_keys=hash_keys)
+        try:
+            blocked = sending.go_on()
+            while blocked is not None:
+                deadline_ms = core.block_deadline_ms()
+                if blocked.need is Need.METADATA:
+                    core.await_topic(blocked.topic, blocked.partition, deadline_ms)
+                    blocked = sending.go_on()
+                else:
+                    with core.memory(blocked.topic, blocked.size_bytes, deadline_ms) as memory:
+                        blocked = sending.go_on(memory)
+        except KafkaError as error:
+            if not outcome.has_rows:
+                raise
+            sending.give_up(error)
+        return Delivery(outcome, 0)
+
+    def _partitioned(self, block: TableBlock, topics: Sequence[str]) -> TableBlock:
+        """Have the application's partitioner choose for the rows that name no partition."""
+        if isinstance(block.partitions, int):
+            return block
+        named = [-1] * len(block.rows) if block.partitions is None else block.partitions
+        codes = [0] * len(block.rows) if block.topics is None else block.topics
+        chosen = array("i")
+        for row, (topic, partition) in enumerate(zip(codes, named, strict=True)):
+            if partition < 0:
+                key, value = block.rows.key_and_value(row)
+                partition = self._core.choose_partition(topics[topic], key, value)
+            chosen.append(partition)
+        return block._replace(partitions=chosen)
+
+    def _send_one_by_one(
+        self, records: Sequence[ProducerRecord]
+    ) -> Delivery[list[RecordMetadataRange]]:
+        """Send records that interceptors see."""
+        seen: list[ProducerRecord] = []
+        prepared: list[SerializedRecord] = []
+        try:
+            for record in records:
+                seen.append(self._interceptors.on_send(record))
+                serialized = self._core.serialized(seen[-1], self._interceptors.before(None))
+                if self._core.partitioner is not None and serialized.partition is None:
+                    # Now: what it raises later would lose what is known of those sent before.
+                    serialized = self._core.partitioned(serialized)
+                prepared.append(serialized)
+        except KafkaError as error:
+            self._interceptors.on_not_sent(seen, error)
+            raise
+        outcome = BulkOutcome(len(prepared), self._core.reports, self._core.waiting)
+        for index, serialized in enumerate(prepared):
+            try:
+                delivery = self._core.append(serialized)
+            except KafkaError as error:
+                self._interceptors.on_not_sent(seen[index:], error)
+                if not index:
+                    raise
+                outcome.refuse(range(index, len(prepared)), error)
+                break
+            batch = cast("BatchOutcome", delivery.batch)
+            outcome.add(AppendedRows(batch, delivery.index, range(index, index + 1)))
+        outcome.seal()
+        return Delivery(outcome, 0)
 
 
 class BlockedRows(NamedTuple):

@@ -1,17 +1,42 @@
-"""ProduceCall: one Produce request, from the batches it carries to what is said of each.
+"""ProduceCall: one Produce request, from the batches it carries to the response for each.
 
-Batches are put in, the request is made once, and they are taken out again as they are answered.
-What an answer means is the sender's matter; that there is one to each batch and nothing else, is
-checked here before the sender hears of it.
+Batches are put in, the request is made once, and they are taken out again with their part of the
+response. That there is one part for each batch and none besides, is checked here before the sender
+gets it. What an error says of a batch's bytes and records is here too; what follows from it is the
+sender's matter.
 
 Owner: the sender thread.
-Source: Java class ``Sender``, method ``sendProduceRequest``; KIP-516 (topic ids).
+Source: Java class ``Sender``, method ``sendProduceRequest``; KIP-98 (what may be in the log),
+KIP-467 (refused records), KIP-516 (topic ids).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.errors import (
+    ClusterAuthorizationFailedError,
+    CorruptMessageError,
+    InconsistentTopicIdError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidRequiredAcksError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceNumberError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownProducerIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+    error_for_code,
+)
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request, check_answered
 from pykclient.protocol.messages.produce import (
@@ -31,10 +56,36 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceResponse
 
-__all__ = ["ProduceCall"]
+__all__ = ["ProduceCall", "may_be_written", "record_errors"]
 
 ACKS_NONE = 0
 TOPIC_IDS_FROM_VERSION = 13
+
+NOT_WRITTEN = (
+    ClusterAuthorizationFailedError,
+    CorruptMessageError,
+    InconsistentTopicIdError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidRequiredAcksError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceNumberError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownProducerIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+)
+"""Errors that a broker reports before it appends, or (those that say the topic is unknown) while it
+waits for followers of a log that is deleted meanwhile. After any other one the batch may be in the
+log: a leader that is deposed while it waits reports NOT_LEADER_OR_FOLLOWER."""
 
 
 class ProduceCall:
@@ -96,32 +147,58 @@ class ProduceCall:
         )
 
     def check(self, response: Message) -> None:
-        """Make sure that an answer names the partitions of the batches, each once.
+        """Make sure that a response names the partitions of the batches, each once.
 
         Raises:
             DecodeError: it does not.
         """
         assert isinstance(response, ProduceResponse)
-        answered = (partition for partition, _ in self._answers(response))
+        answered = (partition for partition, _ in self._parts(response))
         check_answered("Produce", self._carried, answered)
 
-    def take_answered(
+    def take_parts(
         self, response: ProduceResponse
     ) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
-        """Take out the batches, each with its answer. Requires that the answer was checked."""
-        for partition, answer in self._answers(response):
-            yield self._carried.pop(partition), answer
+        """Take out the batches, each with its part. Requires that the response was checked."""
+        for partition, part in self._parts(response):
+            yield self._carried.pop(partition), part
 
-    def _answers(
+    def _parts(
         self, response: ProduceResponse
     ) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
         for topic in response.responses:
             name = topic.name or self._names_by_id.get(topic.topic_id, "")
-            for answer in topic.partition_responses:
-                yield TopicPartition(name, answer.index), answer
+            for part in topic.partition_responses:
+                yield TopicPartition(name, part.index), part
 
     def take_rest(self) -> list[ProducerBatch]:
         """Take out all batches that are still carried."""
         rest = list(self._carried.values())
         self._carried.clear()
         return rest
+
+
+def may_be_written(error: KafkaError) -> bool:
+    """Whether a batch may be in the log although its attempt ended with `error`."""
+    return not isinstance(error, NOT_WRITTEN)
+
+
+def record_errors(
+    batch: ProducerBatch, response: PartitionProduceResponse
+) -> dict[int, KafkaError] | None:
+    """Tell the records that a broker refused from those that were refused with them (KIP-467)."""
+    if not response.record_errors:
+        return None
+    errors: dict[int, KafkaError] = {
+        index: InvalidRecordError(
+            f"{batch.partition}: not written, since other records of its batch were refused: "
+            f"{response.error_message or 'no reason given'}"
+        )
+        for index in range(batch.record_count)
+    }
+    for refused in response.record_errors:
+        reason = refused.batch_index_error_message or response.error_message
+        errors[refused.batch_index] = error_for_code(
+            response.error_code, f"{batch.partition}: the record was refused: {reason}"
+        )
+    return errors

@@ -1,7 +1,7 @@
 """Sender: takes batches out of the accumulator, sends them, and settles what comes back.
 
 Each turn: look at what is new, give up what is overdue, one Produce request per node that can take
-one. An answer ends each of its batches: written, to be sent again, split, or failed. User code is
+one. A response ends each of its batches: written, to be sent again, split, or failed. User code is
 never called from here; the calls due are put on the list that the driver works off.
 
 Owner: the sender thread.
@@ -12,7 +12,7 @@ KIP-951 (new leaders).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from pykclient.errors import (
     ClosedError,
@@ -30,80 +30,30 @@ from pykclient.network.cluster.cluster import LeaderHints
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, PollResult, UserCall
 from pykclient.producer.accumulator.batch import BatchState
-from pykclient.producer.sender.refusal import may_be_written, record_errors
-from pykclient.producer.sender.request import ProduceCall
+from pykclient.producer.sender.request import ProduceCall, may_be_written, record_errors
 from pykclient.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.broker.client import NetworkClient
+    from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.manager import Request
     from pykclient.network.retry import Backoff
     from pykclient.producer.accumulator.accumulator import RecordAccumulator
     from pykclient.producer.accumulator.batch import ProducerBatch
+    from pykclient.producer.config import ProducerConfig
     from pykclient.producer.failure_reports import FailureReports
     from pykclient.producer.sender.idempotence import Idempotence
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceResponse
     from pykclient.types import TopicPartition
 
-__all__ = ["MetadataSource", "Nodes", "Sender", "SenderSettings", "describe_left"]
+__all__ = ["Sender", "describe_left"]
 
 PARTITIONS_NAMED_MAX = 5
 """How many partitions a message names."""
-
-
-class SenderSettings(NamedTuple):
-    """What the sender takes from the producer's configuration."""
-
-    acks: int
-    retries: int
-    request_timeout_ms: int
-    delivery_timeout_ms: int
-    max_request_size: int
-    max_in_flight_requests_per_connection: int
-    partitioner_availability_timeout_ms: int
-    client_id: str = ""
-
-
-class Nodes(Protocol):
-    """What the sender asks of the network client."""
-
-    def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request sent now would be written now."""
-        ...
-
-    def connect(self, node_id: int, now_ms: int) -> None:
-        """Begin to connect to a node."""
-        ...
-
-    def next_ready_ms(self, node_id: int, now_ms: int) -> int:
-        """When to look at a node again."""
-        ...
-
-    def describe_failures(self) -> str:
-        """Why nodes cannot be reached."""
-        ...
-
-
-class MetadataSource(Protocol):
-    """What the sender asks of the metadata."""
-
-    cluster: Cluster
-
-    def add_topic(self, topic: str, now_ms: int) -> None:
-        """Track a topic."""
-        ...
-
-    def request_update(self) -> None:
-        """Note that the picture is stale."""
-        ...
-
-    def learn_leaders(self, hints: LeaderHints) -> bool:
-        """Take leaders into the picture; return whether any is new."""
-        ...
 
 
 class Sender:
@@ -115,11 +65,11 @@ class Sender:
 
     def __init__(
         self,
-        settings: SenderSettings,
+        config: ProducerConfig,
         accumulator: RecordAccumulator,
         *,
-        nodes: Nodes,
-        metadata: MetadataSource,
+        client: NetworkClient,
+        metadata: Metadata,
         idempotence: Idempotence | None,
         backoff: Backoff,
         reports: FailureReports,
@@ -127,11 +77,11 @@ class Sender:
         on_failed: Callable[[], None],
     ) -> None:
         self._reports = reports
-        self._log = ClientLog("pykclient.producer", settings.client_id)
+        self._log = ClientLog("pykclient.producer", config.client_id)
         self._repeated_log = RateLimitedLog(self._log)
-        self._settings = settings
+        self._config = config
         self._accumulator = accumulator
-        self._nodes = nodes
+        self._client = client
         self._metadata = metadata
         self._idempotence = idempotence
         self._backoff = backoff
@@ -141,7 +91,8 @@ class Sender:
         self._is_program_end = False
         """Whether that deadline is the program's end."""
         self._aborted_by: KafkaError | None = None
-        self._failure: KafkaError | None = None
+        self.failure: KafkaError | None = None
+        """Why the producer can do no more; None while it can."""
         self._reads_first = False
         """Whether the last `poll` left it at having what has arrived read."""
         self._refused_since_ms: dict[int, int] = {}
@@ -163,20 +114,20 @@ class Sender:
         self._reports.log_unseen()
         topics = accumulator.leaderless_topics()
         if topics:
-            self._ask_for_leaders(topics, now_ms)
+            self._request_leaders(topics, now_ms)
         requests: list[Request] = []
         refused: list[int] = []
         next_ms = NEVER_MS if self._aborted_by is not None else self._close_deadline_ms
         for node_id in accumulator.ready_node_ids():
-            if not self._nodes.is_ready(node_id, now_ms):
-                self._nodes.connect(node_id, now_ms)
-                next_ms = min(next_ms, self._nodes.next_ready_ms(node_id, now_ms))
+            if not self._client.is_ready(node_id, now_ms):
+                self._client.connect(node_id, now_ms)
+                next_ms = min(next_ms, self._client.next_ready_ms(node_id, now_ms))
                 refused.append(node_id)
                 continue
             batches = accumulator.drain(
                 node_id,
                 now_ms,
-                size_bytes_max=self._settings.max_request_size,
+                size_bytes_max=self._config.max_request_size,
                 may_send=self._may_send,
             )
             request = self._produce(node_id, batches, now_ms)
@@ -194,17 +145,17 @@ class Sender:
         self, error: KafkaError, now_ms: int, deadline_ms: int, *, is_program_end: bool = False
     ) -> None:
         """Refuse further records with `error`, send what there is, give up the rest in time."""
-        self._accumulator.close(self._failure or error, now_ms)
+        self._accumulator.close(self.failure or error, now_ms)
         if deadline_ms < self._close_deadline_ms:
             self._close_deadline_ms = deadline_ms
             self._is_program_end = is_program_end
 
     def fail(self, error: KafkaError, now_ms: int) -> None:
         """Give up everything: the producer can do no more. The first such error counts."""
-        if self._failure is None:
+        if self.failure is None:
             self._log.error("the producer has failed and can send no more: %s", error)
-            self._failure = error
-        self.abort(self._failure, now_ms)
+            self.failure = error
+        self.abort(self.failure, now_ms)
         self._on_failed()
 
     def abort(self, error: KafkaError, now_ms: int) -> list[ProducerBatch]:
@@ -229,17 +180,12 @@ class Sender:
             left = describe_left(counts, is_program_end=self._is_program_end)
             self._log.error("%s", left)
 
-    @property
-    def failure(self) -> KafkaError | None:
-        """Why the producer can do no more; None while it can."""
-        return self._failure
-
     # Sending.
 
     def _may_send(self, batch: ProducerBatch) -> bool:
         if self._idempotence is not None:
             return self._idempotence.may_send(batch)
-        if self._settings.max_in_flight_requests_per_connection > 1:
+        if self._config.max_in_flight_requests_per_connection > 1:
             return True
         # One request at a time was asked for to keep the order: also while leaders change.
         return self._accumulator.in_flight_count(batch.partition) == 0
@@ -263,20 +209,20 @@ class Sender:
         for name in call.topics:
             self._metadata.add_topic(name, now_ms)
         return call.request(
-            self._settings.acks,
-            self._settings.request_timeout_ms,
+            self._config.acks,
+            self._config.request_timeout_ms,
             on_response=lambda response, now_ms: self._on_response(call, response, now_ms),
             on_failure=lambda error, now_ms: self._on_failure(call, error, now_ms),
         )
 
-    def _ask_for_leaders(self, topics: Iterable[str], now_ms: int) -> None:
+    def _request_leaders(self, topics: Iterable[str], now_ms: int) -> None:
         for topic in topics:
             self._metadata.add_topic(topic, now_ms)
         self._metadata.request_update()
 
     def _note_slowness(self, refused: Sequence[int], now_ms: int) -> None:
         """Keep sticky partitions away from nodes that take nothing for too long (KIP-794)."""
-        timeout_ms = self._settings.partitioner_availability_timeout_ms
+        timeout_ms = self._config.partitioner_availability_timeout_ms
         if timeout_ms <= 0:
             return
         since_ms = self._refused_since_ms
@@ -289,10 +235,10 @@ class Sender:
             )
         )
 
-    # Answers.
+    # Responses.
 
     def _on_response(self, call: ProduceCall, response: Message | None, now_ms: int) -> None:
-        if response is None:  # acks=0: nobody will tell more than that it was sent
+        if response is None:  # acks=0: no more is known than that it was sent
             for batch in call.take_rest():
                 self._accumulator.on_request_ended(batch)
                 self._settle_success(batch, None, None)
@@ -300,33 +246,35 @@ class Sender:
             return
         assert isinstance(response, ProduceResponse)
         hints = LeaderHints(response.node_endpoints)
-        for batch, answer in call.take_answered(response):
+        for batch, part in call.take_parts(response):
             self._accumulator.on_request_ended(batch)
-            self._settle(batch, answer, now_ms)
+            self._settle(batch, part, now_ms)
             self._accumulator.look_at(batch.partition, now_ms)
-            hints.add(batch.partition, answer.current_leader)
+            hints.add(batch.partition, part.current_leader)
         self._metadata.learn_leaders(hints)
 
     def _on_failure(self, call: ProduceCall, error: KafkaError, now_ms: int) -> None:
         for batch in call.take_rest():
             self._accumulator.on_request_ended(batch)
-            # Whether the broker got it, nobody knows, unless we could not even write it.
+            # Whether the broker got it is not known, unless it could not even be written.
             if not isinstance(error, UnsupportedVersionError):
                 batch.may_be_written = True
             self._settle_error(batch, error, now_ms)
             self._accumulator.look_at(batch.partition, now_ms)
 
-    def _settle(self, batch: ProducerBatch, answer: PartitionProduceResponse, now_ms: int) -> None:
-        if answer.error_code == 0:
-            log_append_time_ms = answer.log_append_time_ms
+    def _settle(
+        self, batch: ProducerBatch, response: PartitionProduceResponse, now_ms: int
+    ) -> None:
+        if response.error_code == 0:
+            log_append_time_ms = response.log_append_time_ms
             self._settle_success(
                 batch,
-                answer.base_offset if answer.base_offset >= 0 else None,
+                response.base_offset if response.base_offset >= 0 else None,
                 log_append_time_ms if log_append_time_ms >= 0 else None,
             )
             return
         error = error_for_code(
-            answer.error_code, f"{batch.partition}: {answer.error_message or 'not written'}"
+            response.error_code, f"{batch.partition}: {response.error_message or 'not written'}"
         )
         if isinstance(error, DuplicateSequenceNumberError):
             # It was written by an earlier attempt, at an offset that the broker has forgotten.
@@ -336,7 +284,7 @@ class Sender:
             batch.may_be_written = True
         if isinstance(error, MessageTooLargeError) and self._split(batch, now_ms):
             return
-        self._settle_error(batch, error, now_ms, record_errors(batch, answer))
+        self._settle_error(batch, error, now_ms, record_errors(batch, response))
 
     def _settle_success(
         self, batch: ProducerBatch, base_offset: int | None, log_append_time_ms: int | None
@@ -378,7 +326,7 @@ class Sender:
         return (
             is_worthwhile
             and batch.state is BatchState.IN_FLIGHT
-            and batch.attempt_count < self._settings.retries
+            and batch.attempt_count < self._config.retries
         )
 
     def _settle_failure(
@@ -451,14 +399,14 @@ class Sender:
     def _overdue(self, batch: ProducerBatch) -> DeliveryTimeoutError:
         error = DeliveryTimeoutError(
             f"{batch.partition}: {batch.record_count} records were not delivered within "
-            f"{self._settings.delivery_timeout_ms} ms (delivery_timeout_ms); {self._reason(batch)}"
+            f"{self._config.delivery_timeout_ms} ms (delivery_timeout_ms); {self._reason(batch)}"
         )
         error.__cause__ = batch.last_error
         return error
 
     def _reason(self, batch: ProducerBatch) -> str:
         if batch.state is BatchState.IN_FLIGHT:
-            return f"the answer of broker {batch.sent_to and batch.sent_to.node_id} is still due"
+            return f"the response of broker {batch.sent_to and batch.sent_to.node_id} is still due"
         if batch.last_error is not None:
             return f"attempt {batch.attempt_count} ended with: {batch.last_error}"
         cluster = self._metadata.cluster
@@ -466,7 +414,7 @@ class Sender:
             return str(cluster.topic_errors[batch.partition.topic])
         if cluster.leader_of(batch.partition) is None:
             return "the partition has no leader that we know of"
-        return self._nodes.describe_failures() or "the broker took no more; it may be overloaded"
+        return self._client.describe_failures() or "the broker took no more; it may be overloaded"
 
 
 def describe_left(counts: Mapping[TopicPartition, int], *, is_program_end: bool) -> str:

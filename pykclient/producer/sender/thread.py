@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pykclient.network.engine import Engine
     from pykclient.network.io.port import Port
     from pykclient.producer.delivery import Awaited
-    from pykclient.producer.lifecycle import Lifecycle
+    from pykclient.producer.sender.lifecycle import Lifecycle
 
 __all__ = ["EXIT_TIMEOUT_MS", "SenderThread"]
 

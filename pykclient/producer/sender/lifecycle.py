@@ -69,6 +69,12 @@ class Lifecycle:
         """Why nothing can be sent any more; None while it can."""
         return self.refusal or self.sender.failure
 
+    def check_usable(self) -> None:
+        """Raise if nothing can be sent any more."""
+        error = self.refusal or self.sender.failure
+        if error is not None:
+            raise error.with_traceback(None)
+
     def refuse(self, error: KafkaError) -> None:
         """Take no more records. The first reason counts."""
         if self.refusal is None:
