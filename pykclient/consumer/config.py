@@ -27,15 +27,15 @@ from pykclient.config.setting import (
 )
 from pykclient.config.unsupported import serializer_hint
 from pykclient.consumer.duration import duration_ms
-from pykclient.consumer.fetch.read import RAISE, SKIP
 from pykclient.consumer.group.assignors.setting import assignor_list
+from pykclient.consumer.subscription import OffsetReset
 from pykclient.errors.base import ConfigError
 from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["LAG", "ConsumerConfig"]
+__all__ = ["LAG", "RAISE", "SKIP", "ConsumerConfig"]
 
 ANSWER_OVERHEAD_BYTES: Final = 512
 """Room for what surrounds the records of a fetch answer."""
@@ -94,6 +94,9 @@ def _instance_name() -> Kind[str | None]:
 
 FAIR: Final = "fair"
 LAG: Final = "lag"
+
+RAISE: Final = "raise"
+SKIP: Final = "skip"
 
 _BY_DURATION: Final = "by_duration:"
 
@@ -283,6 +286,17 @@ class ConsumerConfig(ClientConfig):
         "Largest size that a compressed batch may unfold to; a larger one is corrupt.",
         is_ours=True,
     )
+
+    @property
+    def offset_reset(self) -> OffsetReset:
+        """The policy in `auto_offset_reset`, without its duration."""
+        return OffsetReset(self.auto_offset_reset.partition(":")[0])
+
+    @property
+    def offset_reset_age_ms(self) -> int:
+        """The duration in `auto_offset_reset`; 0 where it has none."""
+        duration = self.auto_offset_reset.partition(":")[2]
+        return duration_ms(duration) if duration else 0
 
     def _default_client_id(self) -> str:
         """As Java's: the group, "null" for none, and a static member's own name or a number."""

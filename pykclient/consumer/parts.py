@@ -12,13 +12,10 @@ from collections import deque
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pykclient import accel
-from pykclient.consumer.config import LAG
 from pykclient.consumer.deserializers import RecordDeserializer
-from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.fetch.buffer import NOT_BEGUN, FetchBuffer
-from pykclient.consumer.fetch.completed_fetch import DecodeSettings
-from pykclient.consumer.fetch.fetcher import Fetcher, FetchSettings
-from pykclient.consumer.fetch.read import RecordErrors
+from pykclient.consumer.fetch.fetcher import Fetcher
+from pykclient.consumer.fetch.read import RecordReader
 from pykclient.consumer.fetch.stalls import EmptyPolls, Stalls
 from pykclient.consumer.group.assignors.setting import make_assignors
 from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
@@ -37,7 +34,7 @@ from pykclient.consumer.offsets.list_offsets import OffsetLookups
 from pykclient.consumer.offsets.reset import PositionManager
 from pykclient.consumer.offsets.validate import PositionValidator
 from pykclient.consumer.public_call import CLOSED_BY_HANDLER
-from pykclient.consumer.subscription import OffsetReset, SubscriptionState
+from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.errors import ClosedError, UsageError
 from pykclient.metrics.sensors import Windows
@@ -100,18 +97,17 @@ class ConsumerParts(LiveClient):
         self._metadata.add_listener(self._on_cluster)
         self._client = NetworkClient.from_config(config, port, self._metadata)
         self._subscription = SubscriptionState()
-        self._buffer = FetchBuffer(retry_backoff, aside_max_bytes=config.fetch_max_bytes)
+        self._buffer = FetchBuffer(retry_backoff, parked_max_bytes=config.fetch_max_bytes)
         windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
         self._metrics = ConsumerMetrics(self._subscription, config.isolation_level, windows)
-        self._records = RecordErrors(
-            self._buffer,
+        self._records = RecordReader(
+            config,
             deserializer,
-            self._subscription,
-            config.on_record_error,
+            buffer=self._buffer,
+            subscription=self._subscription,
             metrics=self._metrics,
             lend=self._lend,
             lend_span=self._lend_span,
-            client_id=config.client_id,
         )
         self._lookups = OffsetLookups(
             self._metadata, isolation_level=config.isolation_level, retry_backoff=retry_backoff
@@ -144,15 +140,13 @@ class ConsumerParts(LiveClient):
 
     def _build_reading(self, retry_backoff: Backoff, wall_clock_ms: Callable[[], int]) -> None:
         config = self._config
-        reset, _, duration = config.auto_offset_reset.partition(":")
-        auto_offset_reset = OffsetReset(reset)
         self._stalls = Stalls()
         self._waits = LongWaits(self._log)
-        reset_age_ms = duration_ms(duration) if duration else 0
+        reset_age_ms = config.offset_reset_age_ms
         self._positions = PositionManager(
             self._subscription,
             self._lookups,
-            auto_offset_reset=auto_offset_reset,
+            auto_offset_reset=config.offset_reset,
             retry_backoff=retry_backoff,
             committed=self._committed,
             reset_from_ms=lambda: wall_clock_ms() - reset_age_ms,
@@ -162,17 +156,17 @@ class ConsumerParts(LiveClient):
             self._subscription,
             self._buffer,
             self._metadata,
-            auto_offset_reset=auto_offset_reset,
+            auto_offset_reset=config.offset_reset,
             retry_backoff=retry_backoff,
             stalls=self._stalls,
             client_id=config.client_id,
         )
         self._fetcher = Fetcher(
+            config,
             subscription=self._subscription,
             buffer=self._buffer,
             metadata=self._metadata,
             client=self._client,
-            settings=_fetch_settings(config, auto_offset_reset),
             retry_backoff=retry_backoff,
             metrics=self._metrics,
             stalls=self._stalls,
@@ -350,19 +344,3 @@ class ConsumerParts(LiveClient):
         for topic in unavailable - self._unavailable_topics:
             self._log.warning("%s; it is waited for", cluster.topic_errors[topic])
         self._unavailable_topics = unavailable
-
-
-def _fetch_settings(config: ConsumerConfig, auto_offset_reset: OffsetReset) -> FetchSettings:
-    return FetchSettings(
-        min_bytes=config.fetch_min_bytes,
-        max_wait_ms=config.fetch_max_wait_ms,
-        max_bytes=config.fetch_max_bytes,
-        partition_max_bytes=config.max_partition_fetch_bytes,
-        isolation_level=config.isolation_level,
-        rack=config.client_rack,
-        read_replica_ms=config.metadata_max_age_ms,
-        auto_offset_reset=auto_offset_reset,
-        decode=DecodeSettings(config.check_crcs, config.decompressed_max_bytes),
-        client_id=config.client_id,
-        prefers_lag=config.fetch_order == LAG,
-    )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.fetch.buffer import FetchBuffer
-from pykclient.consumer.fetch.fetcher import Fetcher, FetchSettings
+from pykclient.consumer.fetch.fetcher import Fetcher
 from pykclient.consumer.fetch.stalls import Stalls
 from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.subscription import (
@@ -20,7 +21,6 @@ from pykclient.protocol.messages.fetch import (
     PartitionData,
 )
 from pykclient.types import IsolationLevel, TopicPartition
-from tests.consumer.fetched_records import SETTINGS
 from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     START_MS,
@@ -77,22 +77,21 @@ class Scene:
         self.buffer = FetchBuffer(RETRY_BACKOFF)
         self.stalls = Stalls()
         self.fetcher = Fetcher(
+            ConsumerConfig.from_settings(
+                bootstrap_servers="boot:9092",
+                fetch_max_wait_ms=500,
+                fetch_max_bytes=50_000,
+                max_partition_fetch_bytes=1_000,
+                isolation_level=isolation_level.name.lower(),
+                client_rack=rack,
+                metadata_max_age_ms=REPLICA_MS,
+                auto_offset_reset=reset.value,
+                fetch_order="lag" if prefers_lag else "fair",
+            ),
             subscription=self.subscription,
             buffer=self.buffer,
             metadata=self.metadata,
             client=self.nodes,
-            settings=FetchSettings(
-                min_bytes=1,
-                max_wait_ms=500,
-                max_bytes=50_000,
-                partition_max_bytes=1_000,
-                isolation_level=isolation_level,
-                rack=rack,
-                read_replica_ms=REPLICA_MS,
-                auto_offset_reset=reset,
-                decode=SETTINGS,
-                prefers_lag=prefers_lag,
-            ),
             retry_backoff=RETRY_BACKOFF,
             metrics=ConsumerMetrics(self.subscription, isolation_level),
             stalls=self.stalls,

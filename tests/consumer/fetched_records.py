@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
-from pykclient.consumer.fetch.completed_fetch import DecodeSettings
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
 from tests.records.batches import build, header_changed, resealed
@@ -17,8 +17,8 @@ __all__ = [
     "ABORT_KEY",
     "ATTRIBUTES_AT",
     "COMMIT_KEY",
+    "CONFIG",
     "LEADER_EPOCH_AT",
-    "SETTINGS",
     "aborted_batch",
     "batch",
     "compacted",
@@ -27,7 +27,9 @@ __all__ = [
     "value_at",
 ]
 
-SETTINGS = DecodeSettings(check_crcs=True, decompressed_max_bytes=1_000_000)
+CONFIG = ConsumerConfig.from_settings(
+    bootstrap_servers="boot:9092", decompressed_max_bytes=1_000_000
+)
 TIMESTAMP_MS = 1_700_000_000_000
 LEADER_EPOCH_AT = 12
 LAST_OFFSET_DELTA_AT = 23

@@ -9,8 +9,8 @@ import pytest
 
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.consumer.fetch import buffer as fetch_buffer
-from pykclient.consumer.fetch.buffer import FetchBuffer, FetchedResponse
-from pykclient.consumer.fetch.completed_fetch import FetchedPartition
+from pykclient.consumer.fetch.buffer import FetchBuffer
+from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
 from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
 from pykclient.errors import CorruptRecordError, RecordDeserializationError
 from pykclient.records.compression import Codec
@@ -18,8 +18,8 @@ from pykclient.records.control import AbortedTransactions
 from pykclient.types import TopicPartition
 from tests.consumer.fetched_records import (
     COMMIT_KEY,
+    CONFIG,
     LEADER_EPOCH_AT,
-    SETTINGS,
     aborted_batch,
     batch,
     empty_batch,
@@ -51,13 +51,13 @@ class Scene:
         self,
         *partitions: TopicPartition,
         deserializer: bool = False,
-        aside_max_bytes: int = 1_000_000,
+        parked_max_bytes: int = 1_000_000,
     ) -> None:
         self.subscription = SubscriptionState()
         self.subscription.assign(partitions)
         for assigned in self.subscription:
             self.subscription.seek(assigned, 0)
-        self.buffer = FetchBuffer(RETRY_BACKOFF, aside_max_bytes=aside_max_bytes)
+        self.buffer = FetchBuffer(RETRY_BACKOFF, parked_max_bytes=parked_max_bytes)
         self.deserialize: Deserialize | None = refuse_threes if deserializer else None
 
     def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
@@ -69,8 +69,8 @@ class Scene:
         for partition, data in parts:
             offset = self.buffer.fetch_offset(self[partition])
             assert offset is not None
-            fetched = FetchedPartition(partition, offset, data, SETTINGS)
-            self.buffer.add(self[partition], fetched, response)
+            fetched = CompletedFetch(partition, offset, data, CONFIG, response=response)
+            self.buffer.add(self[partition], fetched)
 
     def pause(self, partition: TopicPartition) -> None:
         self.subscription.pause(self[partition])
@@ -133,7 +133,8 @@ def test_a_batch_that_is_passed_gives_the_position_its_leader_epoch(passed: byte
     response = FetchedResponse(NODE, 1)
     data = in_epoch(4, batch(range(2))) + in_epoch(6, passed)
     aborted = AbortedTransactions([(1, 2)])
-    scene.buffer.add(scene[A], FetchedPartition(A, 0, data, SETTINGS, aborted=aborted), response)
+    fetched = CompletedFetch(A, 0, data, CONFIG, response=response, aborted=aborted)
+    scene.buffer.add(scene[A], fetched)
     assert told(scene.take(1)) == [(0, [0])]
     assert (scene[A].offset, scene[A].leader_epoch) == (1, 4)
     assert told(scene.take(1)) == [(0, [1])]
@@ -200,40 +201,40 @@ def test_a_paused_partition_keeps_what_is_buffered_and_does_not_hold_up_its_node
 
 
 @pytest.mark.promise("paused records stay within the budget")
-def test_of_what_is_put_aside_the_oldest_is_dropped_when_it_is_too_much() -> None:
+def test_of_what_is_parked_the_oldest_is_dropped_when_it_is_too_much() -> None:
     data = batch(range(4))
-    scene = Scene(A, B, C, aside_max_bytes=2 * len(data))
+    scene = Scene(A, B, C, parked_max_bytes=2 * len(data))
     for partition in (A, B, C):
         scene.add((partition, data))
     for partition in (A, B, C):
         scene.pause(partition)
-    assert scene.buffer.aside_bytes == 2 * len(data)
+    assert scene.buffer.parked_bytes == 2 * len(data)
     assert [scene.buffer.has(scene[partition]) for partition in (A, B, C)] == [False, True, True]
     assert scene.buffer.fetch_offset(scene[A]) == 0
     for partition in (A, B, C):
         scene.resume(partition)
-    assert scene.buffer.aside_bytes == 0
+    assert scene.buffer.parked_bytes == 0
     assert told(scene.take()) == [(1, [0, 1, 2, 3]), (2, [0, 1, 2, 3])]
 
 
 @pytest.mark.promise("paused records stay within the budget")
-def test_an_answer_counts_whole_as_long_as_a_part_of_it_is_put_aside() -> None:
+def test_an_answer_counts_whole_as_long_as_a_part_of_it_is_parked() -> None:
     scene = Scene(A, B)
     size_bytes = len(batch(range(4)) + batch([0]))
     scene.add((A, batch(range(4))), (B, batch([0])))
     scene.pause(A)
-    assert scene.buffer.aside_bytes == 0, "it is still read from"
+    assert scene.buffer.parked_bytes == 0, "it is still read from"
     scene.take()
-    assert scene.buffer.aside_bytes == size_bytes
+    assert scene.buffer.parked_bytes == size_bytes
     scene.resume(A)
-    assert scene.buffer.aside_bytes == 0
+    assert scene.buffer.parked_bytes == 0
     scene.pause(A)
     scene.buffer.drop(scene[A])
-    assert scene.buffer.aside_bytes == 0
+    assert scene.buffer.parked_bytes == 0
 
 
 def test_the_last_answer_is_kept_however_large_it_is() -> None:
-    scene = Scene(A, aside_max_bytes=1)
+    scene = Scene(A, parked_max_bytes=1)
     scene.add((A, batch(range(4))))
     scene.take(1)
     scene.pause(A)
@@ -242,7 +243,7 @@ def test_the_last_answer_is_kept_however_large_it_is() -> None:
 
 
 def test_what_comes_for_a_paused_partition_counts_too() -> None:
-    scene = Scene(A, B, aside_max_bytes=1)
+    scene = Scene(A, B, parked_max_bytes=1)
     scene.pause(A)
     scene.pause(B)
     scene.add((A, batch(range(4))))

@@ -13,16 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pykclient.consumer.fetch.buffer import FetchedResponse
-from pykclient.consumer.fetch.completed_fetch import FetchedPartition
-from tests.consumer.fetched_records import SETTINGS, batch
+from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
+from tests.consumer.fetched_records import CONFIG, batch
 from tests.consumer.test_fetch_buffer import A, B, C, Scene
 
 if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 ANSWERED_BYTES = 100
-ASIDE_MAX_BYTES = 4 * ANSWERED_BYTES
+PARKED_MAX_BYTES = 4 * ANSWERED_BYTES
 
 
 class Reading(RuleBasedStateMachine):
@@ -32,7 +31,7 @@ class Reading(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scene = Scene(A, B, C, aside_max_bytes=ASIDE_MAX_BYTES)
+        self.scene = Scene(A, B, C, parked_max_bytes=PARKED_MAX_BYTES)
         self.taken: dict[TopicPartition, list[int]] = {A: [], B: [], C: []}
 
     @rule(wanted=st.sets(partitions, min_size=1), node_id=st.integers(1, 2))
@@ -44,8 +43,8 @@ class Reading(RuleBasedStateMachine):
             # As in `Fetcher`: what came for one may have pushed out what was there of another.
             if start is not None and start == buffer.fetch_offset(self.scene[partition]):
                 data = batch(range(start, start + 2)) + batch(range(start + 2, start + 5))
-                fetched = FetchedPartition(partition, start, data, SETTINGS)
-                buffer.add(self.scene[partition], fetched, response)
+                fetched = CompletedFetch(partition, start, data, CONFIG, response=response)
+                buffer.add(self.scene[partition], fetched)
 
     @rule(count_max=st.integers(1, 6))
     def take(self, count_max: int) -> None:
@@ -85,13 +84,13 @@ class Reading(RuleBasedStateMachine):
             assert self.scene[partition].offset == len(offsets)
 
     @invariant()
-    def what_is_put_aside_is_not_too_much(self) -> None:
-        assert self.scene.buffer.aside_bytes <= ASIDE_MAX_BYTES
+    def what_is_parked_is_not_too_much(self) -> None:
+        assert self.scene.buffer.parked_bytes <= PARKED_MAX_BYTES
 
     def teardown(self) -> None:
         for assigned in self.scene.subscription:
             self.scene.buffer.drop(assigned)
-        assert self.scene.buffer.aside_bytes == 0
+        assert self.scene.buffer.parked_bytes == 0
         assert [self.scene.buffer.response_count(node) for node in (1, 2)] == [0, 0]
 
 

@@ -388,7 +388,7 @@ def test_an_answer_is_as_large_as_all_that_came_in_it() -> None:
     for assigned in (a, scene.subscription.require(C)):
         scene.subscription.pause(assigned)
         scene.buffer.refresh(assigned)
-    assert scene.buffer.aside_bytes == len(first) + len(second)
+    assert scene.buffer.parked_bytes == len(first) + len(second)
 
 
 def test_what_is_furthest_behind_is_named_first_where_that_is_wanted() -> None:

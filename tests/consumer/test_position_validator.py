@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from pykclient.consumer.config import ConsumerConfig
-from pykclient.consumer.fetch.buffer import FetchedResponse
-from pykclient.consumer.fetch.completed_fetch import FetchedPartition
+from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
 from pykclient.consumer.offsets.validate import OLD_LEADER_LOOKS_MAX
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.errors import (
@@ -31,7 +30,7 @@ from pykclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from tests.consumer.fetched_records import SETTINGS, batch
+from tests.consumer.fetched_records import CONFIG, batch
 from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, know, topic
 from tests.consumer.validator_scene import NEW, OLD, A, B, Scene, asked, reply
 from tests.network.answering import answer_checked
@@ -159,8 +158,9 @@ def test_what_a_former_leader_sent_is_dropped_where_no_epoch_is_known() -> None:
     """Else it moves the position under the new leader, whose log may have lost it."""
     scene = Scene()
     assigned = scene.read(A, epoch=None)
-    records = FetchedPartition(A, 50, batch([50, 51]), SETTINGS)
-    scene.buffer.add(assigned, records, FetchedResponse(1, 1))
+    response = FetchedResponse(1, 1)
+    fetched = CompletedFetch(A, 50, batch([50, 51]), CONFIG, response=response)
+    scene.buffer.add(assigned, fetched)
     fetch_epoch = assigned.fetch_epoch
     scene.elect()
     assert scene.requests() == []

@@ -1,4 +1,4 @@
-"""RecordErrors: what becomes of records that cannot be read, as `on_record_error` says."""
+"""RecordReader: what becomes of records that cannot be read, as `on_record_error` says."""
 
 from __future__ import annotations
 

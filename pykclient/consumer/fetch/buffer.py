@@ -1,11 +1,11 @@
-"""FetchBuffer: fetched but not yet handed out; takes records from it in fair turns.
+"""FetchBuffer: what is fetched and not returned yet; takes records from it in fair turns.
 
-Per partition it keeps a chain of answers, each beginning where the one before it ends, the first
-one at the position. A partition is *ready*, or *put aside*: paused, at its limit, or stopped by a
-record that its deserializer could not read. Positions move when records are taken, not before.
+Per partition it keeps a chain of completed fetches, each beginning where the one before it ends,
+the first one at the position. A partition is *ready*, or *parked*: paused, at its limit, or stopped
+by a record that its deserializer could not read. Positions move when records are taken, not before.
 
-Of answers with something ready a node has two at most. Those of which all that is left is put aside
-may take `aside_max_bytes` together: beyond that the oldest is dropped, to be fetched anew when it
+Of responses with something ready a node has two at most. Those of which all that is left is parked
+may take `parked_max_bytes` together: beyond that the oldest is dropped, to be fetched anew when it
 is wanted.
 
 It runs no user code itself. `Read`, which does, is called between looking at records and moving
@@ -22,13 +22,13 @@ from collections import OrderedDict, defaultdict, deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.record import RecordSpan
 from pykclient.errors import CorruptRecordError, KafkaError, RecordDeserializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pykclient.consumer.fetch.completed_fetch import FetchedPartition
+    from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.retry import Backoff
 
@@ -39,37 +39,14 @@ if TYPE_CHECKING:
         RecordDeserializationError: the first record cannot be read.
     """
 
-__all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "FetchedResponse", "Start"]
+__all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "Start"]
 
 TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much one take unfolds; the next one goes on. A single batch is bounded by its own limit, and
 both are below what a column of Arrow's can hold."""
 
-ASIDE_MAX_BYTES: Final = 50 * 1024 * 1024
-"""How much may be put aside where nobody says: as much as is asked of all brokers at a time."""
-
-
-class FetchedResponse:
-    """One answer of one broker. Any part of it keeps all of its bytes in memory.
-
-    `owners` are the partitions that have a part which is not used up; `ready_count` is how many of
-    those parts are ready to be taken.
-    """
-
-    __slots__ = ("node_id", "owners", "ready_count", "size_bytes")
-
-    def __init__(self, node_id: int, size_bytes: int) -> None:
-        self.node_id = node_id
-        self.size_bytes = size_bytes
-        self.owners: set[AssignedPartition] = set()
-        self.ready_count = 0
-
-
-class _Link(NamedTuple):
-    """One part of a chain, and the answer that it came in."""
-
-    fetched: FetchedPartition
-    response: FetchedResponse
+PARKED_MAX_BYTES: Final = 50 * 1024 * 1024
+"""How much may be parked where nobody says: as much as is requested of all brokers at a time."""
 
 
 class Start(NamedTuple):
@@ -92,29 +69,29 @@ NOT_BEGUN: Final[Mapping[AssignedPartition, Start]] = MappingProxyType({})
 class FetchBuffer:
     """What is fetched, by partition."""
 
-    def __init__(self, retry_backoff: Backoff, *, aside_max_bytes: int = ASIDE_MAX_BYTES) -> None:
+    def __init__(self, retry_backoff: Backoff, *, parked_max_bytes: int = PARKED_MAX_BYTES) -> None:
         self.version = 0
         """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
         self.used_up_count = 0
-        """How many answers were read to their end, or put aside: room for the next ones."""
+        """How many responses were read to their end, or parked: room for the next ones."""
         self._retry_backoff = retry_backoff
-        self._chains: dict[AssignedPartition, deque[_Link]] = {}
+        self._chains: dict[AssignedPartition, deque[CompletedFetch]] = {}
         self._ready: OrderedDict[AssignedPartition, None] = OrderedDict()
         self._failed: dict[AssignedPartition, KafkaError] = {}
         self._response_counts: defaultdict[int, int] = defaultdict(int)
-        self._aside_max_bytes = aside_max_bytes
+        self._parked_max_bytes = parked_max_bytes
         self.begun = NOT_BEGUN
-        """Where the take began whose records the application has not got yet. Whoever hands them
-        out makes it empty, as the last thing it does; who finds it not empty gives them back."""
-        self._aside: dict[FetchedResponse, None] = {}
-        """Answers that nobody reads at present, first those that are put aside for longest."""
-        self.aside_bytes = 0
+        """Where the take began whose records have not reached the application yet. The call that
+        returns them makes it empty, last of all; a call that finds it not empty gives them back."""
+        self._parked: dict[FetchedResponse, None] = {}
+        """Responses of which nothing may be read at present, those parked for longest first."""
+        self.parked_bytes = 0
         """How large they are together."""
 
-    # What the fetcher asks and brings.
+    # For the fetcher.
 
     def response_count(self, node_id: int) -> int:
-        """Return how many answers of a node are not used up, those put aside not counted."""
+        """Return how many responses of a node are not used up, parked ones not counted."""
         return self._response_counts[node_id]
 
     def has(self, assigned: AssignedPartition) -> bool:
@@ -128,44 +105,41 @@ class FetchBuffer:
         chain = self._chains.get(assigned)
         if chain is None:
             offset = assigned.offset
-        elif chain[-1].fetched.is_damaged:
+        elif chain[-1].is_damaged:
             return None
         else:
-            offset = chain[-1].fetched.end_offset
+            offset = chain[-1].end_offset
         is_wanted = assigned.limit is None or offset < assigned.limit
         return offset if is_wanted else None
 
-    def add(
-        self, assigned: AssignedPartition, fetched: FetchedPartition, response: FetchedResponse
-    ) -> None:
+    def add(self, assigned: AssignedPartition, fetched: CompletedFetch) -> None:
         """Keep what was fetched from `fetch_offset(assigned)`."""
-        link = _Link(fetched, response)
-        self._chains.setdefault(assigned, deque()).append(link)
-        response.owners.add(assigned)
+        self._chains.setdefault(assigned, deque()).append(fetched)
+        fetched.response.owners.add(assigned)
         if assigned in self._ready:
-            self._hold(link)
-        self._note_aside(response)
+            self._hold(fetched.response)
+        self._note_parked(fetched.response)
         self.refresh(assigned)
         self._drop_what_is_too_much()
 
-    # What the consumer does with a partition.
+    # For the consumer.
 
     def refresh(self, assigned: AssignedPartition) -> None:
-        """Put a partition aside, or take it back, as its state says by now."""
+        """Park a partition, or make it ready again, as its state says by now."""
         is_stopped = assigned.is_paused or assigned.is_held or assigned.has_reached_limit
-        is_aside = is_stopped or assigned in self._failed
-        if assigned in self._ready and is_aside:
+        is_parked = is_stopped or assigned in self._failed
+        if assigned in self._ready and is_parked:
             del self._ready[assigned]
             chain = self._chains[assigned]
             if is_stopped:  # not for one bad record after another, of a batch that is unfolded
-                chain[0].fetched.fold()
-            for link in chain:
-                self._release(link)
+                chain[0].fold()
+            for fetched in chain:
+                self._release(fetched.response)
             self._drop_what_is_too_much()
-        elif assigned in self._chains and assigned not in self._ready and not is_aside:
+        elif assigned in self._chains and assigned not in self._ready and not is_parked:
             self._ready[assigned] = None
-            for link in self._chains[assigned]:
-                self._hold(link)
+            for fetched in self._chains[assigned]:
+                self._hold(fetched.response)
 
     def drop(self, assigned: AssignedPartition) -> None:
         """Forget everything fetched of a partition."""
@@ -177,18 +151,18 @@ class FetchBuffer:
         self._failed.pop(assigned, None)
         is_ready = assigned in self._ready
         self._ready.pop(assigned, None)
-        for link in self._chains.pop(assigned, ()):
-            link.response.owners.discard(assigned)
+        for fetched in self._chains.pop(assigned, ()):
+            fetched.response.owners.discard(assigned)
             if is_ready:
-                self._release(link)
-            self._note_aside(link.response)
+                self._release(fetched.response)
+            self._note_parked(fetched.response)
 
     def can_skip_to(self, assigned: AssignedPartition, offset: int) -> bool:
         """Return whether what is buffered can be read from `offset` on, further ahead."""
         chain = self._chains.get(assigned)
         return (
             chain is not None
-            and assigned.offset <= offset < chain[-1].fetched.end_offset
+            and assigned.offset <= offset < chain[-1].end_offset
             and assigned.is_fetching
         )
 
@@ -294,8 +268,8 @@ class FetchBuffer:
         self._ready.clear()
         self._failed.clear()
         self._response_counts.clear()
-        self._aside.clear()
-        self.aside_bytes = 0
+        self._parked.clear()
+        self.parked_bytes = 0
         self.used_up_count += 1
         self.version += 1
         self.give_back()
@@ -309,10 +283,10 @@ class FetchBuffer:
         self, assigned: AssignedPartition, count_max: int, read: Read | None
     ) -> RecordSpan | None:
         """Return what comes next of a partition, `read`; None if that is not known yet."""
-        link = self._chains[assigned][0]
-        rows = link.fetched.peek(assigned.offset, count_max, assigned.limit)
-        if rows is None:
-            if not link.fetched.is_exhausted:
+        fetched = self._chains[assigned][0]
+        span = fetched.peek(assigned.offset, count_max, assigned.limit)
+        if span is None:
+            if not fetched.is_exhausted:
                 # All that is left lies beyond the limit, so nothing before it is left to come.
                 assert assigned.limit is not None
                 if assigned.offset < assigned.limit:
@@ -320,38 +294,37 @@ class FetchBuffer:
                     assigned.leader_epoch = None  # nobody knows of which epoch that is
             self._settle(assigned)
             return None
-        span = RecordSpan(assigned.partition, *rows)
         if read is None:
             return span
         offset = assigned.offset
         try:
             span = read(assigned, span)
         except RecordDeserializationError:
-            if self._is_next(assigned, link, offset):
+            if self._is_next(assigned, fetched, offset):
                 raise
             return None
-        return span if self._is_next(assigned, link, offset) else None
+        return span if self._is_next(assigned, fetched, offset) else None
 
-    def _is_next(self, assigned: AssignedPartition, link: _Link, offset: int) -> bool:
+    def _is_next(self, assigned: AssignedPartition, fetched: CompletedFetch, offset: int) -> bool:
         """Whether a partition may be read, and stands where it did."""
         return (
             assigned in self._ready
-            and self._chains[assigned][0] is link
+            and self._chains[assigned][0] is fetched
             and assigned.offset == offset
         )
 
     def _settle(self, assigned: AssignedPartition) -> None:
         """Move on to what can be read next, and let the other partitions have their turn."""
         chain = self._chains[assigned]
-        fetched = chain[0].fetched
+        fetched = chain[0]
         offset = fetched.settle(assigned.offset)
         if offset != assigned.offset:
             assigned.offset = offset
             assigned.leader_epoch = fetched.passed_leader_epoch
         if fetched.is_exhausted:
-            link = chain.popleft()
-            link.response.owners.discard(assigned)
-            self._release(link)
+            chain.popleft()
+            fetched.response.owners.discard(assigned)
+            self._release(fetched.response)
             if chain:
                 self._ready.move_to_end(assigned)
             else:
@@ -372,35 +345,33 @@ class FetchBuffer:
             self._failed[assigned] = error
             self.refresh(assigned)
 
-    # Counting the answers in use.
+    # Counting the responses in use.
 
-    def _hold(self, link: _Link) -> None:
-        response = link.response
+    def _hold(self, response: FetchedResponse) -> None:
         if response.ready_count == 0:
             self._response_counts[response.node_id] += 1
         response.ready_count += 1
-        self._note_aside(response)
+        self._note_parked(response)
 
-    def _release(self, link: _Link) -> None:
-        response = link.response
+    def _release(self, response: FetchedResponse) -> None:
         response.ready_count -= 1
         if response.ready_count == 0:
             self._response_counts[response.node_id] -= 1
             self.used_up_count += 1
-            self._note_aside(response)
+            self._note_parked(response)
 
-    def _note_aside(self, response: FetchedResponse) -> None:
-        """Count an answer among those put aside, or no longer."""
-        is_aside = response.ready_count == 0 and bool(response.owners)
-        if is_aside and response not in self._aside:
-            self._aside[response] = None
-            self.aside_bytes += response.size_bytes
-        elif not is_aside and response in self._aside:
-            del self._aside[response]
-            self.aside_bytes -= response.size_bytes
+    def _note_parked(self, response: FetchedResponse) -> None:
+        """Count a response among those parked, or no longer."""
+        is_parked = response.ready_count == 0 and bool(response.owners)
+        if is_parked and response not in self._parked:
+            self._parked[response] = None
+            self.parked_bytes += response.size_bytes
+        elif not is_parked and response in self._parked:
+            del self._parked[response]
+            self.parked_bytes -= response.size_bytes
 
     def _drop_what_is_too_much(self) -> None:
         # The last one is kept, however large it is: else each pause would cost a fetch.
-        while self.aside_bytes > self._aside_max_bytes and len(self._aside) > 1:
-            for assigned in tuple(next(iter(self._aside)).owners):
+        while self.parked_bytes > self._parked_max_bytes and len(self._parked) > 1:
+            for assigned in tuple(next(iter(self._parked)).owners):
                 self._forget(assigned)

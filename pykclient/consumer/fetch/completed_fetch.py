@@ -1,4 +1,4 @@
-"""FetchedPartition: what one fetch brought of one partition, checked and decoded piece by piece.
+"""CompletedFetch: what one fetch brought of one partition, checked and decoded piece by piece.
 
 Headers are looked at when it is made; records are decoded when they are wanted, plain batches with
 their checksums (`records/batch_span.py`), others checked by then. It returns no markers, no records
@@ -12,9 +12,10 @@ Source: Java class ``CompletedFetch``; KIP-74 (a first batch comes whole), KIP-9
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pykclient.accel.batch_layout import ATTRIBUTE_TRANSACTIONAL
+from pykclient.consumer.record import RecordSpan
 from pykclient.errors import CorruptRecordError
 from pykclient.records.batch import (
     RecordBatch,
@@ -27,34 +28,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient.accel.abc import RecordColumns
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.subscription import AssignedPartition
     from pykclient.records.control import AbortedTransactions
-    from pykclient.types import TimestampType, TopicPartition
+    from pykclient.types import TopicPartition
 
-__all__ = ["DecodeSettings", "FetchedPartition", "FetchedRows"]
+__all__ = ["CompletedFetch", "FetchedResponse"]
 
 NO_LEADER_EPOCH: Final = -1
 MAGIC_WITH_BASE_OFFSET: Final = 2
 
 
-class DecodeSettings(NamedTuple):
-    """How batches are read: `decompressed_max_bytes` is what one may unfold to."""
+class FetchedResponse:
+    """One response of one broker. Any part of it keeps all of its bytes in memory.
 
-    check_crcs: bool
-    decompressed_max_bytes: int
+    `owners` are the partitions that have a part which is not used up; `ready_count` is how many of
+    those parts are ready to be taken.
+    """
+
+    __slots__ = ("node_id", "owners", "ready_count", "size_bytes")
+
+    def __init__(self, node_id: int, size_bytes: int) -> None:
+        self.node_id = node_id
+        self.size_bytes = size_bytes
+        self.owners: set[AssignedPartition] = set()
+        self.ready_count = 0
 
 
-class FetchedRows(NamedTuple):
-    """Some records of one batch."""
+class CompletedFetch:
+    """A partition's batches in one response, from `fetch_offset` to `end_offset` (not included).
 
-    columns: RecordColumns
-    timestamp_type: TimestampType
-    leader_epoch: int | None
-
-
-class FetchedPartition:
-    """The batches of one answer, from `fetch_offset` up to `end_offset` (not included).
-
-    `high_watermark` is that of the answer, None when it had none that makes sense; `aborted` is
+    `high_watermark` is that of the response, None when it had none that makes sense; `aborted` is
     None unless records of aborted transactions are to be left out.
     """
 
@@ -73,6 +77,7 @@ class FetchedPartition:
         "fetch_offset",
         "partition",
         "passed_leader_epoch",
+        "response",
     )
 
     def __init__(
@@ -80,16 +85,18 @@ class FetchedPartition:
         partition: TopicPartition,
         fetch_offset: int,
         records: bytes | bytearray | memoryview,
-        settings: DecodeSettings,
+        config: ConsumerConfig,
         *,
+        response: FetchedResponse,
         high_watermark: int | None = None,
         aborted: AbortedTransactions | None = None,
     ) -> None:
         self.partition = partition
+        self.response = response
         self.fetch_offset = fetch_offset
         self.end_offset = fetch_offset
         self._aborted = aborted
-        self._decompressed_max_bytes = settings.decompressed_max_bytes
+        self._decompressed_max_bytes = config.decompressed_max_bytes
         self._batches: deque[RecordBatch | BatchSpan] = deque()
         """Those not looked at yet."""
         self._batch: RecordBatch | BatchSpan | None = None
@@ -103,9 +110,9 @@ class FetchedPartition:
         self._records = memoryview(records)
         self._high_watermark = high_watermark
         try:
-            self._take_batches(settings.check_crcs)
+            self._take_batches(config.check_crcs)
         except CorruptRecordError as error:
-            self._error = self._told(error)
+            self._error = self._described(error)
 
     @property
     def is_exhausted(self) -> bool:
@@ -117,7 +124,7 @@ class FetchedPartition:
         """Whether reading it ends with an error, as far as is known by now."""
         return self._error is not None
 
-    def peek(self, position: int, count_max: int, limit: int | None = None) -> FetchedRows | None:
+    def peek(self, position: int, count_max: int, limit: int | None = None) -> RecordSpan | None:
         """Return records from `position` on and before `limit`; None if none are left.
 
         Asking twice gives the same again. Positions must not go back from call to call.
@@ -136,8 +143,11 @@ class FetchedPartition:
             if start >= stop:
                 return None
             assert self._batch is not None
-            return FetchedRows(
-                columns.rows(start, stop), self._batch.timestamp_type, _leader_epoch(self._batch)
+            return RecordSpan(
+                self.partition,
+                columns.rows(start, stop),
+                self._batch.timestamp_type,
+                _leader_epoch(self._batch),
             )
         if self._error is not None:
             raise self._error
@@ -146,7 +156,7 @@ class FetchedPartition:
     def settle(self, position: int) -> int:
         """Return where reading goes on after everything before `position` was taken.
 
-        That is further on where the log has no record that is handed out: at the end of a batch
+        That is further on where the log has no record that is returned: at the end of a batch
         that compaction thinned, and after markers and aborted records; `passed_leader_epoch` is
         then that of the record before. An error met on the way is left to the next `peek`.
         """
@@ -165,7 +175,7 @@ class FetchedPartition:
     def fold(self) -> None:
         """Forget what is decoded and unfolded, which the next `peek` does again.
 
-        For what is put aside: a small batch may unfold to a large one.
+        For what is parked: a small batch may unfold to a large one.
         """
         if self._batch is not None:
             self._batches.appendleft(self._batch)
@@ -225,7 +235,7 @@ class FetchedPartition:
         """End here: nothing behind an error is read."""
         # In a span it is one of several that is damaged, and no checksum vouches for its header.
         batch = self._batch
-        self._error = self._told(error, batch if isinstance(batch, RecordBatch) else None)
+        self._error = self._described(error, batch if isinstance(batch, RecordBatch) else None)
         self._batch = None
         self._batches.clear()
 
@@ -262,7 +272,7 @@ class FetchedPartition:
         if not self._batches:
             raise self._incomplete(self._records)
 
-    def _told(
+    def _described(
         self, error: CorruptRecordError, batch: RecordBatch | None = None
     ) -> CorruptRecordError:
         """Return the error as the application gets it: with the bytes, and the way past them.
@@ -272,7 +282,7 @@ class FetchedPartition:
         start, size_bytes, claimed_end = self._found_at(error.offset)
         end = claimed_end if batch is None else batch.last_offset + 1
         past = "seek() past it" if end is None else f"seek() to {end}, the offset after it"
-        told = CorruptRecordError(
+        described = CorruptRecordError(
             f"{error}. Poll again to fetch it anew, or {past}",
             topic=error.topic,
             partition=error.partition,
@@ -280,8 +290,8 @@ class FetchedPartition:
             next_offset=end,
             raw=bytes(self._records[start : start + size_bytes]),
         )
-        told.__cause__ = error
-        return told
+        described.__cause__ = error
+        return described
 
     def _found_at(self, offset: int | None) -> tuple[int, int, int | None]:
         """Return where the batch at an offset starts, how many bytes it has, and where it ends.
@@ -302,8 +312,7 @@ class FetchedPartition:
                 else:
                     start += batch.size_bytes
         except CorruptRecordError:
-            # That is no news: it is the error that is being told. Behind that, it is a reason not
-            # to trust it.
+            # The error that is being described, or, behind that, a reason not to trust the end.
             if found is not None:
                 return start, found.size_bytes, None
         if found is None:

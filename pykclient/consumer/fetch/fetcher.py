@@ -1,10 +1,10 @@
-"""Fetcher: asks each leader for the next records of its partitions, one request at a time.
+"""Fetcher: requests the next records of each leader's partitions, one request at a time.
 
-Per node it is *idle* or has one fetch *in flight*. While one answer waits to be read it sends for
+Per node it is *idle* or has one fetch *in flight*. While one response waits to be read it requests
 more that is known to be there, so that a broker reads while the application works; memory stays at
-two answers a node, each of which is its share of `fetch_max_bytes`. With each node it has a
-session, so that a fetch names what is new. An answer that was overtaken by a seek or an unassign is
-thrown away.
+two responses a node, each of which is its part of `fetch_max_bytes`. With each node it has a
+session, so that a fetch names what is new. A response that was overtaken by a seek or an unassign
+is dropped.
 
 Owner: the driver of the engine.
 Source: Java class ``AbstractFetch``; KIP-227 (sessions), KIP-320 (leader epochs), KIP-392 (read
@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pykclient.consumer.fetch.buffer import FetchedResponse
-from pykclient.consumer.fetch.completed_fetch import FetchedPartition
+from pykclient.consumer.config import LAG
+from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
 from pykclient.consumer.fetch.request import FetchCall, Target, Targets, session_message
 from pykclient.consumer.fetch.session import FetchSession
 from pykclient.errors import (
@@ -43,22 +43,18 @@ from pykclient.types import IsolationLevel
 if TYPE_CHECKING:
     from collections.abc import Set
 
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.fetch.buffer import FetchBuffer
-    from pykclient.consumer.fetch.completed_fetch import DecodeSettings
     from pykclient.consumer.fetch.stalls import Stalls
     from pykclient.consumer.metrics import ConsumerMetrics
-    from pykclient.consumer.subscription import (
-        AssignedPartition,
-        OffsetReset,
-        SubscriptionState,
-    )
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
 
-__all__ = ["FetchSettings", "Fetcher", "Reachability"]
+__all__ = ["Fetcher", "Reachability"]
 
 UNUSED_RESPONSES_MAX: Final = 1
 """With more answers of a node than this still to be read, it is not asked for another."""
@@ -95,57 +91,44 @@ class Reachability(Protocol):
         ...
 
 
-class FetchSettings(NamedTuple):
-    """How to fetch. `read_replica_ms` is how long a follower is read from before asking again."""
-
-    min_bytes: int
-    max_wait_ms: int
-    max_bytes: int
-    partition_max_bytes: int
-    isolation_level: IsolationLevel
-    rack: str
-    read_replica_ms: int
-    auto_offset_reset: OffsetReset
-    decode: DecodeSettings
-    client_id: str = ""
-    prefers_lag: bool = False
-
-
 class Fetcher:
     """The manager of all fetches. Comes last in the engine: it reads positions that others set."""
 
     def __init__(
         self,
+        config: ConsumerConfig,
         *,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
         metadata: Metadata,
         client: Reachability,
-        settings: FetchSettings,
         retry_backoff: Backoff,
         metrics: ConsumerMetrics,
         stalls: Stalls,
     ) -> None:
+        self._config = config
+        self._prefers_lag = config.fetch_order == LAG
         self._metrics = metrics
         self._stalls = stalls
-        self._log = ClientLog("pykclient.consumer", settings.client_id)
+        self._log = ClientLog("pykclient.consumer", config.client_id)
         self._repeated = RateLimitedLog(self._log)
         self._subscription = subscription
         self._buffer = buffer
         self._metadata = metadata
         self._client = client
-        self._settings = self._node_settings = settings
         self._retry_backoff = retry_backoff
         self._in_flight: dict[int, int] = {}
-        """When the answer of each node that was asked counts as late."""
+        """By node, when the response to the fetch in flight counts as late."""
         self._sessions: dict[int, FetchSession] = {}
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
         """The versions of subscription, cluster and buffer that `_by_node` was made of."""
+        self._node_max_bytes = config.fetch_max_bytes
+        """The part of `fetch_max_bytes` that each node has."""
         self._oversized: dict[int, AssignedPartition] = {}
-        """Nodes whose answer was too large, and the partition by which the user is told."""
+        """Nodes whose response was too large, and the partition with the error about it."""
         self._unreadable_nodes: set[int] = set()
-        """Nodes whose last answer could not be read."""
+        """Nodes whose last response could not be read."""
         self._nothing_ahead: dict[int, int] = {}
         """Nodes of which no more is known to be there than was fetched, and when to look again."""
 
@@ -166,7 +149,7 @@ class Fetcher:
             targets, retry_ms = self._targets(node_id, now_ms, is_ahead=unused_count > 0)
             next_poll_ms = min(next_poll_ms, retry_ms)
             if targets:
-                self._in_flight[node_id] = now_ms + self._settings.max_wait_ms + LATE_MS
+                self._in_flight[node_id] = now_ms + self._config.fetch_max_wait_ms + LATE_MS
                 next_poll_ms = min(next_poll_ms, self._in_flight[node_id])
                 requests.append(self._request(node_id, targets, now_ms))
         return PollResult(requests, next_poll_ms)
@@ -183,7 +166,7 @@ class Fetcher:
             is_free = node_id not in self._in_flight and self._client.is_ready(node_id, now_ms)
             fetch = session.final() if is_free else None
             if fetch is not None:
-                message = session_message(fetch, self._settings)
+                message = session_message(fetch, self._config, self._node_max_bytes)
                 requests.append(Request(message, node_id, _ignore, _ignore))
         return requests
 
@@ -234,9 +217,8 @@ class Fetcher:
                 self._metadata.request_update()
                 self._stalls.note(assigned, "it has no leader", now_ms)
         self._by_node = by_node
-        # Two answers of each node may wait to be read; together they stay at twice the setting.
-        share_bytes = self._settings.max_bytes // max(1, len(by_node))
-        self._node_settings = self._settings._replace(max_bytes=share_bytes)
+        # Two responses of each node may wait to be read; together they stay at twice the setting.
+        self._node_max_bytes = self._config.fetch_max_bytes // max(1, len(by_node))
 
     def _node_id(self, assigned: AssignedPartition, now_ms: int) -> int | None:
         cluster = self._metadata.cluster
@@ -249,7 +231,7 @@ class Fetcher:
         return None if info is None else info.leader_id
 
     def _has_expired_replica(self, now_ms: int) -> bool:
-        return bool(self._settings.rack) and any(
+        return bool(self._config.client_rack) and any(
             assigned.read_replica_id is not None and now_ms >= assigned.read_replica_expires_ms
             for assigned in self._subscription
         )
@@ -276,23 +258,24 @@ class Fetcher:
             # look at all partitions each time.
             self._nothing_ahead[node_id] = retry_ms
             return {}, retry_ms
-        if self._settings.prefers_lag:
+        if self._prefers_lag:
             # A broker fills its answer in this order.
-            level = self._settings.isolation_level
+            level = self._config.isolation_level
             furthest_behind = sorted(targets.values(), key=lambda target: -target.backlog(level))
             targets = {target.assigned.partition: target for target in furthest_behind}
         return targets, retry_ms
 
     def _may_have_more(self, target: Target) -> bool:
         """Return whether the log goes on after what is fetched, as far as we have heard."""
-        return target.backlog(self._settings.isolation_level) > 0
+        return target.backlog(self._config.isolation_level) > 0
 
     def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
-        new = FetchSession(asks_all=self._settings.prefers_lag)
+        new = FetchSession(asks_all=self._prefers_lag)
         session = self._sessions.setdefault(node_id, new)
         call = FetchCall(node_id, targets, self._metadata.cluster, session)
         return call.request(
-            self._node_settings,
+            self._config,
+            self._node_max_bytes,
             on_response=partial(self._on_response, call, now_ms),
             on_failure=partial(self._on_failure, call),
         )
@@ -358,20 +341,21 @@ class Fetcher:
             )
             return
         aborted = None
-        if self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
+        if self._config.isolation_level is IsolationLevel.READ_COMMITTED:
             aborted = AbortedTransactions(
                 (transaction.producer_id, transaction.first_offset)
                 for transaction in answer.aborted_transactions or ()
             )
-        fetched = FetchedPartition(
+        fetched = CompletedFetch(
             assigned.partition,
             target.offset,
             answer.records,
-            self._settings.decode,
+            self._config,
+            response=response,
             high_watermark=assigned.high_watermark,
             aborted=aborted,
         )
-        self._buffer.add(assigned, fetched, response)
+        self._buffer.add(assigned, fetched)
 
     def _ask_new_leaders(self, call: FetchCall, now_ms: int) -> None:
         """End the back-off of partitions that another broker leads by now."""
@@ -393,7 +377,7 @@ class Fetcher:
         if assigned.read_replica_id != replica_id:
             self._log.info("%s: reading from replica %d", assigned.partition, replica_id)
         assigned.read_replica_id = replica_id
-        assigned.read_replica_expires_ms = now_ms + self._settings.read_replica_ms
+        assigned.read_replica_expires_ms = now_ms + self._config.metadata_max_age_ms
         self._grouped_at = UNGROUPED
 
     def _on_error(self, target: Target, answer: PartitionData, now_ms: int) -> None:
@@ -425,7 +409,7 @@ class Fetcher:
             self._back_off(assigned, now_ms)
         else:
             self._buffer.drop(assigned)
-            self._subscription.lose_position(assigned, self._settings.auto_offset_reset)
+            self._subscription.lose_position(assigned, self._config.offset_reset)
 
     def _on_failure(self, call: FetchCall, error: KafkaError, now_ms: int) -> None:
         self._in_flight.pop(call.node_id, None)
@@ -458,8 +442,8 @@ class Fetcher:
         error = FrameTooLargeError(
             f"the answer of broker {call.node_id} to a Fetch of {count} partition(s), "
             f"{min(call.targets)} the first, is too large: {cause}; or lower fetch_max_bytes "
-            f"({self._settings.max_bytes}) and max_partition_fetch_bytes "
-            f"({self._settings.partition_max_bytes})"
+            f"({self._config.fetch_max_bytes}) and max_partition_fetch_bytes "
+            f"({self._config.max_partition_fetch_bytes})"
         )
         error.__cause__ = cause
         return error

@@ -1,4 +1,4 @@
-"""RecordErrors: takes records out of the buffer, read, and knows what to do about bad ones.
+"""RecordReader: takes records out of the buffer, read, and knows what to do about bad ones.
 
 A record that its deserializer cannot read, or a batch that is damaged, is *raised* (the position
 stays) or *passed over*, as `on_record_error` says: always, never, or when the user's function has
@@ -14,9 +14,10 @@ Source: ours; Java's consumer raises, and leaves it to the application to seek (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pykclient.config.setting import resolve_class_setting
+from pykclient.consumer.config import RAISE, SKIP
 from pykclient.consumer.subscription import PositionState
 from pykclient.errors import (
     ConfigError,
@@ -31,6 +32,7 @@ from pykclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.deserializers import RecordDeserializer
     from pykclient.consumer.fetch.buffer import FetchBuffer, Read
     from pykclient.consumer.metrics import ConsumerMetrics
@@ -41,10 +43,7 @@ if TYPE_CHECKING:
     DeserializeSpan = Callable[[RecordSpan], RecordSpan]
     LendSpan = Callable[[DeserializeSpan, AssignedPartition, RecordSpan], RecordSpan]
 
-__all__ = ["RAISE", "SKIP", "BadRecord", "RecordErrors"]
-
-RAISE: Final = "raise"
-SKIP: Final = "skip"
+__all__ = ["BadRecord", "RecordReader"]
 
 BadRecord = CorruptRecordError | RecordDeserializationError
 """What a function for `on_record_error` is called with."""
@@ -52,8 +51,8 @@ BadRecord = CorruptRecordError | RecordDeserializationError
 T = TypeVar("T")
 
 
-class RecordErrors:
-    """The way from the buffer to the application. `policy` is the value of `on_record_error`.
+class RecordReader:
+    """The way of records from the buffer to the application.
 
     `lend` calls the user's function without the core lock, and so does `lend_span` what makes of a
     span of a partition what the application gets.
@@ -61,16 +60,16 @@ class RecordErrors:
 
     def __init__(
         self,
-        buffer: FetchBuffer,
+        config: ConsumerConfig,
         deserializer: RecordDeserializer | None,
-        subscription: SubscriptionState,
-        policy: object,
         *,
+        buffer: FetchBuffer,
+        subscription: SubscriptionState,
         metrics: ConsumerMetrics,
         lend: Caller,
         lend_span: LendSpan,
-        client_id: str = "",
     ) -> None:
+        policy = config.on_record_error
         self._buffer = buffer
         self._lend_span = lend_span
         self._read = self._reader(deserializer)
@@ -81,7 +80,7 @@ class RecordErrors:
         self._lend = lend
         self._raises = policy == RAISE
         self._function = None if policy in (RAISE, SKIP) else _function(policy)
-        self._log = ClientLog("pykclient.consumer", client_id)
+        self._log = ClientLog("pykclient.consumer", config.client_id)
         self._damaged: dict[AssignedPartition, int] = {}
         """Where a batch was damaged, which is being fetched anew."""
 

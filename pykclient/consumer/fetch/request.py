@@ -28,7 +28,7 @@ from pykclient.protocol.messages.fetch import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pykclient.consumer.fetch.fetcher import FetchSettings
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.fetch.session import FetchSession, SessionFetch
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
@@ -91,13 +91,14 @@ class FetchCall:
 
     def request(
         self,
-        settings: FetchSettings,
+        config: ConsumerConfig,
+        max_bytes: int,
         *,
         on_response: Callable[[Message | None, int], None],
         on_failure: Callable[[KafkaError, int], None],
     ) -> Request:
         """Make the request, in a version that names topics if one of them has no id."""
-        message = session_message(self._fetch, settings)
+        message = session_message(self._fetch, config, max_bytes)
         return Request(
             message,
             self.node_id,
@@ -105,7 +106,7 @@ class FetchCall:
             on_failure=on_failure,
             max_version=None if self._has_ids else TOPIC_NAMES_MAX_VERSION,
             check=self.check,
-            held_ms=settings.max_wait_ms,
+            held_ms=config.fetch_max_wait_ms,
         )
 
     def settle(self, response: FetchResponse) -> KafkaError | None:
@@ -162,7 +163,7 @@ class FetchCall:
                 yield (name, answer.partition_index), answer
 
 
-def session_message(fetch: SessionFetch, settings: FetchSettings) -> FetchRequest:
+def session_message(fetch: SessionFetch, config: ConsumerConfig, max_bytes: int) -> FetchRequest:
     """Return the request that says what a session has to say."""
     topics: dict[str, FetchTopic] = {}
     for (name, index), asked in fetch.named.items():
@@ -174,7 +175,7 @@ def session_message(fetch: SessionFetch, settings: FetchSettings) -> FetchReques
                 partition=index,
                 current_leader_epoch=asked.leader_epoch,
                 fetch_offset=asked.offset,
-                partition_max_bytes=settings.partition_max_bytes,
+                partition_max_bytes=config.max_partition_fetch_bytes,
             )
         )
     forgotten: dict[str, ForgottenTopic] = {}
@@ -182,13 +183,13 @@ def session_message(fetch: SessionFetch, settings: FetchSettings) -> FetchReques
         left = forgotten.setdefault(name, ForgottenTopic(topic=name, topic_id=topic_id))
         left.partitions.append(index)
     return FetchRequest(
-        max_wait_ms=settings.max_wait_ms,
-        min_bytes=settings.min_bytes,
-        max_bytes=settings.max_bytes,
-        isolation_level=settings.isolation_level,
+        max_wait_ms=config.fetch_max_wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=config.isolation_level,
         session_id=fetch.session_id,
         session_epoch=fetch.epoch,
         topics=list(topics.values()),
         forgotten_topics_data=list(forgotten.values()),
-        rack_id=settings.rack,
+        rack_id=config.client_rack,
     )
