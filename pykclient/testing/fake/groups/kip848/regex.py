@@ -1,22 +1,27 @@
-r"""Regular expressions over topic names, in RE2's syntax and with its promise: linear time.
+r"""What the regular expressions of a group's members match by now, and what may be an expression.
 
-A pattern is parsed and turned into a small program, which is run over all ways of matching at once,
-so no pattern and no name can take long: Python's own ``re`` cannot promise that, and takes syntax
-that RE2 does not. Left out are classes of Unicode, since names of topics are ASCII: ``\p{L}`` is
-refused although RE2 takes it.
+An expression is *unresolved* at first, so that a member joins without its topics; it is resolved
+a moment later, outside of any request, and again when there are new topics, or after a while, but
+not within ten seconds of the last time.
 
-Owner: none; a pattern never changes.
-Source: RE2's syntax page; KIP-848 (``SubscribedTopicRegex`` matches whole names).
+A pattern is one of RE2's, which Python's ``re`` runs: it is refused where RE2 refuses it. Unlike
+RE2, ``re`` tries one way of matching after the other, so a pattern with too many ways is refused
+as well, before it is run: such as ``(a+)+``, or four times ``.*``. What RE2 takes and this does not
+is also ``\p{L}``, ``\x{10FFFF}``, ``[[:^alpha:]]``, and flags behind the pattern's beginning.
+
+Owner: the group that has it.
+Source: RE2's syntax page; KIP-848 (``SubscribedTopicRegex`` matches whole names); Java classes
+``TopicRegexResolver``, ``GroupMetadataManager``, as of 4.3.
 """
 
 from __future__ import annotations
 
 import re
-import string
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors.broker import InvalidRegularExpressionError
+from pykclient.testing.fake.topics import NAME_LENGTH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,347 +30,53 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.timers import Timer, TimingWheel
     from pykclient.testing.fake.topics import Topic
 
-__all__ = ["RegexChange", "RegexSubscriptions", "TopicRegex", "TopicRegexError"]
-
-REPEAT_MAX = 1_000
-"""RE2's own limit of ``{n}``."""
-PROGRAM_LENGTH_MAX = 5_000
-"""Repeats of repeats multiply; RE2 limits the memory of a pattern instead."""
-NESTING_MAX = 50
-"""Groups inside groups; RE2/J takes a thousand, more than Python's stack would."""
-
-_WORD = frozenset(string.ascii_letters + string.digits + "_")
-_ASCII = frozenset(map(chr, range(128)))
-_CLASSES = {
-    "d": frozenset(string.digits),
-    "s": frozenset("\t\n\f\r "),
-    "w": _WORD,
-}
-_CLASSES |= {name.upper(): _ASCII - members for name, members in _CLASSES.items()}
-_POSIX = {
-    "alnum": frozenset(string.ascii_letters + string.digits),
-    "alpha": frozenset(string.ascii_letters),
-    "ascii": _ASCII,
-    "blank": frozenset("\t "),
-    "cntrl": frozenset(map(chr, range(32))) | {"\x7f"},
-    "digit": frozenset(string.digits),
-    "graph": frozenset(map(chr, range(33, 127))),
-    "lower": frozenset(string.ascii_lowercase),
-    "print": frozenset(map(chr, range(32, 127))),
-    "punct": frozenset(string.punctuation),
-    "space": frozenset(string.whitespace),
-    "upper": frozenset(string.ascii_uppercase),
-    "word": _WORD,
-    "xdigit": frozenset(string.hexdigits),
-}
-_ESCAPES = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_BRACES = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
-_DIGIT_COUNT_MAX = 9
-_GROUP_NAME = re.compile(r"P?<(\w+)>", re.ASCII)
-_GROUP_FLAGS = re.compile(r"([imsU]*)(-[imsU]+)?([:)])")
-_CODE = re.compile(r"(0[0-7]{0,2}|[1-7][0-7]{1,2})|x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]+)\}")
-_POSIX_CLASS = re.compile(r"\[:(\^?)(\w+):\]", re.ASCII)
-_RANGE = re.compile(r"-[^\]]")
-_EMPTY_WIDTH = {"A": "start", "z": "end", "b": "boundary", "B": "no boundary"}
-
-
-class TopicRegexError(ValueError):
-    """A pattern that RE2 does not take; the text says why and where."""
-
-
-class TopicRegex:
-    """A pattern that matches whole names. Raises `TopicRegexError`."""
-
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-        self._program = _Parser(pattern).program()
-
-    def matches(self, name: str) -> bool:
-        """Whether the whole name matches; time grows with its length times the pattern's."""
-        threads = self._reachable({0}, name, 0)
-        for place, character in enumerate(name):
-            taken = {
-                number + 1
-                for number in threads
-                if (members := self._program[number].characters) is not None
-                and (character in members)
-            }
-            if not taken:
-                return False
-            threads = self._reachable(taken, name, place + 1)
-        return len(self._program) - 1 in threads
-
-    def _reachable(self, starts: set[int], name: str, place: int) -> set[int]:
-        """Where the program may stand before the character at `place`."""
-        reached: set[int] = set()
-        todo = list(starts)
-        while todo:
-            number = todo.pop()
-            if number in reached:
-                continue
-            reached.add(number)
-            step = self._program[number]
-            if step.condition is None or _holds(step.condition, name, place):
-                todo.extend(number + offset for offset in step.offsets)
-        return reached
-
-
-class _Step(NamedTuple):
-    """Take one of `characters` and go on; or go, if `condition` holds, to any of `offsets`.
-
-    The last step of a program has none of them: who reaches it at the end has matched.
-    """
-
-    characters: frozenset[str] | None = None
-    offsets: tuple[int, ...] = ()
-    condition: str | None = None
-
-
-_Program = list[_Step]
-
-
-def _holds(condition: str, name: str, place: int) -> bool:
-    if condition == "start":
-        return place == 0
-    if condition == "end":
-        return place == len(name)
-    before = place > 0 and name[place - 1] in _WORD
-    after = place < len(name) and name[place] in _WORD
-    return (before != after) == (condition == "boundary")
-
-
-class _Parser:
-    """Recursive descent over one pattern; each method gives the program of what it has read."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._place = 0
-        self._ignores_case = False
-        self._depth = 0
-        self._names: set[str] = set()
-
-    def program(self) -> _Program:
-        program = self._alternatives()
-        if self._place < len(self._pattern):
-            raise self._error("unexpected )")
-        return [*program, _Step()]
-
-    # Pieces, from the loosest to the tightest.
-
-    def _alternatives(self) -> _Program:
-        branches = [self._sequence()]
-        while self._take("|"):
-            branches.append(self._sequence())
-        program = branches.pop()
-        while branches:
-            branch = branches.pop()
-            skip = _Step(offsets=(len(program) + 1,))
-            program = [_Step(offsets=(1, len(branch) + 2)), *branch, skip, *program]
-            self._bounded(program)
-        return program
-
-    def _sequence(self) -> _Program:
-        program: _Program = []
-        while self._place < len(self._pattern) and self._pattern[self._place] not in "|)":
-            program = self._bounded(program + self._repeated())
-        return program
-
-    def _repeated(self) -> _Program:
-        start = self._place
-        program = self._atom()
-        is_repeated = False
-        while (limits := self._limits()) is not None:
-            if is_repeated:
-                raise self._error("invalid nested repetition operator", start)
-            is_repeated = True
-            self._take("?")
-            program = self._repeat(program, *limits)
-        return program
-
-    def _limits(self) -> tuple[int, int | None] | None:
-        """The repetition that stands here: at least, and at most or None; None if there is none."""
-        for mark, limits in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._take(mark):
-                return limits
-        found = _BRACES.match(self._pattern, self._place)
-        if found is None:
-            return None
-        self._place = found.end()
-        if max(len(found[1]), len(found[3] or "")) > _DIGIT_COUNT_MAX:
-            raise self._error("invalid repeat count", found.start())
-        least = int(found[1])
-        most = least if found[2] is None else int(found[3]) if found[3] else None
-        if max(least, most or 0) > REPEAT_MAX or (most is not None and most < least):
-            raise self._error("invalid repeat count", found.start())
-        return least, most
-
-    def _repeat(self, program: _Program, least: int, most: int | None) -> _Program:
-        if len(program) * max(least, most or 1) > PROGRAM_LENGTH_MAX:
-            raise self._error("expression too large")
-        repeated = program * least
-        if most is None:
-            back = _Step(offsets=(-len(program), 1))
-            if least:
-                return [*repeated, back]
-            return [_Step(offsets=(1, len(program) + 2)), *program, back]
-        optional = most - least
-        for left in range(optional, 0, -1):
-            past = left * (len(program) + 1)
-            repeated += [_Step(offsets=(1, past)), *program]
-        return repeated
-
-    def _atom(self) -> _Program:
-        character = self._next()
-        if character == "(":
-            return self._group()
-        if character == "[":
-            return [self._one_of(self._class())]
-        if character == ".":
-            return [_Step(_ASCII)]
-        if character in "^$":
-            return [_Step(offsets=(1,), condition="start" if character == "^" else "end")]
-        if character in "*+?":
-            raise self._error("missing argument to repetition operator", self._place - 1)
-        if character == "\\":
-            return self._escape()
-        return [self._one_of(frozenset(character))]
-
-    def _group(self) -> _Program:
-        start = self._place - 1
-        self._depth += 1
-        if self._depth > NESTING_MAX:
-            raise self._error("expression nests too deeply", start)
-        outer = self._ignores_case
-        is_open = not self._take("?") or self._group_kind(start)
-        if is_open:
-            program = self._alternatives()
-            if not self._take(")"):
-                raise self._error("missing closing )", start)
-            self._ignores_case = outer
-        else:
-            program = []
-        self._depth -= 1
-        return program
-
-    def _group_kind(self, start: int) -> bool:
-        """Read what stands after ``(?``; False when it is flags for the rest of the group."""
-        named = _GROUP_NAME.match(self._pattern, self._place)
-        if named is not None:
-            if named[1] in self._names:
-                raise self._error("duplicate capture group name", start)
-            self._names.add(named[1])
-            self._place = named.end()
-            return True
-        flags = _GROUP_FLAGS.match(self._pattern, self._place)
-        if flags is None:
-            raise self._error("invalid or unsupported Perl syntax", start)
-        self._place = flags.end()
-        if "i" in flags[1]:
-            self._ignores_case = True
-        if "i" in (flags[2] or ""):
-            self._ignores_case = False
-        return flags[3] == ":"
-
-    def _escape(self) -> _Program:
-        start = self._place - 1
-        if self._take("Q"):
-            end = self._pattern.find("\\E", self._place)
-            text = self._pattern[self._place : end if end >= 0 else None]
-            self._place = len(self._pattern) if end < 0 else end + 2
-            return [self._one_of(frozenset(character)) for character in text]
-        if self._pattern[self._place : self._place + 1] in tuple(_EMPTY_WIDTH):
-            return [_Step(offsets=(1,), condition=_EMPTY_WIDTH[self._next()])]
-        return [self._one_of(self._escaped(start))]
-
-    def _escaped(self, start: int) -> frozenset[str]:
-        """The characters that the escape stands for, whose backslash was read."""
-        number = _CODE.match(self._pattern, self._place)
-        if number is not None:
-            self._place = number.end()
-            code = int(number[1], 8) if number[1] else int(number[2] or number[3], 16)
-            if code > 0x10FFFF:
-                raise self._error("invalid escape sequence", start)
-            return frozenset(chr(code))
-        character = self._next()
-        if character in _CLASSES:
-            return _CLASSES[character]
-        if character in _ESCAPES:
-            return frozenset(_ESCAPES[character])
-        if character.isascii() and not character.isalnum():
-            return frozenset(character)
-        raise self._error("invalid escape sequence", start)
-
-    def _class(self) -> frozenset[str]:
-        start = self._place - 1
-        is_negated = self._take("^")
-        members: set[str] = set()
-        is_first = True
-        while is_first or not self._take("]"):
-            if self._place >= len(self._pattern):
-                raise self._error("missing closing ]", start)
-            is_first = False
-            members |= self._class_part(start)
-        return _ASCII - self._cased(frozenset(members)) if is_negated else frozenset(members)
-
-    def _class_part(self, start: int) -> frozenset[str]:
-        posix = _POSIX_CLASS.match(self._pattern, self._place)
-        if posix is not None:
-            if posix[2] not in _POSIX:
-                raise self._error("invalid character class range", self._place)
-            self._place = posix.end()
-            return _ASCII - _POSIX[posix[2]] if posix[1] else _POSIX[posix[2]]
-        low = self._class_member(start)
-        is_range = _RANGE.match(self._pattern, self._place) is not None
-        if len(low) > 1 or not is_range:
-            return low
-        self._place += 1
-        high = self._class_member(start)
-        if len(high) > 1 or min(high) < min(low):
-            raise self._error("invalid character class range", start)
-        # Names are ASCII: a range that goes on beyond it would only take long.
-        return frozenset(each for each in _ASCII if min(low) <= each <= min(high))
-
-    def _class_member(self, start: int) -> frozenset[str]:
-        if self._place >= len(self._pattern):
-            raise self._error("missing closing ]", start)
-        character = self._next()
-        return self._escaped(self._place - 1) if character == "\\" else frozenset(character)
-
-    def _one_of(self, members: frozenset[str]) -> _Step:
-        return _Step(self._cased(members), offsets=())
-
-    def _cased(self, members: frozenset[str]) -> frozenset[str]:
-        if not self._ignores_case:
-            return members
-        return members | {each.lower() for each in members} | {each.upper() for each in members}
-
-    # Characters.
-
-    def _take(self, text: str) -> bool:
-        if not self._pattern.startswith(text, self._place):
-            return False
-        self._place += len(text)
-        return True
-
-    def _next(self) -> str:
-        if self._place >= len(self._pattern):
-            raise self._error("trailing backslash")
-        self._place += 1
-        return self._pattern[self._place - 1]
-
-    def _bounded(self, program: _Program) -> _Program:
-        if len(program) > PROGRAM_LENGTH_MAX:
-            raise self._error("expression too large")
-        return program
-
-    def _error(self, reason: str, place: int | None = None) -> TopicRegexError:
-        where = self._place if place is None else place
-        return TopicRegexError(f"{reason} at character {where} of `{self._pattern}`")
-
+__all__ = ["RegexChange", "RegexSubscriptions", "TopicRegexError", "compile_topic_regex"]
 
 REFRESH_INTERVAL_MS_MIN = 10_000
 REFRESH_INTERVAL_MS = 600_000
 """Kafka's ``group.consumer.regex.refresh.interval.ms``."""
+
+REPEAT_MAX = 1_000
+"""RE2's own limit of ``{n}``."""
+SIZE_MAX = 5_000
+"""Repeats of repeats multiply; RE2 limits the memory of a pattern instead."""
+NESTING_MAX = 50
+"""Groups inside groups; RE2/J takes a thousand, more than Python's stack would."""
+WAYS_MAX = 16_000_000
+"""In how many ways a pattern may match the longest name, counted so that there are fewer."""
+
+_ESCAPE = r"\\(?:[dDsSwWafnrtv]|[0-7]{3}|x[0-9a-fA-F]{2}|[!-/:-@\[-`{-~])"
+_TOKEN = re.compile(
+    rf"""(?P<quoted>\\Q(?P<text>.*?)(?:\\E|\Z))
+    |(?P<place>\\[bBAz]|[\^$])
+    |(?P<set>\[\^?\]?(?:\[:\w+:\]|{_ESCAPE}|[^\]\\])*\])
+    |(?P<repeat>(?:[*+?]|\{{(?P<least>[0-9]+)(?:(?P<comma>,)(?P<most>[0-9]*))?\}})\??)
+    |(?P<open>\((?:(?!\?)|\?P?<(?P<name>\w+)>|\?(?P<flags>[ims]*(?:-[ims]+)?):))
+    |(?P<close>\))
+    |(?P<or>\|)
+    |(?P<one>{_ESCAPE}|[^\\()\[*+?|])
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_FLAGS = re.compile(r"\(\?[imsU]+\)")
+_POSIX = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7f",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t-\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+_IN_SET = re.compile(r"\[:(?P<posix>\w+):\]|\\.|(?P<other>--|\[:|[\[&~|])", re.DOTALL)
+_LIMITS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 class RegexChange(NamedTuple):
@@ -384,7 +95,7 @@ class RegexSubscriptions:
         self._topics = topics
         self._timers = timers
         self._on_resolved = on_resolved
-        self._wanted: dict[str, TopicRegex] = {}
+        self._wanted: dict[str, re.Pattern[str]] = {}
         self._resolved: dict[str, frozenset[str]] = {}
         self._resolved_at_ms = 0
         self._seen: frozenset[bytes] = frozenset()
@@ -443,7 +154,7 @@ class RegexSubscriptions:
         self._timer = None
         before = self._resolved
         self._resolved = {
-            regex: frozenset(filter(compiled.matches, self._topics))
+            regex: frozenset(filter(compiled.fullmatch, self._topics))
             for regex, compiled in self._wanted.items()
         }
         self._resolved_at_ms = now_ms
@@ -456,10 +167,149 @@ class RegexSubscriptions:
         self._resolved.pop(regex, None)
 
 
-def _compiled(regex: str) -> TopicRegex:
+def _compiled(regex: str) -> re.Pattern[str]:
     try:
-        return TopicRegex(regex)
+        return compile_topic_regex(regex)
     except TopicRegexError as error:
         raise InvalidRegularExpressionError(
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}"
         ) from error
+
+
+class TopicRegexError(ValueError):
+    """A pattern that cannot be used; the text says why and where."""
+
+
+def compile_topic_regex(pattern: str) -> re.Pattern[str]:
+    """Give the pattern as `re` has it, for whole names. Raises `TopicRegexError`."""
+    text = _Translation(pattern).text
+    try:
+        return re.compile(text, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise TopicRegexError(f"{error} in `{pattern}`") from error
+
+
+class _Sequence:
+    """What was read of one group: its size, and in how many ways it can match."""
+
+    def __init__(self) -> None:
+        self.size = 1
+        self.ways = 0
+        """Those of the alternatives that have ended."""
+        self._ways_now = 1
+        self._last: tuple[int, int] | None = None
+        """Ways and size of what a repetition here would repeat."""
+
+    def add(self, ways: int, size: int) -> None:
+        self._take_last()
+        self._last = ways, size
+
+    def end_alternative(self) -> None:
+        self._take_last()
+        self.ways += self._ways_now + (self.ways > 0)
+        self._ways_now = 1
+
+    def repeat(self, least: int, most: int | None) -> bool:
+        """Repeat what was added last; False where there is nothing that may be repeated."""
+        if self._last is None:
+            return False
+        ways, size = self._last
+        if most is None:
+            ways = NAME_LENGTH_MAX + 1 if ways == 1 else WAYS_MAX + 1
+        elif ways > 1:
+            ways = (ways + 1) ** min(most, WAYS_MAX.bit_length())
+        elif least < most:
+            ways = most - least + 2
+        self._last = ways, size * max(least, most or 1)
+        self._take_last()
+        return True
+
+    def _take_last(self) -> None:
+        if self._last is not None:
+            self._ways_now = min(self._ways_now * self._last[0], WAYS_MAX + 1)
+            self.size += self._last[1]
+            self._last = None
+
+
+class _Translation:
+    """One pattern, and in `text` what `re` is to make of it."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._place = 0
+        self._groups = [_Sequence()]
+        self.text = ""
+        flags = _FLAGS.match(pattern)
+        if flags is not None:
+            self._place = flags.end()
+            self.text = flags[0].replace("U", "").replace("(?)", "")
+        while self._place < len(pattern):
+            token = _TOKEN.match(pattern, self._place)
+            if token is None:
+                raise self._error("invalid or unsupported syntax")
+            self.text += self._translated(token)
+            self._place = token.end()
+            if len(self._groups) > NESTING_MAX or self._groups[-1].size > SIZE_MAX:
+                raise self._error("expression too large")
+        self._groups[-1].end_alternative()
+        if self._groups[-1].ways > WAYS_MAX:
+            raise self._error("expression may take too long, which it would not with RE2")
+
+    def _translated(self, token: re.Match[str]) -> str:
+        group, text = self._groups[-1], token[0]
+        match token.lastgroup:
+            case "quoted":
+                text = re.escape(token["text"])
+                for _ in token["text"]:
+                    group.add(1, 1)
+            case "repeat":
+                self._repeat(token)
+            case "open":
+                self._groups.append(_Sequence())
+                text = text.replace("(?<", "(?P<")
+            case "close":
+                self._close()
+            case "or":
+                group.end_alternative()
+            case kind:
+                group.add(1, 1)
+                if kind == "set":
+                    text = self._set(text)
+                elif text in (r"\z", "{", "}", "]"):
+                    text = r"\Z" if text == r"\z" else f"\\{text}"
+        return text
+
+    def _repeat(self, token: re.Match[str]) -> None:
+        least, most = token["least"], token["most"]
+        if least is None:
+            limits: tuple[int, int | None] = _LIMITS[token[0][0]]
+        elif max(len(least), len(most or "")) > len(str(REPEAT_MAX)):
+            raise self._error("invalid repeat count")
+        else:
+            limits = int(least), int(most) if most else None if token["comma"] else int(least)
+            if max(limits[0], limits[1] or 0) > REPEAT_MAX or limits[0] > (limits[1] or REPEAT_MAX):
+                raise self._error("invalid repeat count")
+        if not self._groups[-1].repeat(*limits):
+            raise self._error("missing argument to repetition operator")
+
+    def _close(self) -> None:
+        group = self._groups.pop()
+        if not self._groups:
+            raise self._error("unexpected )")
+        group.end_alternative()
+        self._groups[-1].add(group.ways, group.size)
+
+    def _set(self, text: str) -> str:
+        """Have a set of characters in Python's syntax, where brackets in it mean something else."""
+
+        def part(found: re.Match[str]) -> str:
+            name, other = found["posix"], found["other"]
+            if other in ("--", "[:") or (name is not None and name not in _POSIX):
+                raise self._error("invalid character class range")
+            return _POSIX[name] if name is not None else f"\\{other}" if other else found[0]
+
+        start = "[^" if text.startswith("[^") else "["
+        return start + _IN_SET.sub(part, text[len(start) :])
+
+    def _error(self, reason: str) -> TopicRegexError:
+        return TopicRegexError(f"{reason} at character {self._place} of `{self._pattern}`")
