@@ -13,7 +13,8 @@ from pykclient.errors.base import (
     FrameTooLargeError,
     UnsupportedVersionError,
 )
-from pykclient.testing.cluster.probe import Address, fetch_metadata
+from pykclient.testing.cluster.probe import fetch_metadata
+from pykclient.testing.port import Address
 from tests.integration.loopback_server import (
     Behaviour,
     LoopbackServer,

@@ -23,12 +23,11 @@ from pykclient.testing.cluster.docker import (
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 from pykclient.testing.cluster.local import format_storage
-from pykclient.testing.cluster.port import LOOPBACK, PortReservation
-from pykclient.testing.cluster.probe import Address
 from pykclient.testing.cluster.processes import BrokerProcess, ProcessGroup
 from pykclient.testing.cluster.properties import dump_properties
 from pykclient.testing.cluster.servers import await_ready
 from pykclient.testing.fixtures import skip_or_fail
+from pykclient.testing.port import LOOPBACK, Address, PortReservation
 from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from pykclient.errors.base import (
 )
 from pykclient.testing import BrokerFailedError, KafkaCluster
 from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
-from pykclient.testing.cluster.probe import Address, fetch_metadata
+from pykclient.testing.cluster.probe import fetch_metadata
+from pykclient.testing.port import Address
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
 from tests.soak import NEWEST_FIRST

@@ -17,7 +17,7 @@ from tests.simulation.simulated_time import SimulatedTime
 
 if TYPE_CHECKING:
     from pykclient.errors import KafkaError
-    from pykclient.testing.fake.cluster import Broker
+    from pykclient.testing.fake.state import Broker
 
 __all__ = ["GROUP", "JOIN_MS", "LivingGroup"]
 

@@ -17,8 +17,8 @@ from testcontainers.core.config import ConnectionMode, testcontainers_config
 from pykclient.errors.base import ClosedError, ConfigError, KafkaTimeoutError, UsageError
 from pykclient.testing import BrokerFailedError, KafkaCluster, MissingPrerequisiteError
 from pykclient.testing.cluster.docker import START_SCRIPT, DockerLayout
-from pykclient.testing.cluster.probe import Address
 from pykclient.testing.cluster.properties import dump_properties
+from pykclient.testing.port import Address
 from tests.integration.loopback_server import unused_address
 from tests.testing.docker_engine import Container, DockerEngine
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pykclient.testing.cluster.port import LOOPBACK, PortReservation
+from pykclient.testing.port import LOOPBACK, PortReservation
 
 PORT_COUNT = 50
 

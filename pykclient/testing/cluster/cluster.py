@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from pykclient.admin.config import AdminConfig
 from pykclient.errors.base import (
@@ -28,17 +28,17 @@ from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.cluster.probe import (
     RESPONSE_TIMEOUT_S_MAX,
-    Address,
     fetch_metadata,
     response_timeout_s,
 )
 from pykclient.testing.cluster.processes import BrokerState
 from pykclient.testing.cluster.properties import CONTROLLER_ID
+from pykclient.testing.port import Address
+from pykclient.testing.serving import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
     from pykclient.testing.cluster.docker import DockerCluster
@@ -56,7 +56,7 @@ BROKER_COUNT_MAX = CONTROLLER_ID - 1
 ASK_PAUSE_S = 0.05
 
 
-class KafkaCluster:
+class KafkaCluster(Closing):
     """A Kafka cluster of `brokers` brokers, numbered from 1; a context manager.
 
     `version` is Kafka's, 3.9.0 or newer; 4.3.1 and 3.9.2 are the ones that are tested. `config`
@@ -239,17 +239,6 @@ class KafkaCluster:
         self._closed = True
         if self._own is not None:
             self._own.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _own_cluster(self) -> ClusterServers:
         if self._closed:

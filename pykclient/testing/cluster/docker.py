@@ -29,8 +29,6 @@ from pykclient.errors.base import ConfigError, KafkaTimeoutError, UsageError
 from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.jars import check_version
 from pykclient.testing.cluster.java import MissingPrerequisiteError
-from pykclient.testing.cluster.port import PortReservation
-from pykclient.testing.cluster.probe import Address
 from pykclient.testing.cluster.processes import (
     LOG_TAIL_LINES,
     BrokerFailedError,
@@ -48,6 +46,7 @@ from pykclient.testing.cluster.properties import (
     settings_of,
 )
 from pykclient.testing.cluster.servers import ClusterServers
+from pykclient.testing.port import Address, PortReservation
 from pykclient.testing.proxy.proxy import FaultProxy
 
 try:

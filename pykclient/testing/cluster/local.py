@@ -23,8 +23,6 @@ from pykclient.errors.base import KafkaTimeoutError
 from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
-from pykclient.testing.cluster.port import LOOPBACK, PortReservation
-from pykclient.testing.cluster.probe import Address
 from pykclient.testing.cluster.processes import BrokerFailedError, BrokerProcess, ProcessGroup, tail
 from pykclient.testing.cluster.properties import (
     CONTROLLER_ID,
@@ -34,6 +32,7 @@ from pykclient.testing.cluster.properties import (
     new_kafka_uuid,
 )
 from pykclient.testing.cluster.servers import ClusterServers
+from pykclient.testing.port import LOOPBACK, Address, PortReservation
 from pykclient.testing.proxy.proxy import FaultProxy
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ every broker answers) and Metadata.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pykclient.errors.base import (
     ConnectionFailedError,
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.protocol.message import Request
+    from pykclient.testing.port import Address
 
-__all__ = ["Address", "fetch_metadata", "response_timeout_s"]
+__all__ = ["fetch_metadata", "response_timeout_s"]
 
 FRAME_SIZE_BYTES_MAX = 16 * 1024 * 1024
 RESPONSE_TIMEOUT_S_MAX = 5.0
@@ -46,16 +47,6 @@ METADATA_VERSION_MIN = 4
 _SIZE_BYTES = 4
 
 M = TypeVar("M", bound=Message)
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 def response_timeout_s(deadline: Deadline) -> float:

@@ -35,7 +35,7 @@ from pykclient.testing.cluster import watchdog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pykclient.testing.cluster.port import PortReservation
+    from pykclient.testing.port import PortReservation
 
 __all__ = [
     "BrokerFailedError",

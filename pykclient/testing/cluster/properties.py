@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors.base import ConfigError
-from pykclient.testing.cluster.port import LOOPBACK
+from pykclient.testing.port import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

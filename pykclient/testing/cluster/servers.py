@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from pykclient.testing.cluster.probe import Address
+    from pykclient.testing.port import Address
     from pykclient.testing.proxy.proxy import FaultProxy
 
 __all__ = ["ClusterServers", "Server", "await_ready"]

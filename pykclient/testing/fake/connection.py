@@ -4,9 +4,6 @@ Requests are served one at a time, in the order in which they came, as Kafka doe
 those behind it wait too. The connection is *open*; *silent*, once an answer was lost, since an
 answer to a later request would stand in its place; or *closed*.
 
-Serving one connection may let another one be served, and so on, as deep as there are connections:
-with `Turns` each of them waits until the one before is done.
-
 Owner: whoever moves the bytes; the same thread as the cluster.
 Source: Java classes ``SocketServer.Processor`` and ``KafkaChannel`` (muting).
 """
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.cluster import FakeCluster
 
-__all__ = ["FakeConnection", "Turns"]
+__all__ = ["FakeConnection"]
 
 WAITING_FRAMES_MAX = 100
 WAITING_BYTES_MAX = 64 * 1024 * 1024
@@ -62,7 +59,7 @@ class FakeConnection:
         self._output: list[bytes | bytearray] = []
         self._output_bytes = 0
         self._is_held_back = False
-        cluster.brokers[broker_id].connections[self] = None
+        cluster.brokers[broker_id].connections[self] = self.close
 
     @property
     def has_output(self) -> bool:
@@ -148,23 +145,3 @@ class FakeConnection:
     def _go_silent(self) -> None:
         self._is_silent = True
         self._waiting.clear()
-
-
-class Turns:
-    """Those who are to be served, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[int], None]] = deque()
-        self._is_serving = False
-
-    def take(self, serve: Callable[[int], None], now_ms: int) -> None:
-        """Call `serve(now_ms)`: now, or when those who came before have had their turns."""
-        self._waiting.append(serve)
-        if self._is_serving:
-            return
-        self._is_serving = True
-        try:
-            while self._waiting:
-                self._waiting.popleft()(now_ms)
-        finally:
-            self._is_serving = False

@@ -17,18 +17,17 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from pykclient.errors.base import ClosedError, KafkaError, KafkaTimeoutError
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.connection import FakeConnection
+from pykclient.testing.serving import Closing, ServingThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
-    from pykclient.testing.fake.cluster import Broker
     from pykclient.testing.fake.groups.group import GroupSettings
+    from pykclient.testing.fake.state import Broker
 
 __all__ = ["FakeKafka"]
 
@@ -38,7 +37,6 @@ LINK_COUNT_MAX = 500
 """Further connections are closed at once: descriptors are those of the test's whole process."""
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 """While so much waits for a client that does not read, nothing more is read from it."""
-CLOSE_TIMEOUT_S = 10.0
 
 log = logging.getLogger("pykclient.testing")
 
@@ -47,7 +45,7 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class FakeKafka:
+class FakeKafka(Closing):
     """Serves a cluster until `close`; a context manager.
 
     The arguments are those of `FakeCluster`, whose time is the real one here.
@@ -77,35 +75,24 @@ class FakeKafka:
             now_ms=now_ms,
         )
         self._lock = threading.RLock()
-        self._selector = selectors.DefaultSelector()
-        self._waker, self._woken = socket.socketpair()
-        for end in (self._waker, self._woken):
-            end.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ, self)
+        self._serving = ServingThread(
+            "FakeKafka",
+            self._turn,
+            self._end,
+            hint="close it outside of control(), and let no function of a fault wait",
+        )
+        self._selector = self._serving.selector
         self._listeners = {
             broker.id: _Listener(broker) for broker in self._cluster.brokers.values()
         }
         self._changed: set[_Link] = set()
         self._links: set[_Link] = set()
-        self._is_closing = False
-        self._failure: BaseException | None = None
         self._follow_brokers()  # so that every port listens before anybody knows it
-        self._thread = threading.Thread(target=self._run, name="fake-kafka", daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        self._serving.start("fake-kafka")
 
     def __repr__(self) -> str:
-        return f"<FakeKafka at {self.bootstrap_servers}{': closed' if self._is_closing else ''}>"
+        state = ": closed" if self._serving.is_closing else ""
+        return f"<FakeKafka at {self.bootstrap_servers}{state}>"
 
     @property
     def bootstrap_servers(self) -> str:
@@ -122,15 +109,15 @@ class FakeKafka:
             ClosedError: it was closed.
             KafkaError: its thread has failed, which is the cause.
         """
-        self._check_open()
+        self._serving.check_open()
         with self._lock:
-            self._check_open()  # it may have ended while the lock was waited for
+            self._serving.check_open()  # it may have ended while the lock was waited for
             try:
                 self._cluster.advance(_now_ms())
                 yield self._cluster
             finally:
                 self._follow_brokers()
-                self._wake()
+                self._serving.wake()
 
     def close(self) -> None:
         """Close all connections and listeners, and end the thread. May be called again.
@@ -139,59 +126,28 @@ class FakeKafka:
             KafkaTimeoutError: the thread is still in a function that a test gave to a fault.
             KafkaError: the thread has failed, which is the cause.
         """
-        if self._is_closing:
-            return
-        self._is_closing = True
-        self._wake()
-        self._thread.join(CLOSE_TIMEOUT_S)
-        if self._thread.is_alive():
-            raise KafkaTimeoutError(
-                f"the fake brokers did not end within {CLOSE_TIMEOUT_S * 1000:.0f} ms: close them "
-                "outside of control(), and let no function of a fault wait"
-            )
-        self._waker.close()
-        self._woken.close()
-        self._check_failure()
-
-    def _check_open(self) -> None:
-        if self._is_closing:
-            raise ClosedError("the fake brokers were closed; make others")
-        self._check_failure()
-
-    def _check_failure(self) -> None:
-        if self._failure is not None:
-            raise KafkaError(f"the fake brokers' thread has failed: {self._failure!r}") from (
-                self._failure
-            )
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # then enough is there to wake it
-            self._waker.send(b"\0")
+        self._serving.close()
 
     # The thread.
 
-    def _run(self) -> None:
-        try:
-            while not self._is_closing:
-                with self._lock:
-                    timeout_s = self._prepare()
-                events = self._selector.select(timeout_s)
-                with self._lock:
-                    for key, mask in events:
-                        self._on_event(key.data, mask)
-        except Exception as error:  # noqa: BLE001 (told by `control` and `close`)
-            self._failure = error
-        finally:
-            with self._lock:
-                self._close_all()
+    def _turn(self) -> None:
+        with self._lock:
+            timeout_s = self._prepare()
+        events = self._serving.select(timeout_s)
+        with self._lock:
+            for key, mask in events:
+                if isinstance(key.data, _Listener):
+                    self._accept(key.data)
+                else:
+                    self._on_link(key.data, mask)
 
-    def _close_all(self) -> None:
-        for link in list(self._links):
-            link.connection.close()
-            self._drop(link)
-        for listener in self._listeners.values():
-            listener.close(self._selector)
-        self._selector.close()
+    def _end(self) -> None:
+        with self._lock:
+            for link in list(self._links):
+                link.connection.close()
+                self._drop(link)
+            for listener in self._listeners.values():
+                listener.close(self._selector)
 
     def _prepare(self) -> float | None:
         """Do what is due, send what there is; how long to wait then, None without limit."""
@@ -207,15 +163,6 @@ class FakeKafka:
         """Have the ports of brokers that run listen, and the others refuse. Requires the lock."""
         for broker in self._cluster.brokers.values():
             self._listeners[broker.id].follow(broker, self._selector)
-
-    def _on_event(self, source: object, mask: int) -> None:
-        if isinstance(source, _Listener):
-            self._accept(source)
-        elif isinstance(source, _Link):
-            self._on_link(source, mask)
-        else:
-            with contextlib.suppress(BlockingIOError):
-                self._woken.recv(4096)
 
     def _accept(self, listener: _Listener) -> None:
         accepted = listener.accept()

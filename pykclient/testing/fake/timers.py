@@ -12,6 +12,9 @@ fetch for bytes, a produce request for replicas. An operation is *waiting*, then
 because it could be, or because its time ran out. It is tried again whenever one of the things that
 it watches has changed.
 
+Serving one connection may let another one be served, and so on, as deep as there are connections:
+with `Turns` each of them waits until the one before is done.
+
 Owner: the cluster.
 Source: Java classes ``TimingWheel``, ``SystemTimer``, ``DelayedOperationPurgatory``.
 """
@@ -19,6 +22,7 @@ Source: Java classes ``TimingWheel``, ``SystemTimer``, ``DelayedOperationPurgato
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -26,7 +30,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable
 
-__all__ = ["DelayedOperation", "Purgatory", "Timer", "TimingWheel"]
+__all__ = ["DelayedOperation", "Purgatory", "Timer", "TimingWheel", "Turns"]
 
 TICK_MS = 1
 SLOT_COUNT = 20
@@ -255,3 +259,23 @@ class Purgatory:
             del watchers[operation]
             if not watchers:
                 del self._watchers[key]
+
+
+class Turns:
+    """Those who are to be served, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[int], None]] = deque()
+        self._is_serving = False
+
+    def take(self, serve: Callable[[int], None], now_ms: int) -> None:
+        """Call `serve(now_ms)`: now, or when those who came before have had their turns."""
+        self._waiting.append(serve)
+        if self._is_serving:
+            return
+        self._is_serving = True
+        try:
+            while self._waiting:
+                self._waiting.popleft()(now_ms)
+        finally:
+            self._is_serving = False

@@ -19,17 +19,16 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from pykclient.errors.base import ClosedError, ConfigError, KafkaError
-from pykclient.testing.cluster.port import LOOPBACK, PortReservation
-from pykclient.testing.cluster.probe import Address
+from pykclient.errors.base import ConfigError
+from pykclient.testing.port import LOOPBACK, Address, PortReservation
 from pykclient.testing.proxy.link import ProxyLink, reset
 from pykclient.testing.proxy.plan import FaultPlan
+from pykclient.testing.serving import Closing, ServingThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from pykclient.testing.proxy.faults import Fault
 
@@ -38,11 +37,10 @@ __all__ = ["FaultProxy"]
 LINK_COUNT_MAX: Final = 200
 """Further connections are reset, which is counted as ``Crowded``."""
 
-CLOSE_TIMEOUT_S: Final = 10.0
 BACKLOG: Final = 128
 
 
-class FaultProxy:
+class FaultProxy(Closing):
     """Passes connections on to the broker at `upstream`; a context manager.
 
     `seed` is that of its dice. What it does is counted by name: the faults' own names, and
@@ -59,19 +57,13 @@ class FaultProxy:
         self._rate_bytes_per_s: int | None = None
         self._lifetimes_ms: tuple[int, int] | None = None
         self._connection_count = 0
-        self._is_stopping = False
-        self._failure: BaseException | None = None
-        self._selector = selectors.DefaultSelector()
-        self._waker, self._wakened = socket.socketpair()
-        for end in (self._waker, self._wakened):
-            end.setblocking(False)
-        self._selector.register(self._wakened, selectors.EVENT_READ)
         self._listener: socket.socket | None = None
-        self._listen()
-        self._thread = threading.Thread(
-            target=self._run, name=f"pykclient-proxy-{self.address.port}", daemon=True
+        self._serving = ServingThread(
+            f"the proxy at {self.address}", self._turn, self._end, hint="a bug in the proxy"
         )
-        self._thread.start()
+        self._selector = self._serving.selector
+        self._listen()
+        self._serving.start(f"pykclient-proxy-{self.address.port}")
 
     @property
     def address(self) -> Address:
@@ -94,7 +86,7 @@ class FaultProxy:
         Raises:
             ClosedError: the proxy was closed.
         """
-        self._check_open()
+        self._serving.check_open()
         for fault in faults:
             self._plan.add(fault)
 
@@ -163,7 +155,7 @@ class FaultProxy:
         Raises:
             ClosedError: the proxy was closed.
         """
-        self._check_open()
+        self._serving.check_open()
         self._plan.replace([])
 
         def restore() -> None:
@@ -179,38 +171,14 @@ class FaultProxy:
         Raises:
             KafkaError: its thread had failed, or does not end.
         """
-        if self._is_stopping:
-            return
-        self._is_stopping = True
-        self._wake()
-        self._thread.join(CLOSE_TIMEOUT_S)
-        self._reservation.close()
-        if self._thread.is_alive():
-            raise KafkaError(f"the proxy at {self.address} did not end; this is a bug in the proxy")
-        self._waker.close()
-        if self._failure is not None:
-            raise KafkaError(
-                f"the proxy at {self.address} failed while it was used: {self._failure!r}"
-            ) from self._failure
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _check_open(self) -> None:
-        if self._is_stopping:
-            raise ClosedError("the proxy was closed; make a new one")
+        try:
+            self._serving.close()
+        finally:
+            self._reservation.close()
 
     def _order(self, order: Callable[[], None]) -> None:
         """Have the thread do this, and return when it is done."""
-        self._check_open()
+        self._serving.check_open()
         done = threading.Event()
 
         def do() -> None:
@@ -218,30 +186,16 @@ class FaultProxy:
             done.set()
 
         self._orders.append(do)
-        self._wake()
+        self._serving.wake()
         while not done.wait(0.1):
-            if not self._thread.is_alive():
-                self._check_open()
-                raise KafkaError(f"the proxy at {self.address} is dead: {self._failure!r}")
-
-    def _wake(self) -> None:
-        # It has been told already; or its thread has failed, which others will tell.
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            self._waker.send(b"!")
+            if not self._serving.is_alive:
+                self._serving.check_open()
 
     # On the proxy's thread ------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            while not self._is_stopping:
-                self._turn()
-        except Exception as error:  # noqa: BLE001 (told by `close` and by every order)
-            self._failure = error
-        finally:
-            self._stop_listening()
-            self._reset_links()
-            self._selector.close()
-            self._wakened.close()
+    def _end(self) -> None:
+        self._stop_listening()
+        self._reset_links()
 
     def _turn(self) -> None:
         """Serve every link, then wait until a socket or the time has something new."""
@@ -251,13 +205,11 @@ class FaultProxy:
         next_times_ms = [self._serve(link, now_ms) for link in set(self._links.values())]
         known = [at_ms for at_ms in next_times_ms if at_ms is not None]
         timeout_s = max(0.0, min(known) - now_ms) / 1000 if known else None
-        for key, events in self._selector.select(timeout_s):
+        for key, events in self._serving.select(timeout_s):
             ready = key.fileobj
             assert isinstance(ready, socket.socket)
             if ready is self._listener:
                 self._accept(self._listener)
-            elif ready is self._wakened:
-                self._wakened.recv(4096)
             elif events & selectors.EVENT_READ and ready in self._links:
                 self._read(ready)
 

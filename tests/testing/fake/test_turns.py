@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.testing.fake.connection import Turns
+from pykclient.testing.fake.timers import Turns
 
 
 def test_each_waits_for_the_one_before_and_is_told_the_time() -> None:

@@ -40,11 +40,12 @@ from pykclient.testing.fake.handlers import (
 )
 
 if TYPE_CHECKING:
+    from pykclient.protocol.message import Request
     from pykclient.testing.fake.handlers.handler import Handler
 
 __all__ = ["HANDLERS"]
 
-HANDLERS: dict[ApiKey, Handler] = {
+HANDLERS: dict[ApiKey, Handler[Request]] = {
     ApiKey.PRODUCE: produce.HANDLER,
     ApiKey.FETCH: fetch.HANDLER,
     ApiKey.LIST_OFFSETS: list_offsets.HANDLER,

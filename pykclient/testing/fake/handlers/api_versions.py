@@ -23,11 +23,11 @@ from pykclient.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "answer_unsupported", "handle", "refuse"]
 
@@ -42,7 +42,7 @@ _FEATURES_EPOCH = 0
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(cluster: FakeCluster, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(cluster: ClusterState, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Name what the broker speaks, or pretends to."""
     names = (request.client_software_name, request.client_software_version)
     if call.version >= _NAME_FROM_VERSION and not all(map(_SOFTWARE.fullmatch, names)):
@@ -59,7 +59,7 @@ def handle(cluster: FakeCluster, call: Call, request: ApiVersionsRequest) -> Api
     return response
 
 
-def refuse(_: FakeCluster, __: ApiVersionsRequest, error_code: int) -> ApiVersionsResponse:
+def refuse(_: ClusterState, __: ApiVersionsRequest, error_code: int) -> ApiVersionsResponse:
     """Refuse the request."""
     return ApiVersionsResponse(error_code=error_code)
 
@@ -73,7 +73,7 @@ def _name_features(response: ApiVersionsResponse, version: int) -> None:
     response.finalized_features_epoch = _FEATURES_EPOCH
 
 
-def answer_unsupported(cluster: FakeCluster, call: Call) -> None:
+def answer_unsupported(cluster: ClusterState, call: Call) -> None:
     """Say in version 0 which versions of ApiVersions itself there are."""
     low, high = cluster.versions(call.broker_id).get(ApiKey.API_VERSIONS, (0, 0))
     call.answer_version = 0
@@ -86,4 +86,4 @@ def answer_unsupported(cluster: FakeCluster, call: Call) -> None:
     )
 
 
-HANDLER = TypedHandler(ApiVersionsRequest, handle, refuse)
+HANDLER = Handler(ApiVersionsRequest, handle, refuse)

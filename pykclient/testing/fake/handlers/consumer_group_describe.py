@@ -19,15 +19,15 @@ from pykclient.protocol.messages.consumer_group_describe import (
 )
 from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
 from pykclient.testing.fake.handlers.describe_groups import ALL_OPERATIONS
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.kip848.assignors import TopicIdPartition
     from pykclient.testing.fake.groups.kip848.members import ConsumerGroupMember
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -36,7 +36,7 @@ _CONSUMER_MEMBER = 1
 
 
 def handle(
-    cluster: FakeCluster, call: Call, request: ConsumerGroupDescribeRequest
+    cluster: ClusterState, call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group, or say why it cannot be."""
     groups = [_described(cluster, call.broker_id, name) for name in request.group_ids]
@@ -48,7 +48,7 @@ def handle(
 
 
 def refuse(
-    _: FakeCluster, request: ConsumerGroupDescribeRequest, error_code: int
+    _: ClusterState, request: ConsumerGroupDescribeRequest, error_code: int
 ) -> ConsumerGroupDescribeResponse:
     """Refuse every group."""
     return ConsumerGroupDescribeResponse(
@@ -56,7 +56,7 @@ def refuse(
     )
 
 
-def _described(cluster: FakeCluster, broker_id: int, name: str) -> DescribedGroup:
+def _described(cluster: ClusterState, broker_id: int, name: str) -> DescribedGroup:
     if not name:
         return DescribedGroup(group_id=name, error_code=InvalidGroupIdError.code)
     refusal = cluster.groups.check_coordinator(broker_id, name)
@@ -81,7 +81,7 @@ def _described(cluster: FakeCluster, broker_id: int, name: str) -> DescribedGrou
 
 
 def _member(
-    cluster: FakeCluster, member: ConsumerGroupMember, target: Iterable[TopicIdPartition]
+    cluster: ClusterState, member: ConsumerGroupMember, target: Iterable[TopicIdPartition]
 ) -> Member:
     return Member(
         member_id=member.member_id,
@@ -98,7 +98,7 @@ def _member(
     )
 
 
-def _assignment(cluster: FakeCluster, names: Iterable[TopicIdPartition]) -> Assignment:
+def _assignment(cluster: ClusterState, names: Iterable[TopicIdPartition]) -> Assignment:
     """The partitions by topic, without those of topics that are gone."""
     topics: dict[bytes, TopicPartitions] = {}
     for topic_id, number in sorted(names):
@@ -109,4 +109,4 @@ def _assignment(cluster: FakeCluster, names: Iterable[TopicIdPartition]) -> Assi
     return Assignment(list(topics.values()))
 
 
-HANDLER = TypedHandler(ConsumerGroupDescribeRequest, handle, refuse)
+HANDLER = Handler(ConsumerGroupDescribeRequest, handle, refuse)

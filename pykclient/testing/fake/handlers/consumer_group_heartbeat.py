@@ -22,11 +22,11 @@ from pykclient.testing.fake.groups.group import GroupKind
 from pykclient.testing.fake.groups.kip848.assignors import SERVER_ASSIGNORS
 from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
 from pykclient.testing.fake.groups.kip848.members import JOIN_EPOCH, STATIC_LEAVE_EPOCH
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -37,7 +37,7 @@ _NOT_SAID = -1
 
 
 def handle(
-    cluster: FakeCluster, call: Call, request: ConsumerGroupHeartbeatRequest
+    cluster: ClusterState, call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Let the group answer, or say why there is none that could."""
     try:
@@ -63,13 +63,13 @@ def handle(
 
 
 def refuse(
-    _: FakeCluster, __: ConsumerGroupHeartbeatRequest, error_code: int
+    _: ClusterState, __: ConsumerGroupHeartbeatRequest, error_code: int
 ) -> ConsumerGroupHeartbeatResponse:
     """Refuse the request."""
     return ConsumerGroupHeartbeatResponse(error_code=error_code)
 
 
-def _group(cluster: FakeCluster, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+def _group(cluster: ClusterState, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
     """The group, which a member that joins may make; it is the cluster's once that succeeded."""
     group = cluster.groups.find(request.group_id)
     is_join = request.member_epoch == JOIN_EPOCH
@@ -127,4 +127,4 @@ def _is_blank(text: str) -> bool:
     return not text.strip("".join(map(chr, range(33))))
 
 
-HANDLER = TypedHandler(ConsumerGroupHeartbeatRequest, handle, refuse)
+HANDLER = Handler(ConsumerGroupHeartbeatRequest, handle, refuse)

@@ -26,13 +26,13 @@ from pykclient.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.topics import is_valid_name, log_settings, min_insync_replicas
 
 if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -41,7 +41,7 @@ PARTITION_COUNT_MAX = 10_000
 _TOPIC_CONFIG = 1
 
 
-def handle(cluster: FakeCluster, _: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+def handle(cluster: ClusterState, _: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Make each topic that can be made."""
     counts = Counter(topic.name for topic in request.topics)
 
@@ -53,7 +53,7 @@ def handle(cluster: FakeCluster, _: Call, request: CreateTopicsRequest) -> Creat
     return CreateTopicsResponse(topics=[made(topic) for topic in request.topics])
 
 
-def refuse(_: FakeCluster, request: CreateTopicsRequest, error_code: int) -> CreateTopicsResponse:
+def refuse(_: ClusterState, request: CreateTopicsRequest, error_code: int) -> CreateTopicsResponse:
     """Refuse every topic."""
     return CreateTopicsResponse(
         topics=[
@@ -63,7 +63,7 @@ def refuse(_: FakeCluster, request: CreateTopicsRequest, error_code: int) -> Cre
 
 
 def _created(
-    cluster: FakeCluster, topic: CreatableTopic, *, validate_only: bool
+    cluster: ClusterState, topic: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
     if not is_valid_name(topic.name):
         return _refused(topic, InvalidTopicError, "the name is not valid")
@@ -94,7 +94,7 @@ def _created(
 
 
 def _assignments(
-    cluster: FakeCluster, topic: CreatableTopic
+    cluster: ClusterState, topic: CreatableTopic
 ) -> list[list[int]] | CreatableTopicResult:
     if topic.assignments:
         return _given(cluster, topic)
@@ -110,7 +110,7 @@ def _assignments(
         return _refused(topic, InvalidReplicationFactorError, str(error))
 
 
-def _given(cluster: FakeCluster, topic: CreatableTopic) -> list[list[int]] | CreatableTopicResult:
+def _given(cluster: ClusterState, topic: CreatableTopic) -> list[list[int]] | CreatableTopicResult:
     if topic.num_partitions != DEFAULT or topic.replication_factor != DEFAULT:
         return _refused(topic, InvalidRequestError, "give counts or assignments, not both")
     given = {each.partition_index: each.broker_ids for each in topic.assignments}
@@ -129,4 +129,4 @@ def _refused(topic: CreatableTopic, error: type[BrokerError], message: str) -> C
     return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=message)
 
 
-HANDLER = TypedHandler(CreateTopicsRequest, handle, refuse)
+HANDLER = Handler(CreateTopicsRequest, handle, refuse)

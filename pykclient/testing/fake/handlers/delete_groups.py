@@ -14,16 +14,16 @@ from pykclient.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 
-def handle(cluster: FakeCluster, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+def handle(cluster: ClusterState, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete each group that is empty; one that is named twice is deleted once."""
     return DeleteGroupsResponse(
         results=[
@@ -33,7 +33,7 @@ def handle(cluster: FakeCluster, call: Call, request: DeleteGroupsRequest) -> De
     )
 
 
-def refuse(_: FakeCluster, request: DeleteGroupsRequest, error_code: int) -> DeleteGroupsResponse:
+def refuse(_: ClusterState, request: DeleteGroupsRequest, error_code: int) -> DeleteGroupsResponse:
     """Refuse every group."""
     return DeleteGroupsResponse(
         results=[
@@ -43,7 +43,7 @@ def refuse(_: FakeCluster, request: DeleteGroupsRequest, error_code: int) -> Del
     )
 
 
-def _deleted(cluster: FakeCluster, call: Call, name: str) -> int:
+def _deleted(cluster: ClusterState, call: Call, name: str) -> int:
     """Delete one group, and return the code for it."""
     refusal = cluster.groups.check_coordinator(call.broker_id, name)
     group = cluster.groups.find(name)
@@ -54,4 +54,4 @@ def _deleted(cluster: FakeCluster, call: Call, name: str) -> int:
     return 0 if refusal is None else refusal.code
 
 
-HANDLER = TypedHandler(DeleteGroupsRequest, handle, refuse)
+HANDLER = Handler(DeleteGroupsRequest, handle, refuse)

@@ -16,12 +16,12 @@ from pykclient.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import led_partition
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -30,7 +30,7 @@ _NO_WATERMARK = -1
 
 
 def handle(
-    cluster: FakeCluster, call: Call, request: DeleteRecordsRequest
+    cluster: ClusterState, call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Delete from each partition what is before the offset."""
 
@@ -59,7 +59,9 @@ def handle(
     )
 
 
-def refuse(_: FakeCluster, request: DeleteRecordsRequest, error_code: int) -> DeleteRecordsResponse:
+def refuse(
+    _: ClusterState, request: DeleteRecordsRequest, error_code: int
+) -> DeleteRecordsResponse:
     """Refuse every partition."""
     return DeleteRecordsResponse(
         topics=[
@@ -78,4 +80,4 @@ def _refused(asked: DeleteRecordsPartition, error_code: int) -> DeleteRecordsPar
     )
 
 
-HANDLER = TypedHandler(DeleteRecordsRequest, handle, refuse)
+HANDLER = Handler(DeleteRecordsRequest, handle, refuse)

@@ -15,21 +15,21 @@ from pykclient.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 
-def handle(cluster: FakeCluster, _: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def handle(cluster: ClusterState, _: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete each topic that is there."""
     return DeleteTopicsResponse(responses=[_deleted(cluster, asked) for asked in _asked(request)])
 
 
-def refuse(_: FakeCluster, request: DeleteTopicsRequest, error_code: int) -> DeleteTopicsResponse:
+def refuse(_: ClusterState, request: DeleteTopicsRequest, error_code: int) -> DeleteTopicsResponse:
     """Refuse every topic."""
     return DeleteTopicsResponse(
         responses=[
@@ -44,7 +44,7 @@ def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _deleted(cluster: FakeCluster, asked: DeleteTopicState) -> DeletableTopicResult:
+def _deleted(cluster: ClusterState, asked: DeleteTopicState) -> DeletableTopicResult:
     if asked.name is None:
         topic = cluster.topic_by_id(asked.topic_id)
         error: int = UnknownTopicIdError.code
@@ -57,4 +57,4 @@ def _deleted(cluster: FakeCluster, asked: DeleteTopicState) -> DeletableTopicRes
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 
-HANDLER = TypedHandler(DeleteTopicsRequest, handle, refuse)
+HANDLER = Handler(DeleteTopicsRequest, handle, refuse)

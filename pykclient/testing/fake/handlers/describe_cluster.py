@@ -14,11 +14,11 @@ from pykclient.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -26,7 +26,7 @@ BROKERS = 1
 
 
 def handle(
-    cluster: FakeCluster, _: Call, request: DescribeClusterRequest
+    cluster: ClusterState, _: Call, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """Describe the brokers that run."""
     if request.endpoint_type != BROKERS:
@@ -44,9 +44,9 @@ def handle(
     )
 
 
-def refuse(_: FakeCluster, __: DescribeClusterRequest, error_code: int) -> DescribeClusterResponse:
+def refuse(_: ClusterState, __: DescribeClusterRequest, error_code: int) -> DescribeClusterResponse:
     """Refuse the request."""
     return DescribeClusterResponse(error_code=error_code)
 
 
-HANDLER = TypedHandler(DescribeClusterRequest, handle, refuse)
+HANDLER = Handler(DescribeClusterRequest, handle, refuse)

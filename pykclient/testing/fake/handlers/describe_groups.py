@@ -17,11 +17,11 @@ from pykclient.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from pykclient.testing.fake.groups.classic.group import ClassicGroup, ClassicState
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["ALL_OPERATIONS", "HANDLER", "handle", "refuse"]
 
@@ -32,7 +32,7 @@ _TELLS_NO_GROUP_FROM_VERSION = 6
 
 
 def handle(
-    cluster: FakeCluster, call: Call, request: DescribeGroupsRequest
+    cluster: ClusterState, call: Call, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """Describe each group."""
     groups = [_described(cluster, call, name) for name in request.groups]
@@ -43,7 +43,7 @@ def handle(
 
 
 def refuse(
-    _: FakeCluster, request: DescribeGroupsRequest, error_code: int
+    _: ClusterState, request: DescribeGroupsRequest, error_code: int
 ) -> DescribeGroupsResponse:
     """Refuse every group."""
     return DescribeGroupsResponse(
@@ -51,7 +51,7 @@ def refuse(
     )
 
 
-def _described(cluster: FakeCluster, call: Call, name: str) -> DescribedGroup:
+def _described(cluster: ClusterState, call: Call, name: str) -> DescribedGroup:
     refusal = cluster.groups.check_coordinator(call.broker_id, name)
     if refusal is not None:
         return DescribedGroup(group_id=name, error_code=refusal.code)
@@ -87,4 +87,4 @@ def _missing(name: str, version: int) -> DescribedGroup:
     return missing
 
 
-HANDLER = TypedHandler(DescribeGroupsRequest, handle, refuse)
+HANDLER = Handler(DescribeGroupsRequest, handle, refuse)

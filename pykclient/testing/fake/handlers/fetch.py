@@ -34,7 +34,7 @@ from pykclient.testing.fake.fetch_sessions import (
     NO_SESSION,
     FetchSession,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
 from pykclient.testing.fake.timers import DelayedOperation
 from pykclient.types import TopicPartition
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition
 
 __all__ = ["HANDLER", "handle", "refuse"]
@@ -67,7 +67,7 @@ class _Reading:
 
     def __init__(
         self,
-        cluster: FakeCluster,
+        cluster: ClusterState,
         call: Call,
         request: FetchRequest,
         wanted: Mapping[TopicPartition, FetchPartition],
@@ -250,7 +250,7 @@ class _Reading:
         ]
 
 
-def handle(cluster: FakeCluster, call: Call, request: FetchRequest) -> FetchResponse | None:
+def handle(cluster: ClusterState, call: Call, request: FetchRequest) -> FetchResponse | None:
     """Find or make the session, and read."""
     sessions = cluster.brokers[call.broker_id].fetch_sessions
     named, topic_ids = _named(cluster, call, request)
@@ -279,7 +279,7 @@ def handle(cluster: FakeCluster, call: Call, request: FetchRequest) -> FetchResp
     return None
 
 
-def refuse(_: FakeCluster, request: FetchRequest, error_code: int) -> FetchResponse:
+def refuse(_: ClusterState, request: FetchRequest, error_code: int) -> FetchResponse:
     """Refuse the request; every partition too, since versions before 7 have no other place."""
     return FetchResponse(
         error_code=error_code,
@@ -298,7 +298,7 @@ def refuse(_: FakeCluster, request: FetchRequest, error_code: int) -> FetchRespo
 
 
 def _named(
-    cluster: FakeCluster, call: Call, request: FetchRequest
+    cluster: ClusterState, call: Call, request: FetchRequest
 ) -> tuple[dict[TopicPartition, FetchPartition], dict[TopicPartition, bytes]]:
     """What is asked for, by name, and by which id; unknown ids are left to `_unknown_topics`."""
     named: dict[TopicPartition, FetchPartition] = {}
@@ -335,7 +335,7 @@ def _forgotten(session: FetchSession, call: Call, request: FetchRequest) -> list
     ]
 
 
-def _name_of(cluster: FakeCluster, call: Call, name: str, topic_id: bytes) -> str | None:
+def _name_of(cluster: ClusterState, call: Call, name: str, topic_id: bytes) -> str | None:
     if call.version < IDS_FROM_VERSION:
         return name
     topic = cluster.topic_by_id(topic_id)
@@ -343,7 +343,7 @@ def _name_of(cluster: FakeCluster, call: Call, name: str, topic_id: bytes) -> st
 
 
 def _unknown_topics(
-    cluster: FakeCluster, call: Call, request: FetchRequest
+    cluster: ClusterState, call: Call, request: FetchRequest
 ) -> list[FetchableTopicResponse]:
     if call.version < IDS_FROM_VERSION:
         return []
@@ -388,4 +388,4 @@ def _refused(name: TopicPartition, error_code: int) -> PartitionData:
     )
 
 
-HANDLER = TypedHandler(FetchRequest, handle, refuse)
+HANDLER = Handler(FetchRequest, handle, refuse)

@@ -17,11 +17,11 @@ from pykclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -31,7 +31,7 @@ _NOBODY = -1
 
 
 def handle(
-    cluster: FakeCluster, call: Call, request: FindCoordinatorRequest
+    cluster: ClusterState, call: Call, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     """Name the coordinators."""
     if call.version >= _MANY_FROM_VERSION:
@@ -44,7 +44,7 @@ def handle(
 
 
 def refuse(
-    _: FakeCluster, request: FindCoordinatorRequest, error_code: int
+    _: ClusterState, request: FindCoordinatorRequest, error_code: int
 ) -> FindCoordinatorResponse:
     """Refuse every key."""
     if not request.coordinator_keys:
@@ -54,7 +54,7 @@ def refuse(
     )
 
 
-def _found(cluster: FakeCluster, request: FindCoordinatorRequest, key: str) -> Coordinator:
+def _found(cluster: ClusterState, request: FindCoordinatorRequest, key: str) -> Coordinator:
     if request.key_type not in _KEY_TYPES:
         return _none(key, InvalidRequestError.code)
     broker = cluster.coordinator(request.key_type, key)
@@ -67,4 +67,4 @@ def _none(key: str, error_code: int) -> Coordinator:
     return Coordinator(key=key, node_id=_NOBODY, port=_NOBODY, error_code=error_code)
 
 
-HANDLER = TypedHandler(FindCoordinatorRequest, handle, refuse)
+HANDLER = Handler(FindCoordinatorRequest, handle, refuse)

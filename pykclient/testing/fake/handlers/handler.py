@@ -5,7 +5,7 @@ Owner: none; it holds no state.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pykclient.protocol.message import Request
 
@@ -14,35 +14,21 @@ if TYPE_CHECKING:
 
     from pykclient.protocol.message import Message
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["Handler", "TypedHandler"]
+__all__ = ["Handler"]
 
-R = TypeVar("R", bound=Request)
-
-
-class Handler(Protocol):
-    """How an API is served; `versions` are those that a broker names in ApiVersions."""
-
-    versions: tuple[int, int]
-
-    def handle(self, cluster: FakeCluster, call: Call, request: Request) -> Message | None:
-        """Act; return the answer, or None when the call was, or will be, ended otherwise."""
-        ...
-
-    def refuse(self, cluster: FakeCluster, request: Request, error_code: int) -> Message:
-        """Return the answer that refuses everything that was asked."""
-        ...
+R_co = TypeVar("R_co", bound=Request, covariant=True)
 
 
-class TypedHandler(Generic[R]):
-    """A handler made of two functions for requests of one class."""
+class Handler(Generic[R_co]):
+    """How an API is served, by two functions; `versions` are those that ApiVersions names."""
 
     def __init__(
         self,
-        kind: type[R],
-        handle: Callable[[FakeCluster, Call, R], Message | None],
-        refuse: Callable[[FakeCluster, R, int], Message],
+        kind: type[R_co],
+        handle: Callable[[ClusterState, Call, R_co], Message | None],
+        refuse: Callable[[ClusterState, R_co, int], Message],
         *,
         versions: tuple[int, int] | None = None,
     ) -> None:
@@ -51,12 +37,12 @@ class TypedHandler(Generic[R]):
         self._handle = handle
         self._refuse = refuse
 
-    def handle(self, cluster: FakeCluster, call: Call, request: Request) -> Message | None:
-        """Act, as `Handler` says."""
+    def handle(self, cluster: ClusterState, call: Call, request: Request) -> Message | None:
+        """Act; the response, or None when the call was, or will be, ended otherwise."""
         assert isinstance(request, self._kind)
         return self._handle(cluster, call, request)
 
-    def refuse(self, cluster: FakeCluster, request: Request, error_code: int) -> Message:
-        """Refuse, as `Handler` says."""
+    def refuse(self, cluster: ClusterState, request: Request, error_code: int) -> Message:
+        """Give the response that refuses everything that was asked for."""
         assert isinstance(request, self._kind)
         return self._refuse(cluster, request, error_code)

@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING
 from pykclient.errors.broker import UnknownMemberIdError
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.testing.fake.groups.classic.group import ClassicGroup
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.group import Refusal
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 
-def handle(cluster: FakeCluster, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+def handle(cluster: ClusterState, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep the member's session."""
     refusal = _kept(cluster, call, request)
     return HeartbeatResponse(error_code=0 if refusal is None else refusal.code)
 
 
-def refuse(_: FakeCluster, __: HeartbeatRequest, error_code: int) -> HeartbeatResponse:
+def refuse(_: ClusterState, __: HeartbeatRequest, error_code: int) -> HeartbeatResponse:
     """Refuse the member."""
     return HeartbeatResponse(error_code=error_code)
 
 
-def _kept(cluster: FakeCluster, call: Call, request: HeartbeatRequest) -> Refusal | None:
+def _kept(cluster: ClusterState, call: Call, request: HeartbeatRequest) -> Refusal | None:
     refusal = cluster.groups.check_named(call.broker_id, request.group_id)
     if refusal is not None:
         return refusal
@@ -44,4 +44,4 @@ def _kept(cluster: FakeCluster, call: Call, request: HeartbeatRequest) -> Refusa
     )
 
 
-HANDLER = TypedHandler(HeartbeatRequest, handle, refuse)
+HANDLER = Handler(HeartbeatRequest, handle, refuse)

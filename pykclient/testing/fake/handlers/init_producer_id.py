@@ -17,11 +17,11 @@ from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -31,7 +31,7 @@ EPOCH_MAX = 2**15 - 2
 
 
 def handle(
-    cluster: FakeCluster, call: Call, request: InitProducerIdRequest
+    cluster: ClusterState, call: Call, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Give out an id."""
     name = request.transactional_id
@@ -51,9 +51,9 @@ def handle(
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
 
 
-def refuse(_: FakeCluster, __: InitProducerIdRequest, error_code: int) -> InitProducerIdResponse:
+def refuse(_: ClusterState, __: InitProducerIdRequest, error_code: int) -> InitProducerIdResponse:
     """Refuse the request."""
     return InitProducerIdResponse(error_code=error_code, producer_id=-1, producer_epoch=-1)
 
 
-HANDLER = TypedHandler(InitProducerIdRequest, handle, refuse)
+HANDLER = Handler(InitProducerIdRequest, handle, refuse)

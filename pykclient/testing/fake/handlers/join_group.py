@@ -16,17 +16,19 @@ from pykclient.errors.broker import (
 )
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pykclient.testing.fake.groups.classic.group import ClassicGroup
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.group import Refusal
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 
-def handle(cluster: FakeCluster, call: Call, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def handle(
+    cluster: ClusterState, call: Call, request: JoinGroupRequest
+) -> JoinGroupResponse | None:
     """Refuse what no group would take; the group does the rest."""
     refusal = _check(cluster, call, request)
     group = cluster.groups.find(request.group_id)
@@ -46,12 +48,12 @@ def handle(cluster: FakeCluster, call: Call, request: JoinGroupRequest) -> JoinG
     return None
 
 
-def refuse(_: FakeCluster, request: JoinGroupRequest, error_code: int) -> JoinGroupResponse:
+def refuse(_: ClusterState, request: JoinGroupRequest, error_code: int) -> JoinGroupResponse:
     """Refuse the member."""
     return JoinGroupResponse(error_code=error_code, member_id=request.member_id)
 
 
-def _check(cluster: FakeCluster, call: Call, request: JoinGroupRequest) -> Refusal | None:
+def _check(cluster: ClusterState, call: Call, request: JoinGroupRequest) -> Refusal | None:
     settings = cluster.groups.settings
     if not request.group_id:
         return InvalidGroupIdError
@@ -61,4 +63,4 @@ def _check(cluster: FakeCluster, call: Call, request: JoinGroupRequest) -> Refus
     return cluster.groups.check_coordinator(call.broker_id, request.group_id)
 
 
-HANDLER = TypedHandler(JoinGroupRequest, handle, refuse)
+HANDLER = Handler(JoinGroupRequest, handle, refuse)

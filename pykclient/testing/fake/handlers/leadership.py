@@ -17,7 +17,7 @@ from pykclient.errors.broker import (
 
 if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition, Topic
 
 __all__ = ["NO_EPOCH", "find_partition", "led_partition"]
@@ -33,7 +33,7 @@ def find_partition(topic: Topic | None, number: int) -> Partition | None:
 
 
 def led_partition(
-    cluster: FakeCluster,
+    cluster: ClusterState,
     broker_id: int,
     topic: str,
     number: int,

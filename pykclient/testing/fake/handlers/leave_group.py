@@ -15,12 +15,12 @@ from pykclient.protocol.messages.leave_group import (
     MemberResponse,
 )
 from pykclient.testing.fake.groups.classic.group import ClassicGroup
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.group import Refusal
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -29,7 +29,7 @@ _MANY_FROM_VERSION = 3
 Identity = tuple[str, "str | None"]
 
 
-def handle(cluster: FakeCluster, call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(cluster: ClusterState, call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Let each member go that is one."""
     refusal = cluster.groups.check_named(call.broker_id, request.group_id)
     if refusal is not None:
@@ -52,16 +52,16 @@ def handle(cluster: FakeCluster, call: Call, request: LeaveGroupRequest) -> Leav
     )
 
 
-def refuse(_: FakeCluster, __: LeaveGroupRequest, error_code: int) -> LeaveGroupResponse:
+def refuse(_: ClusterState, __: LeaveGroupRequest, error_code: int) -> LeaveGroupResponse:
     """Refuse all of them."""
     return LeaveGroupResponse(error_code=error_code)
 
 
-def _left(cluster: FakeCluster, name: str, identities: list[Identity]) -> list[Refusal | None]:
+def _left(cluster: ClusterState, name: str, identities: list[Identity]) -> list[Refusal | None]:
     group = cluster.groups.find(name)
     if isinstance(group, ClassicGroup):
         return group.leave(identities, cluster.now_ms)
     return [UnknownMemberIdError for _ in identities]
 
 
-HANDLER = TypedHandler(LeaveGroupRequest, handle, refuse)
+HANDLER = Handler(LeaveGroupRequest, handle, refuse)

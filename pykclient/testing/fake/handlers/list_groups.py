@@ -13,18 +13,18 @@ from pykclient.protocol.messages.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 
-def handle(cluster: FakeCluster, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(cluster: ClusterState, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of the states and types asked for; of all, when none is named."""
     return ListGroupsResponse(
         groups=[
@@ -41,7 +41,7 @@ def handle(cluster: FakeCluster, call: Call, request: ListGroupsRequest) -> List
     )
 
 
-def refuse(_: FakeCluster, __: ListGroupsRequest, error_code: int) -> ListGroupsResponse:
+def refuse(_: ClusterState, __: ListGroupsRequest, error_code: int) -> ListGroupsResponse:
     """Refuse to list any."""
     return ListGroupsResponse(error_code=error_code)
 
@@ -51,4 +51,4 @@ def _is_wanted(name: str, wanted: Iterable[str]) -> bool:
     return not names or name.lower() in names
 
 
-HANDLER = TypedHandler(ListGroupsRequest, handle, refuse)
+HANDLER = Handler(ListGroupsRequest, handle, refuse)

@@ -15,12 +15,12 @@ from pykclient.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import NO_EPOCH, led_partition
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition
 
 __all__ = ["HANDLER", "handle", "refuse"]
@@ -37,7 +37,7 @@ _READ_COMMITTED = 1
 _EPOCHS_FROM_VERSION = 4
 
 
-def handle(cluster: FakeCluster, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(cluster: ClusterState, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up each partition."""
 
     def look_up(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -69,7 +69,7 @@ def handle(cluster: FakeCluster, call: Call, request: ListOffsetsRequest) -> Lis
     )
 
 
-def refuse(_: FakeCluster, request: ListOffsetsRequest, error_code: int) -> ListOffsetsResponse:
+def refuse(_: ClusterState, request: ListOffsetsRequest, error_code: int) -> ListOffsetsResponse:
     """Refuse every partition."""
     return ListOffsetsResponse(
         topics=[
@@ -115,4 +115,4 @@ def _refused(asked: ListOffsetsPartition, error_code: int) -> ListOffsetsPartiti
     )
 
 
-HANDLER = TypedHandler(ListOffsetsRequest, handle, refuse)
+HANDLER = Handler(ListOffsetsRequest, handle, refuse)

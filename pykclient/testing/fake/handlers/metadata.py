@@ -24,12 +24,12 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from pykclient.protocol.primitives import ZERO_UUID
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.topics import NO_LEADER, is_valid_name
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition, Topic
 
 __all__ = ["HANDLER", "handle", "refuse"]
@@ -38,7 +38,7 @@ _MAY_FORBID_CREATION_FROM_VERSION = 4
 IDS_FROM_VERSION = 12
 
 
-def handle(cluster: FakeCluster, call: Call, request: MetadataRequest) -> MetadataResponse:
+def handle(cluster: ClusterState, call: Call, request: MetadataRequest) -> MetadataResponse:
     """Describe the topics asked for, all when none is named (in version 0 by an empty list)."""
     asked = request.topics
     if asked is None or (not asked and call.version == 0):
@@ -58,7 +58,7 @@ def handle(cluster: FakeCluster, call: Call, request: MetadataRequest) -> Metada
     )
 
 
-def refuse(cluster: FakeCluster, request: MetadataRequest, error_code: int) -> MetadataResponse:
+def refuse(cluster: ClusterState, request: MetadataRequest, error_code: int) -> MetadataResponse:
     """Refuse every topic; the brokers are named all the same."""
     return MetadataResponse(
         brokers=_brokers(cluster),
@@ -73,7 +73,7 @@ def refuse(cluster: FakeCluster, request: MetadataRequest, error_code: int) -> M
     )
 
 
-def _brokers(cluster: FakeCluster) -> list[MetadataResponseBroker]:
+def _brokers(cluster: ClusterState) -> list[MetadataResponseBroker]:
     return [
         MetadataResponseBroker(
             node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
@@ -84,7 +84,7 @@ def _brokers(cluster: FakeCluster) -> list[MetadataResponseBroker]:
 
 
 def _looked_up(
-    cluster: FakeCluster, asked: MetadataRequestTopic, version: int, *, may_create: bool
+    cluster: ClusterState, asked: MetadataRequestTopic, version: int, *, may_create: bool
 ) -> MetadataResponseTopic:
     if asked.name is None and version < IDS_FROM_VERSION:
         return MetadataResponseTopic(name="", error_code=InvalidRequestError.code)
@@ -106,7 +106,7 @@ def _looked_up(
     return MetadataResponseTopic(name=name, error_code=UnknownTopicOrPartitionError.code)
 
 
-def _described(cluster: FakeCluster, topic: Topic) -> MetadataResponseTopic:
+def _described(cluster: ClusterState, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -115,7 +115,7 @@ def _described(cluster: FakeCluster, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(cluster: FakeCluster, partition: Partition) -> MetadataResponsePartition:
+def _partition(cluster: ClusterState, partition: Partition) -> MetadataResponsePartition:
     has_leader = partition.leader_id != NO_LEADER
     return MetadataResponsePartition(
         error_code=0 if has_leader else LeaderNotAvailableError.code,
@@ -128,4 +128,4 @@ def _partition(cluster: FakeCluster, partition: Partition) -> MetadataResponsePa
     )
 
 
-HANDLER = TypedHandler(MetadataRequest, handle, refuse)
+HANDLER = Handler(MetadataRequest, handle, refuse)

@@ -25,7 +25,7 @@ from pykclient.protocol.messages.offset_commit import (
 from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.groups.offsets import CommittedOffset
 from pykclient.testing.fake.groups.registry import utf16_unit_count
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import find_partition
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from pykclient.protocol.messages.offset_commit import OffsetCommitRequestPartition
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.group import Refusal
+    from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Topic
 
 __all__ = ["HANDLER", "handle", "refuse"]
@@ -43,7 +43,7 @@ _IDS_FROM_VERSION = 10
 _TELLS_NO_GROUP_FROM_VERSION = 9
 
 
-def handle(cluster: FakeCluster, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def handle(cluster: ClusterState, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Take the offsets of partitions that exist, if the group lets this member commit."""
     uses_ids = call.version >= _IDS_FROM_VERSION
     found = [
@@ -78,7 +78,7 @@ def handle(cluster: FakeCluster, call: Call, request: OffsetCommitRequest) -> Of
     )
 
 
-def refuse(_: FakeCluster, request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
+def refuse(_: ClusterState, request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
     """Refuse every partition."""
     return OffsetCommitResponse(topics=[_refused(asked, error_code) for asked in request.topics])
 
@@ -97,7 +97,7 @@ def _refused(asked: OffsetCommitRequestTopic, error_code: int) -> OffsetCommitRe
 
 
 def _check(
-    cluster: FakeCluster, call: Call, request: OffsetCommitRequest, found: Sequence[Topic | None]
+    cluster: ClusterState, call: Call, request: OffsetCommitRequest, found: Sequence[Topic | None]
 ) -> Refusal | None:
     groups, name = cluster.groups, request.group_id
     refusal = groups.check_coordinator(call.broker_id, name)
@@ -130,7 +130,7 @@ def _check(
 
 
 def _committed(
-    cluster: FakeCluster,
+    cluster: ClusterState,
     group: str,
     topic: Topic,
     asked: OffsetCommitRequestPartition,
@@ -150,4 +150,4 @@ def _committed(
     return 0
 
 
-HANDLER = TypedHandler(OffsetCommitRequest, handle, refuse)
+HANDLER = Handler(OffsetCommitRequest, handle, refuse)

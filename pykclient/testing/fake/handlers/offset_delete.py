@@ -19,18 +19,18 @@ from pykclient.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import find_partition
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.group import Group
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 
-def handle(cluster: FakeCluster, call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+def handle(cluster: ClusterState, call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Forget each partition that may be forgotten."""
     refusal = cluster.groups.check_named(call.broker_id, request.group_id)
     if refusal is not None:
@@ -58,12 +58,12 @@ def handle(cluster: FakeCluster, call: Call, request: OffsetDeleteRequest) -> Of
     )
 
 
-def refuse(_: FakeCluster, __: OffsetDeleteRequest, error_code: int) -> OffsetDeleteResponse:
+def refuse(_: ClusterState, __: OffsetDeleteRequest, error_code: int) -> OffsetDeleteResponse:
     """Refuse all of it."""
     return OffsetDeleteResponse(error_code=error_code)
 
 
-def _deleted(cluster: FakeCluster, group: Group, topic: str, number: int) -> int:
+def _deleted(cluster: ClusterState, group: Group, topic: str, number: int) -> int:
     """Forget one partition, and return the code for it."""
     partition = find_partition(cluster.topics.get(topic), number)
     if partition is None:
@@ -74,4 +74,4 @@ def _deleted(cluster: FakeCluster, group: Group, topic: str, number: int) -> int
     return 0
 
 
-HANDLER = TypedHandler(OffsetDeleteRequest, handle, refuse)
+HANDLER = Handler(OffsetDeleteRequest, handle, refuse)

@@ -22,12 +22,12 @@ from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from pykclient.testing.fake.groups.offsets import GroupOffsets
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
@@ -41,7 +41,7 @@ class _Reading:
     """One group's part of a request."""
 
     def __init__(
-        self, cluster: FakeCluster, call: Call, asked: OffsetFetchRequestGroup, *, is_stable: bool
+        self, cluster: ClusterState, call: Call, asked: OffsetFetchRequestGroup, *, is_stable: bool
     ) -> None:
         self._cluster = cluster
         self._asked = asked
@@ -108,7 +108,7 @@ class _Reading:
         )
 
 
-def handle(cluster: FakeCluster, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def handle(cluster: ClusterState, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Tell what each group has committed."""
     is_stable = request.require_stable
     if call.version >= _MANY_FROM_VERSION:
@@ -136,7 +136,7 @@ def handle(cluster: FakeCluster, call: Call, request: OffsetFetchRequest) -> Off
     )
 
 
-def refuse(_: FakeCluster, request: OffsetFetchRequest, error_code: int) -> OffsetFetchResponse:
+def refuse(_: ClusterState, request: OffsetFetchRequest, error_code: int) -> OffsetFetchResponse:
     """Refuse every group; every partition too, since version 1 has no other place."""
     return OffsetFetchResponse(
         error_code=error_code,
@@ -179,4 +179,4 @@ def _older_partition(each: OffsetFetchResponsePartitions) -> OffsetFetchResponse
     )
 
 
-HANDLER = TypedHandler(OffsetFetchRequest, handle, refuse)
+HANDLER = Handler(OffsetFetchRequest, handle, refuse)

@@ -15,18 +15,18 @@ from pykclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import led_partition
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 
 def handle(
-    cluster: FakeCluster, call: Call, request: OffsetForLeaderEpochRequest
+    cluster: ClusterState, call: Call, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Look up each partition."""
 
@@ -55,7 +55,7 @@ def handle(
 
 
 def refuse(
-    _: FakeCluster, request: OffsetForLeaderEpochRequest, error_code: int
+    _: ClusterState, request: OffsetForLeaderEpochRequest, error_code: int
 ) -> OffsetForLeaderEpochResponse:
     """Refuse every partition."""
     return OffsetForLeaderEpochResponse(
@@ -72,4 +72,4 @@ def refuse(
     )
 
 
-HANDLER = TypedHandler(OffsetForLeaderEpochRequest, handle, refuse)
+HANDLER = Handler(OffsetForLeaderEpochRequest, handle, refuse)

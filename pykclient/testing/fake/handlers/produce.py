@@ -28,14 +28,14 @@ from pykclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
 from pykclient.testing.fake.log import Refused
 from pykclient.testing.fake.timers import DelayedOperation
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition
 
 __all__ = ["HANDLER", "handle", "refuse"]
@@ -79,7 +79,7 @@ class _Waiting:
 class _Production:
     """One request under way."""
 
-    def __init__(self, cluster: FakeCluster, call: Call, request: ProduceRequest) -> None:
+    def __init__(self, cluster: ClusterState, call: Call, request: ProduceRequest) -> None:
         self._cluster = cluster
         self._call = call
         self._request = request
@@ -203,14 +203,14 @@ class _Production:
         ]
 
 
-def handle(cluster: FakeCluster, call: Call, request: ProduceRequest) -> ProduceResponse | None:
+def handle(cluster: ClusterState, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append, and answer as soon as `acks` allows."""
     if request.acks not in (ALL, NONE, LEADER):
         return refuse(cluster, request, InvalidRequiredAcksError.code)
     return _Production(cluster, call, request).run()
 
 
-def refuse(_: FakeCluster, request: ProduceRequest, error_code: int) -> ProduceResponse:
+def refuse(_: ClusterState, request: ProduceRequest, error_code: int) -> ProduceResponse:
     """Refuse every partition."""
     return ProduceResponse(
         responses=[
@@ -238,4 +238,4 @@ def _refused(
 
 
 # Kafka 4 names version 0, which it does not speak, since old librdkafka looks for it (KAFKA-18659).
-HANDLER = TypedHandler(ProduceRequest, handle, refuse, versions=(0, ProduceRequest.max_version))
+HANDLER = Handler(ProduceRequest, handle, refuse, versions=(0, ProduceRequest.max_version))

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 from pykclient.errors.broker import InconsistentGroupProtocolError, UnknownMemberIdError
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from pykclient.testing.fake.groups.classic.group import ClassicGroup
-from pykclient.testing.fake.handlers.handler import TypedHandler
+from pykclient.testing.fake.handlers.handler import Handler
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
-    from pykclient.testing.fake.cluster import FakeCluster
+    from pykclient.testing.fake.state import ClusterState
 
 __all__ = ["HANDLER", "handle", "refuse"]
 
 _NAMES_PROTOCOL_FROM_VERSION = 5
 
 
-def handle(cluster: FakeCluster, call: Call, request: SyncGroupRequest) -> SyncGroupResponse | None:
+def handle(
+    cluster: ClusterState, call: Call, request: SyncGroupRequest
+) -> SyncGroupResponse | None:
     """Refuse what no group would take; the group does the rest."""
     is_named = request.protocol_type is not None and request.protocol_name is not None
     if call.version >= _NAMES_PROTOCOL_FROM_VERSION and not is_named:
@@ -37,9 +39,9 @@ def handle(cluster: FakeCluster, call: Call, request: SyncGroupRequest) -> SyncG
     return None
 
 
-def refuse(_: FakeCluster, __: SyncGroupRequest, error_code: int) -> SyncGroupResponse:
+def refuse(_: ClusterState, __: SyncGroupRequest, error_code: int) -> SyncGroupResponse:
     """Refuse the member."""
     return SyncGroupResponse(error_code=error_code)
 
 
-HANDLER = TypedHandler(SyncGroupRequest, handle, refuse)
+HANDLER = Handler(SyncGroupRequest, handle, refuse)

@@ -14,7 +14,7 @@ from pykclient.protocol.messages.delete_records import (
 )
 from pykclient.protocol.messages.fetch import FetchResponse
 from pykclient.testing import FakeCluster
-from pykclient.testing.fake.cluster import RETENTION_CHECK_MS
+from pykclient.testing.fake.state import RETENTION_CHECK_MS
 from pykclient.types import TopicPartition
 from tests.testing.fake.asked import fetch, produce
 from tests.testing.fake.batches import batch_of

@@ -246,11 +246,16 @@ class _Translation:
         while self._place < len(pattern):
             token = _TOKEN.match(pattern, self._place)
             if token is None:
-                raise self._error("invalid or unsupported syntax")
+                is_set = pattern[self._place] == "["
+                raise self._error(
+                    "missing closing ]" if is_set else "invalid or unsupported syntax"
+                )
             self.text += self._translated(token)
             self._place = token.end()
             if len(self._groups) > NESTING_MAX or self._groups[-1].size > SIZE_MAX:
                 raise self._error("expression too large")
+        if len(self._groups) > 1:
+            raise self._error("missing closing )")
         self._groups[-1].end_alternative()
         if self._groups[-1].ways > WAYS_MAX:
             raise self._error("expression may take too long, which it would not with RE2")

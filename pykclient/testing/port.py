@@ -15,11 +15,22 @@ from __future__ import annotations
 
 import socket
 import sys
+from typing import NamedTuple
 
-__all__ = ["LOOPBACK", "PortReservation"]
+__all__ = ["LOOPBACK", "Address", "PortReservation"]
 
 LOOPBACK = "127.0.0.1"
 CAN_SHARE = sys.platform == "linux"
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 class PortReservation:

@@ -1,0 +1,139 @@
+"""What serves sockets to tests: a thread around a selector, and objects that are closed at an end.
+
+The thread is *running* until it is closed, or until a turn of it has failed, which whoever uses it
+next is told of, as is whoever closes it.
+
+Owner: any thread may wake it, look at it and close it; the selector is the thread's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, Self
+
+from pykclient.errors.base import ClosedError, KafkaError, KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["Closing", "ServingThread"]
+
+CLOSE_TIMEOUT_S: Final = 10.0
+
+
+class Closing(ABC):
+    """A context manager that is closed when the block is left."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it. A second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class ServingThread:
+    """Calls `turn` again and again, and `end` at last; `what` it is that it serves is for errors.
+
+    `hint` says what may keep it from ending.
+    """
+
+    def __init__(
+        self, what: str, turn: Callable[[], None], end: Callable[[], None], *, hint: str
+    ) -> None:
+        self.selector: Final = selectors.DefaultSelector()
+        self._what = what
+        self._turn = turn
+        self._end = end
+        self._hint = hint
+        self._is_closing = False
+        self._failure: BaseException | None = None
+        self._waker, self._woken = socket.socketpair()
+        for side in (self._waker, self._woken):
+            side.setblocking(False)
+        self.selector.register(self._woken, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closing
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there will be another turn."""
+        return self._thread.is_alive()
+
+    def start(self, name: str) -> None:
+        """Begin, under this name of the thread."""
+        self._thread.name = name
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have `select` return soon. May be called from any thread."""
+        # Enough is there to wake it; or it has ended, of which others will hear.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            self._waker.send(b"\0")
+
+    def select(self, timeout_s: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait for events of others than who wakes it, for so long, None = without limit."""
+        ready = []
+        for key, events in self.selector.select(timeout_s):
+            if key.fileobj is self._woken:
+                self._woken.recv(4096)
+            else:
+                ready.append((key, events))
+        return ready
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` when it was closed, and `KafkaError` when it has failed."""
+        if self._is_closing:
+            raise ClosedError(f"{self._what} was closed; make a new one")
+        self._check_failure()
+
+    def close(self) -> None:
+        """End the thread. A second call does nothing.
+
+        Raises:
+            KafkaTimeoutError: it does not end.
+            KafkaError: it had failed, which is the cause.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self.wake()
+        self._thread.join(CLOSE_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise KafkaTimeoutError(
+                f"{self._what} did not end within {CLOSE_TIMEOUT_S * 1000:.0f} ms: {self._hint}"
+            )
+        self._waker.close()
+        self._woken.close()
+        self._check_failure()
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise KafkaError(f"{self._what} has failed: {self._failure!r}") from self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._turn()
+        except Exception as error:  # noqa: BLE001 (raised by `check_open` and `close`)
+            self._failure = error
+        finally:
+            self._end()
+            self.selector.close()
