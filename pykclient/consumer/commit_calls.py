@@ -22,7 +22,7 @@ from pykclient.network.manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pykclient.consumer.offsets.committer import Commits
+    from pykclient.consumer.offsets.commit import Commits
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
@@ -69,7 +69,7 @@ class CommitCalls(BrokerQuestions):
         run_user_calls(self._engine)
         if not is_done:
             what = f"the commit of {describe_partitions(checked)}"
-            raise self._late(what, timeout_ms, commit.last_error)
+            raise self._late(what, timeout_ms, commit.attempt.last_error)
         commit.operation.result()
 
     @public_call
@@ -128,7 +128,7 @@ class CommitCalls(BrokerQuestions):
                 lambda: lookup.operation.is_done, timeout_ms, what="committed offsets"
             ):
                 what = f"the committed offsets of {describe_partitions(wanted)}"
-                raise self._late(what, timeout_ms, lookup.last_error)
+                raise self._late(what, timeout_ms, lookup.attempt.last_error)
             return lookup.operation.result()
         finally:
             self._committed.cancel(lookup)

@@ -28,8 +28,8 @@ from pykclient.consumer.group.kip848.coordinator import ModernCoordinator
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.list_topics import TopicListing
 from pykclient.consumer.metrics import ConsumerMetrics
+from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
-from pykclient.consumer.offsets.committer import Commits, CommitSettings
 from pykclient.consumer.offsets.list_offsets import OffsetLookups
 from pykclient.consumer.offsets.reset import PositionManager
 from pykclient.consumer.offsets.validate import PositionValidator
@@ -203,16 +203,12 @@ class ConsumerParts(LiveClient):
         config = self._config
         membership = self._group = self._make_group(group_id)
         self._commits = Commits(
+            config,
             subscription=self._subscription,
             coordinators=self._coordinators,
             metadata=self._metadata,
             membership=membership,
-            settings=CommitSettings(
-                group_id,
-                config.auto_commit_interval_ms if config.enable_auto_commit else None,
-                retry_backoff,
-                config.client_id,
-            ),
+            retry_backoff=retry_backoff,
             user_calls=self._user_calls,
             on_commit=self._interceptors.on_commit if self._interceptors else None,
         )

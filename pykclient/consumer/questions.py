@@ -263,7 +263,7 @@ class BrokerQuestions(ConsumerCore):
         late = [lookup for lookup in lookups if not lookup.operation.is_done]
         if late:
             shown = describe_partitions(lookup.partition for lookup in late)
-            raise self._late(f"offsets of {shown}", timeout_ms, late[0].last_error)
+            raise self._late(f"offsets of {shown}", timeout_ms, late[0].attempt.last_error)
 
     def _is_told(self, topic: str) -> bool:
         cluster = self._metadata.cluster

@@ -9,10 +9,11 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.group.protocols import commit_refused
+from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
-from pykclient.consumer.offsets.committer import Commits, CommitSettings
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
 from pykclient.protocol.message import (
@@ -171,12 +172,19 @@ class CommitScene:
         self.user_calls: deque[UserCall] = deque()
         self.told: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         """What interceptors would have heard."""
+        auto = {"auto_commit_interval_ms": auto_commit_interval_ms}
         self.commits = Commits(
+            ConsumerConfig.from_settings(
+                bootstrap_servers="boot:9092",
+                group_id=GROUP,
+                enable_auto_commit=auto_commit_interval_ms is not None,
+                **({} if auto_commit_interval_ms is None else auto),
+            ),
             subscription=self.subscription,
             coordinators=self.coordinators,
             metadata=self.metadata,
             membership=self.membership,
-            settings=CommitSettings(GROUP, auto_commit_interval_ms, RETRY_BACKOFF),
+            retry_backoff=RETRY_BACKOFF,
             user_calls=self.user_calls,
             on_commit=self.told.append,
         )

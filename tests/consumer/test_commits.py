@@ -84,7 +84,7 @@ def test_a_commit_waits_for_the_coordinator() -> None:
     assert scene.sent() == []
     scene.find_coordinator(CoordinatorNotAvailableError.code)
     assert scene.sent() == []
-    assert isinstance(commit.last_error, CoordinatorNotAvailableError)
+    assert isinstance(commit.attempt.last_error, CoordinatorNotAvailableError)
     scene.find_coordinator(now_ms=START_MS + RETRY_MS)
     assert len(scene.sent()) == 1
 
@@ -117,8 +117,8 @@ def test_what_may_pass_is_tried_again_after_a_back_off(
     commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
     (request,) = scene.sent()
     scene.answer(request, error.code)
-    assert isinstance(commit.last_error, error)
-    assert "t-0 in group 'g'" in str(commit.last_error)
+    assert isinstance(commit.attempt.last_error, error)
+    assert "t-0 in group 'g'" in str(commit.attempt.last_error)
     assert (scene.node_id is None) is forgets_coordinator
     assert is_outdated(scene.metadata) == (error is UnknownTopicOrPartitionError)
     if forgets_coordinator:
@@ -213,7 +213,7 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(scene: CommitScene) 
     scene.lose_coordinator()
     scene.answer(request, UnknownMemberIdError.code)
     assert scene.membership.refusals == []
-    assert isinstance(commit.last_error, NotCoordinatorError)
+    assert isinstance(commit.attempt.last_error, NotCoordinatorError)
     scene.find_coordinator(now_ms=START_MS + RETRY_MS)
     (again,) = scene.sent(START_MS + RETRY_MS)
     scene.answer(again)

@@ -55,7 +55,7 @@ def test_it_waits_for_the_coordinator() -> None:
     assert sent(scene) == []
     scene.find_coordinator(CoordinatorNotAvailableError.code)
     sent(scene)
-    assert isinstance(lookup.last_error, CoordinatorNotAvailableError)
+    assert isinstance(lookup.attempt.last_error, CoordinatorNotAvailableError)
     scene.find_coordinator(now_ms=START_MS + RETRY_MS)
     assert len(sent(scene)) == 1
 
@@ -82,7 +82,7 @@ def test_what_may_pass_is_asked_again(
     lookup = scene.committed.start([P0])
     (request,) = sent(scene)
     request.on_response(committed_answer(request, group_error=error.code), START_MS)
-    assert isinstance(lookup.last_error, error)
+    assert isinstance(lookup.attempt.last_error, error)
     assert (scene.node_id is None) is forgets_coordinator
     assert scene.committed.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
     if forgets_coordinator:
@@ -98,7 +98,7 @@ def test_a_partition_that_cannot_be_told_yet_is_asked_about_again(
     lookup = scene.committed.start([P0, P1])
     (request,) = sent(scene)
     request.on_response(committed_answer(request, errors={P1: error.code}), START_MS)
-    assert "t-1 in group 'g'" in str(lookup.last_error)
+    assert "t-1 in group 'g'" in str(lookup.attempt.last_error)
     assert is_outdated(scene.metadata) is error.refresh_metadata
     assert len(sent(scene, START_MS + RETRY_MS)) == 1
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.group.metadata import GroupMetadata
-from pykclient.consumer.offsets.commit_request import OffsetCommitCall
+from pykclient.consumer.offsets.commit import OffsetCommitCall
 from pykclient.errors import DecodeError, UnknownMemberIdError, UnknownTopicOrPartitionError
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.protocol.messages.offset_commit import (

@@ -158,7 +158,7 @@ def test_a_moved_leader_is_asked_after_new_metadata_and_a_back_off(
     lookup = lookups.start(A, LATEST)
     assert not is_outdated(metadata)
     poll(lookups)[0].on_response(answer(refused(0, NOT_LEADER)), START_MS)
-    assert isinstance(lookup.last_error, NotLeaderOrFollowerError)
+    assert isinstance(lookup.attempt.last_error, NotLeaderOrFollowerError)
     assert is_outdated(metadata)
     result = lookups.poll(START_MS + RETRY_MS - 1)
     assert (list(result.requests), result.next_poll_ms) == ([], START_MS + RETRY_MS)
@@ -207,7 +207,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_as_such(
     error.__cause__ = DecodeError("garbage")
     poll(lookups)[0].on_failure(error, START_MS)
     assert not lookup.operation.is_done
-    assert lookup.last_error is error.__cause__
+    assert lookup.attempt.last_error is error.__cause__
     poll(lookups, START_MS + RETRY_MS)[0].on_failure(error, START_MS)
     assert lookup.operation.error is error.__cause__
 
@@ -243,15 +243,15 @@ def test_an_unknown_topic_is_waited_for_and_noted(
     know(metadata, errors={"t": unknown})
     lookup = lookups.start(A, LATEST)
     assert poll(lookups) == []
-    assert lookup.last_error is unknown
+    assert lookup.attempt.last_error is unknown
     assert not lookup.operation.is_done
 
 
 def test_a_partition_beyond_the_last_is_waited_for_and_noted(lookups: OffsetLookups) -> None:
     lookup = lookups.start(TopicPartition("t", 3), LATEST)
     assert poll(lookups) == []
-    assert isinstance(lookup.last_error, UnknownTopicOrPartitionError)
-    assert "3 partitions" in str(lookup.last_error)
+    assert isinstance(lookup.attempt.last_error, UnknownTopicOrPartitionError)
+    assert "3 partitions" in str(lookup.attempt.last_error)
 
 
 def test_a_topic_that_cannot_exist_ends_the_lookup(
@@ -315,7 +315,7 @@ def test_whatever_a_broker_answers_each_lookup_ends_or_is_tried_again(
     answer_checked(request, ListOffsetsResponse(topics=topics), START_MS)
     for lookup in started:
         if not lookup.operation.is_done:
-            assert lookup.last_error is not None
+            assert lookup.attempt.last_error is not None
         elif lookup.operation.error is None:
             assert_sensible(lookup)
     again = poll(lookups, START_MS + RETRY_MS)

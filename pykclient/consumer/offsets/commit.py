@@ -1,51 +1,123 @@
-"""Commit: offsets that one call, or the timer, wants the group's coordinator to have.
+"""Commits: sends what the consumer commits to its group's coordinator, in order.
 
-It is *waiting*, *in flight* or *ended*; `Commits` moves it.
+A commit is *waiting* (for the coordinator, a back-off, its turn), *in flight*, and *ended*. One of
+`commit` is retried until its deadline, one of `commit_async` never, once it was sent. The timer of
+automatic commits is looked at only while the application is in `poll`; what it commits is
+processed, and never what the same poll returns. `OffsetCommitCall` is one OffsetCommit request: it
+checks that a response names what was committed and nothing else, before the manager looks at it.
 
-Owner: `Commits`.
-Source: none; Java's is a request and its future.
+Owner: the driver of the engine.
+Source: Java classes ``ConsumerCoordinator`` (``commitOffsetsSync``, ``commitOffsetsAsync``,
+``OffsetCommitResponseHandler``) and ``CommitRequestManager``; KIP-320 (leader epochs), KIP-848
+(member epochs, topic ids).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from pykclient.network.manager import Operation
+from pykclient.consumer.group.protocols import MEMBERSHIP_ERRORS, commit_refused
+from pykclient.consumer.offsets.processed import Unprocessed, position_of
+from pykclient.consumer.partition_list import describe_partitions
+from pykclient.errors import (
+    BrokerError,
+    CoordinatorNotAvailableError,
+    DisconnectedError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TopicAuthorizationFailedError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.network.cluster.coordinators import CoordinatorType
+from pykclient.network.log import ClientLog, RateLimitedLog
+from pykclient.network.manager import (
+    NEVER_MS,
+    Operation,
+    PollResult,
+    Request,
+    UserCall,
+    check_answered,
+)
+from pykclient.network.retry import Attempt
+from pykclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
-    from pykclient.consumer.subscription import AssignedPartition
-    from pykclient.errors import KafkaError
-    from pykclient.network.manager import UserCall
-    from pykclient.types import OffsetAndMetadata, TopicPartition
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.consumer.group.protocols import Membership
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.cluster.coordinators import Coordinators
+    from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.retry import Backoff
+    from pykclient.protocol.message import Message
+    from pykclient.types import OffsetAndMetadata
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
     CommitCallback = Callable[[Offsets, KafkaError | None], object]
 
-__all__ = ["Commit"]
+__all__ = ["Commit", "Commits", "OffsetCommitCall"]
+
+TOPIC_NAMES_MAX_VERSION: Final = 9
+"""Newer versions of OffsetCommit name topics by id alone."""
+
+NO_LEADER_EPOCH: Final = -1
+
+WRONG_COORDINATOR_ERRORS: Final = (
+    NotCoordinatorError,
+    CoordinatorNotAvailableError,
+    RequestTimedOutError,
+)
+
+TOLD_ERRORS: Final = (
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    FencedInstanceIdError,
+)
+"""What an automatic commit raises from `poll`; other failures are cured by the next one."""
+
+GONE_ERRORS: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+"""What is not waited for where others wait: the topic was deleted, and the rest is committed."""
 
 
 class Commit:
-    """One commit. `operation` ends when it has; `last_error` tells why it has not yet."""
+    """One commit; `operation` ends when it has ended."""
 
     __slots__ = (
+        "attempt",
         "callback",
         "deadline_ms",
-        "failure_count",
         "is_retried",
         "is_sent",
         "keeps_partitions",
-        "last_error",
         "number",
         "offsets",
         "operation",
         "owners",
         "report",
-        "retry_at_ms",
     )
 
-    def __init__(self, offsets: Offsets, deadline_ms: int) -> None:
+    def __init__(self, offsets: Offsets, deadline_ms: int, backoff: Backoff) -> None:
         self.offsets = offsets
         self.deadline_ms = deadline_ms
         self.operation: Operation[None] = Operation()
@@ -55,11 +127,511 @@ class Commit:
         self.report: UserCall | None = None
         """The call of `callback`, once it is due."""
         self.keeps_partitions = False
-        """Whether nobody else gets the partitions before it has ended: a newer epoch will do."""
+        """Whether no other member gets the partitions before it ends: a newer epoch will do."""
         self.owners: dict[TopicPartition, AssignedPartition] | None = None
-        """The assignment that it is for, if nobody but us chose what is in it."""
+        """The assignment that it is for, if its offsets were not chosen by the application."""
         self.callback: CommitCallback | None = None
         self.number = 0
-        self.retry_at_ms = 0
-        self.failure_count = 0
-        self.last_error: KafkaError | None = None
+        self.attempt = Attempt(backoff)
+
+
+class Commits:
+    """The manager of all commits of one consumer. Comes after the group's in the engine."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        subscription: SubscriptionState,
+        coordinators: Coordinators,
+        metadata: Metadata,
+        membership: Membership,
+        retry_backoff: Backoff,
+        user_calls: deque[UserCall],
+        on_commit: Callable[[Offsets], object] | None = None,
+    ) -> None:
+        self.unprocessed = Unprocessed()
+        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._repeated = RateLimitedLog(self._log)
+        self._subscription = subscription
+        self._coordinators = coordinators
+        self._metadata = metadata
+        self._membership = membership
+        assert config.group_id is not None
+        self._group_id = config.group_id
+        self._auto_interval_ms = (
+            config.auto_commit_interval_ms if config.enable_auto_commit else None
+        )
+        """None switches automatic commits off."""
+        self._retry_backoff = retry_backoff
+        self._user_calls = user_calls
+        self._on_commit = on_commit
+        self._commits: dict[Commit, None] = {}
+        """All that have not ended, in order, waiting or in flight."""
+        self._waiting: deque[Commit] = deque()
+        self._in_flight: set[Commit] = set()
+        self._unreported: deque[Commit] = deque()
+        """Those of `commit_async`, in order, whose callbacks are not due yet."""
+        self._count = 0
+        self._is_in_poll = False
+        self._auto: Commit | None = None
+        """The automatic commit under way."""
+        self._auto_due_ms: int | None = None
+        self._error: KafkaError | None = None
+
+    # What the front-end and the group's membership ask for.
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether offsets are committed without being asked."""
+        return self._auto_interval_ms is not None
+
+    @property
+    def has_unreported(self) -> bool:
+        """Whether callbacks of `commit_async` are still to be called."""
+        return bool(self._unreported)
+
+    def consumed(self) -> Offsets:
+        """Return the positions: all that was handed out is behind them.
+
+        In a poll, what it has taken by now is not handed out yet, and left out.
+        """
+        if self._is_in_poll:
+            return self.processed()
+        return {
+            assigned.partition: position_of(assigned)
+            for assigned in self._subscription
+            if assigned.has_offset
+        }
+
+    def processed(self) -> Offsets:
+        """Return up to where the application has finished, as far as it has shown."""
+        return {
+            assigned.partition: self.unprocessed.processed(assigned)
+            for assigned in self._subscription
+            if assigned.has_offset
+        }
+
+    def commit(self, offsets: Offsets, deadline_ms: int) -> Commit:
+        """Commit, trying again until the deadline where that may help."""
+        commit = Commit(offsets, deadline_ms, self._retry_backoff)
+        commit.is_retried = True
+        return self._start(commit)
+
+    def commit_async(
+        self,
+        offsets: Offsets,
+        deadline_ms: int,
+        callback: CommitCallback | None = None,
+    ) -> Commit:
+        """Commit once. Callbacks are called in the order of these calls.
+
+        `deadline_ms` is how long it may wait for a coordinator.
+        """
+        commit = Commit(offsets, deadline_ms, self._retry_backoff)
+        commit.callback = callback
+        self._unreported.append(commit)
+        return self._start(commit)
+
+    def commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
+        """Commit what the application has finished with, before others may read there.
+
+        Ends at once where nothing is committed automatically. A failure does not keep the
+        partitions: whoever reads on from the last commit reads some records again.
+        """
+        if self._auto is not None:
+            self.cancel(self._auto)  # what is committed now is at least as new
+        offsets = self.processed() if self.is_automatic else {}
+        if not offsets:
+            done: Operation[None] = Operation()
+            done.succeed(None)
+            return done
+        commit = self.commit(offsets, deadline_ms)
+        commit.keeps_partitions = True
+        commit.owners = {assigned.partition: assigned for assigned in self._subscription}
+        return commit.operation
+
+    def commit_if_due(self, now_ms: int, deadline_ms: int) -> bool:
+        """Commit what the application has finished with, if it is time; return whether it is.
+
+        For partitions that the user is about to drop: nobody else commits them later.
+        """
+        interval_ms = self._auto_interval_ms
+        if interval_ms is None or self._auto_due_ms is None or now_ms < self._auto_due_ms:
+            return False
+        self._auto_due_ms = now_ms + interval_ms
+        self.commit_async(self.processed(), deadline_ms)
+        return True
+
+    def cancel(self, commit: Commit) -> None:
+        """Do not send a commit that was not sent yet, nor again one that was."""
+        commit.is_retried = False
+        if commit in self._waiting:
+            self._waiting.remove(commit)
+            self._commits.pop(commit, None)
+            if commit is self._auto:
+                self._auto = None
+
+    def begin_poll(self, now_ms: int) -> None:
+        """Note that the application asks for more: it has finished with what it had."""
+        self.unprocessed.clear()
+        self._is_in_poll = True
+        interval_ms = self._auto_interval_ms
+        if self._auto_due_ms is None and interval_ms is not None:
+            self._auto_due_ms = now_ms + interval_ms
+        self._commit_automatically(now_ms)
+
+    def end_poll(self) -> None:
+        """Note that the application is at work."""
+        self._is_in_poll = False
+
+    @property
+    def has_error(self) -> bool:
+        """Whether `take_error` would return one."""
+        return self._error is not None
+
+    def take_error(self) -> KafkaError | None:
+        """Return why automatic commits cannot succeed, and forget it; None if they can."""
+        error, self._error = self._error, None
+        return error
+
+    # Asked by the engine.
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Send what is due."""
+        self._expire(now_ms)
+        next_poll_ms = self._commit_automatically(now_ms)
+        while self._waiting and not (self._waiting[0].offsets or self._in_flight):
+            self._end(self._waiting.popleft(), None, now_ms)  # there is nobody to tell anything
+        if not self._waiting:
+            return PollResult(next_poll_ms=next_poll_ms)
+        node_id = self._find_coordinator(now_ms)
+        requests = [] if node_id is None else self._send_due(node_id, now_ms)
+        if self._waiting:
+            next_poll_ms = min(next_poll_ms, min(commit.deadline_ms for commit in self._waiting))
+            # Otherwise an answer is waited for: the coordinator's, or one about the coordinator.
+            if node_id is not None and self._waiting[0].attempt.due_ms > now_ms:
+                next_poll_ms = min(next_poll_ms, self._waiting[0].attempt.due_ms)
+        return PollResult(requests, next_poll_ms)
+
+    def forget_calls(self) -> None:
+        """Drop what was to be tried again for calls that wait for it: they have ended."""
+        self._is_in_poll = False
+        for commit in tuple(self._commits):
+            if commit.is_retried:
+                self._commits.pop(commit, None)
+
+    def restart(self, now_ms: int) -> None:
+        """Send again what may be; what was sent once and for all has failed."""
+        self._in_flight = set()
+        if self._auto is not None:
+            self._auto_due_ms = now_ms
+            self._commits.pop(self._auto, None)
+            self._auto = None
+        lost = DisconnectedError("the consumer was interrupted, and with it this commit")
+        for commit in tuple(self._commits):
+            if commit.operation.is_done:
+                self._commits.pop(commit, None)
+            elif commit.is_sent and not commit.is_retried:
+                commit.operation.fail(lost)
+                self._commits.pop(commit, None)
+        self._waiting = deque(self._commits)
+        # One whose call was interrupted before it was noted as begun is nobody's.
+        self._unreported = deque(
+            each for each in self._unreported if each.operation.is_done or each in self._commits
+        )
+        self._report_ended()
+
+    def _start(self, commit: Commit) -> Commit:
+        self._count += 1
+        commit.number = self._count
+        self._commits[commit] = None
+        self._waiting.append(commit)
+        return commit
+
+    def _commit_automatically(self, now_ms: int) -> int:
+        """Commit if the time has come; return when it comes."""
+        interval_ms = self._auto_interval_ms
+        if interval_ms is None or self._auto_due_ms is None or not self._is_in_poll:
+            return NEVER_MS
+        if self._auto is not None:
+            return NEVER_MS
+        if now_ms >= self._auto_due_ms:
+            self._auto_due_ms = now_ms + interval_ms
+            offsets = self.processed()
+            if offsets:
+                self._auto = self._start(Commit(offsets, NEVER_MS, self._retry_backoff))
+                self._auto.owners = {each.partition: each for each in self._subscription}
+        return self._auto_due_ms
+
+    def _expire(self, now_ms: int) -> None:
+        for commit in [each for each in self._waiting if each.deadline_ms <= now_ms]:
+            self._waiting.remove(commit)
+            cause = commit.attempt.last_error
+            error = KafkaTimeoutError(
+                f"the offsets of {describe_partitions(commit.offsets)} could not be committed in "
+                f"time: {cause or 'the coordinator of the group was not found'}"
+            )
+            error.__cause__ = cause
+            self._end(commit, error, now_ms)
+
+    def _find_coordinator(self, now_ms: int) -> int | None:
+        group = CoordinatorType.GROUP, self._group_id
+        node = self._coordinators.coordinator(*group)
+        if node is not None:
+            return node.id
+        failure = self._coordinators.failure(*group)
+        if failure is not None:
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            for commit in waiting:
+                self._end(commit, failure, now_ms)
+        else:
+            last_error = self._coordinators.last_error(*group)
+            for commit in self._waiting:
+                commit.attempt.last_error = last_error or commit.attempt.last_error
+        return None
+
+    def _send_due(self, node_id: int, now_ms: int) -> list[Request]:
+        requests: list[Request] = []
+        # One that may be sent again must not overtake, or be overtaken by, a newer one.
+        while self._waiting and not any(commit.is_retried for commit in self._in_flight):
+            commit = self._waiting[0]
+            self._leave_out_what_is_gone(commit)
+            if commit.attempt.due_ms > now_ms or (not commit.offsets and self._in_flight):
+                break
+            self._waiting.popleft()
+            request = self._request(commit, node_id, now_ms) if commit.offsets else None
+            if request is not None:
+                requests.append(request)
+            elif not commit.operation.is_done:
+                self._end(commit, None, now_ms)
+        return requests
+
+    def _leave_out_what_is_gone(self, commit: Commit) -> None:
+        """It may have waited while partitions went to others, whose offsets must stay.
+
+        They may even have come back since.
+        """
+        owners = commit.owners
+        if owners is not None:
+            commit.offsets = {
+                partition: offset
+                for partition, offset in commit.offsets.items()
+                if self._subscription.find(partition) is owners[partition]
+            }
+
+    def _request(self, commit: Commit, node_id: int, now_ms: int) -> Request | None:
+        try:
+            member = self._membership.member()
+        except KafkaError as error:
+            self._end(commit, error, now_ms)
+            return None
+        commit.is_sent = True
+        self._in_flight.add(commit)
+        call = OffsetCommitCall(member, commit.offsets, self._metadata.cluster)
+        return call.request(
+            node_id,
+            on_response=partial(self._on_response, commit, call, node_id),
+            on_failure=partial(self._on_failure, commit, node_id),
+        )
+
+    # Answers.
+
+    def _on_response(
+        self,
+        commit: Commit,
+        call: OffsetCommitCall,
+        node_id: int,
+        message: Message | None,
+        now_ms: int,
+    ) -> None:
+        assert message is not None
+        self._in_flight.discard(commit)
+        refusals = call.refusals(message)
+        if not refusals:
+            self._end(commit, None, now_ms)
+            return
+        error: KafkaError = self._first_error(refusals)
+        if isinstance(error, WRONG_COORDINATOR_ERRORS):
+            self._mark_unknown(node_id, error)
+        elif isinstance(error, MEMBERSHIP_ERRORS) and not self._is_coordinator(node_id):
+            # A broker that was paused gives everybody up before it sees that it is replaced.
+            error = error_for_code(NotCoordinatorError.code, f"node {node_id} said: {error}")
+        elif isinstance(error, (RebalanceInProgressError, *MEMBERSHIP_ERRORS)):
+            error = self._membership.on_commit_refused(call.member, error)
+            if isinstance(error, StaleMemberEpochError) and not commit.keeps_partitions:
+                # The partitions may be another member's by now, whose offsets must stay.
+                error = commit_refused(call.member, error)
+        elif error.refresh_metadata:
+            self._metadata.request_update()
+        is_gone = commit.keeps_partitions and isinstance(error, GONE_ERRORS)
+        may_help = error.retriable or isinstance(error, StaleMemberEpochError)
+        if commit.is_retried and may_help and not is_gone:
+            commit.attempt.back_off(error, now_ms)
+            self._try_again(commit, error)
+        else:
+            self._end(commit, error, now_ms)
+
+    def _on_failure(self, commit: Commit, node_id: int, error: KafkaError, now_ms: int) -> None:
+        self._in_flight.discard(commit)
+        final_error = commit.attempt.failed(error, now_ms)
+        if final_error is None:
+            self._mark_unknown(node_id, error)
+        last_error = commit.attempt.last_error
+        assert last_error is not None
+        if commit.is_retried and final_error is None:
+            self._try_again(commit, last_error)
+        else:
+            self._end(commit, last_error, now_ms)
+
+    def _is_coordinator(self, node_id: int) -> bool:
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, self._group_id)
+        return node is not None and node.id == node_id
+
+    def _first_error(self, refusals: Mapping[TopicPartition, int]) -> BrokerError:
+        """Return what to tell of several refusals: what concerns the group before a topic."""
+        code = min(refusals.values(), key=lambda code: code == TopicAuthorizationFailedError.code)
+        refused = [partition for partition, each in refusals.items() if each == code]
+        return error_for_code(
+            code,
+            f"OffsetCommit of {describe_partitions(refused)} in group {self._group_id!r}",
+        )
+
+    def _mark_unknown(self, node_id: int, reason: KafkaError) -> None:
+        self._coordinators.mark_unknown(
+            CoordinatorType.GROUP, self._group_id, node_id=node_id, reason=reason
+        )
+
+    def _try_again(self, commit: Commit, error: KafkaError) -> None:
+        self._log.debug("a commit is tried again: %s", error)
+        self._waiting = deque(sorted((*self._waiting, commit), key=lambda each: each.number))
+
+    def _end(self, commit: Commit, error: KafkaError | None, now_ms: int) -> None:
+        if error is None:
+            commit.operation.succeed(None)
+            self._log.debug("committed %s", commit.offsets)
+            if self._on_commit is not None and commit.offsets:
+                self._call_user(self._on_commit, dict(commit.offsets))
+        else:
+            commit.operation.fail(error)
+        if commit is self._auto:
+            self._auto = None
+            self._on_automatic(error, now_ms)
+        self._commits.pop(commit, None)
+        self._report_ended()
+
+    def _on_automatic(self, error: KafkaError | None, now_ms: int) -> None:
+        if error is None:
+            return
+        if isinstance(error, TOLD_ERRORS):
+            self._error = error
+        elif error.retriable:
+            self._auto_due_ms = now_ms + self._retry_backoff.delay_ms(0)
+        level = logging.WARNING
+        if error.retriable or isinstance(error, RebalanceInProgressError):
+            level = logging.INFO
+        self._repeated.log(level, now_ms, (type(error),), "an automatic commit failed: %s", error)
+
+    def _report_ended(self) -> None:
+        # Each is noted before it goes, so that an interrupt neither loses nor doubles a call.
+        while self._unreported and self._unreported[0].operation.is_done:
+            self._report(self._unreported[0])
+            self._unreported.popleft()
+
+    def _report(self, commit: Commit) -> None:
+        if commit.callback is not None:
+            if commit.report is None:
+                args = (dict(commit.offsets), commit.operation.error)
+                commit.report = UserCall(commit.callback, args, _raise)
+            if not commit.report.is_begun and commit.report not in self._user_calls:
+                self._user_calls.append(commit.report)
+        elif commit.operation.error is not None:
+            self._log.error(
+                "the commit of %s failed: %s",
+                describe_partitions(commit.offsets),
+                commit.operation.error,
+            )
+
+    def _call_user(self, function: Callable[..., object], *args: object) -> None:
+        self._user_calls.append(UserCall(function, args, _raise))
+
+
+class OffsetCommitCall:
+    """A commit of `offsets` as `member`; topic ids are those of `cluster`."""
+
+    def __init__(
+        self,
+        member: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        cluster: Cluster,
+    ) -> None:
+        self.member = member
+        self._offsets = offsets
+        self._topics: dict[str, OffsetCommitRequestTopic] = {}
+        self._names_by_id: dict[bytes, str] = {}
+        for (name, index), committed in offsets.items():
+            topic = self._topics.get(name)
+            if topic is None:
+                topic_id = cluster.topic_id(name)
+                topic = self._topics[name] = OffsetCommitRequestTopic(name, topic_id, [])
+                self._names_by_id[topic_id] = name
+            epoch = committed.leader_epoch
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    index,
+                    committed.offset,
+                    NO_LEADER_EPOCH if epoch is None else epoch,
+                    committed.metadata,
+                )
+            )
+
+    def request(
+        self,
+        node_id: int,
+        *,
+        on_response: Callable[[Message | None, int], None],
+        on_failure: Callable[[KafkaError, int], None],
+    ) -> Request:
+        """Make the request, in a version that names topics if one of them has no id."""
+        has_ids = NO_TOPIC_ID not in self._names_by_id
+        return Request(
+            OffsetCommitRequest(
+                group_id=self.member.group_id,
+                generation_id_or_member_epoch=self.member.generation,
+                member_id=self.member.member_id,
+                group_instance_id=self.member.group_instance_id,
+                topics=list(self._topics.values()),
+            ),
+            node_id,
+            on_response=on_response,
+            on_failure=on_failure,
+            max_version=None if has_ids else TOPIC_NAMES_MAX_VERSION,
+            check=self.check,
+        )
+
+    def check(self, message: Message) -> None:
+        """Make sure that an answer names the partitions that were committed, each once.
+
+        Raises:
+            DecodeError: it does not.
+        """
+        answered = (partition for partition, _ in self._answers(message))
+        check_answered("OffsetCommit", self._offsets, answered)
+
+    def refusals(self, message: Message) -> dict[TopicPartition, int]:
+        """Return the error code of each partition whose offset was not taken."""
+        return {partition: code for partition, code in self._answers(message) if code != 0}
+
+    def _answers(self, message: Message) -> Iterator[tuple[TopicPartition, int]]:
+        assert isinstance(message, OffsetCommitResponse)
+        for topic in message.topics:
+            name = topic.name or self._names_by_id.get(topic.topic_id, "")
+            for answer in topic.partitions:
+                yield TopicPartition(name, answer.partition_index), answer.error_code
+
+
+def _raise(error: BaseException | None) -> None:
+    """Let what a callback of the user raises come out of the call that it was called in."""
+    if error is not None:
+        raise error

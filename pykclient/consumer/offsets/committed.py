@@ -1,63 +1,72 @@
-"""CommittedOffsets: asks a group's coordinator how far the group has come.
+"""CommittedOffsets: requests what a group has committed from its coordinator.
 
-A lookup waits for the coordinator, is in flight, waits out a back-off, and ends with an answer or
-with an error that trying again does not cure. It never gives up on its own: who started it has a
-deadline, and cancels it then.
+A lookup waits for the coordinator, is in flight, waits out a back-off, and ends with a result or
+with an error that trying again does not cure. It never gives up on its own: the call that started
+it has a deadline, and cancels it then. `OffsetFetchCall` is one OffsetFetch request: it checks that
+a response names what was requested and nothing else, before the manager looks at it.
 
 Owner: the driver of the engine.
 Source: Java classes ``ConsumerCoordinator`` (``OffsetFetchResponseHandler``) and
-``CommitRequestManager``; KIP-447 (offsets of open transactions are waited for).
+``CommitRequestManager``; KIP-447 (offsets of open transactions are waited for), KIP-709 (several
+groups), KIP-848 (member epochs, topic ids).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.offsets.fetch_request import OffsetFetchCall
 from pykclient.errors import (
     CoordinatorNotAvailableError,
     DecodeError,
     NotCoordinatorError,
     error_for_code,
 )
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.cluster.coordinators import CoordinatorType
-from pykclient.network.manager import NEVER_MS, Operation, PollResult
+from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_answered
+from pykclient.network.retry import Attempt
+from pykclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.group.protocols import Membership
     from pykclient.errors import KafkaError
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.cluster.coordinators import Coordinators
     from pykclient.network.cluster.metadata import Metadata
-    from pykclient.network.manager import Request
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
-    from pykclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["CommittedLookup", "CommittedOffsets"]
+
+STABLE_FROM_VERSION: Final = 7
+GROUPS_FROM_VERSION: Final = 8
+MEMBERS_FROM_VERSION: Final = 9
+TOPIC_NAMES_MAX_VERSION: Final = 9
+"""Newer versions of OffsetFetch name topics by id alone."""
 
 
 class CommittedLookup:
     """One question. `operation` ends with what is committed, None where nothing is."""
 
-    __slots__ = (
-        "failure_count",
-        "is_in_flight",
-        "last_error",
-        "operation",
-        "partitions",
-        "retry_at_ms",
-    )
+    __slots__ = ("attempt", "operation", "partitions")
 
-    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(self, partitions: Iterable[TopicPartition], backoff: Backoff) -> None:
         self.partitions = frozenset(partitions)
         self.operation: Operation[dict[TopicPartition, OffsetAndMetadata | None]] = Operation()
-        self.is_in_flight = False
-        self.retry_at_ms = 0
-        self.failure_count = 0
-        self.last_error: KafkaError | None = None
+        self.attempt = Attempt(backoff)
 
 
 class CommittedOffsets:
@@ -82,7 +91,7 @@ class CommittedOffsets:
 
     def start(self, partitions: Iterable[TopicPartition]) -> CommittedLookup:
         """Ask about partitions, at least one."""
-        lookup = CommittedLookup(partitions)
+        lookup = CommittedLookup(partitions, self._retry_backoff)
         self._waiting[lookup] = None
         return lookup
 
@@ -95,12 +104,10 @@ class CommittedOffsets:
         next_poll_ms = NEVER_MS
         due = []
         for lookup in self._waiting:
-            if lookup.is_in_flight:
-                continue
-            if lookup.retry_at_ms > now_ms:
-                next_poll_ms = min(next_poll_ms, lookup.retry_at_ms)
-            else:
+            if lookup.attempt.is_due(now_ms):
                 due.append(lookup)
+            else:
+                next_poll_ms = min(next_poll_ms, lookup.attempt.next_ms)
         node_id = self._find_coordinator(due) if due else None
         requests = [] if node_id is None else [self._request(each, node_id) for each in due]
         return PollResult(requests, next_poll_ms)
@@ -109,7 +116,7 @@ class CommittedOffsets:
         """Ask anew."""
         del now_ms
         for lookup in self._waiting:
-            lookup.is_in_flight = False
+            lookup.attempt.lost()
 
     def _find_coordinator(self, due: list[CommittedLookup]) -> int | None:
         group = CoordinatorType.GROUP, self._group_id
@@ -121,11 +128,12 @@ class CommittedOffsets:
             if failure is not None:
                 self._fail(lookup, failure)
             else:
-                lookup.last_error = self._coordinators.last_error(*group) or lookup.last_error
+                attempt = lookup.attempt
+                attempt.last_error = self._coordinators.last_error(*group) or attempt.last_error
         return None
 
     def _request(self, lookup: CommittedLookup, node_id: int) -> Request:
-        lookup.is_in_flight = True
+        lookup.attempt.sent()
         member = self._membership.reader()
         call = OffsetFetchCall(member, lookup.partitions, self._metadata.cluster)
         return call.request(
@@ -165,41 +173,137 @@ class CommittedOffsets:
     def _on_failure(
         self, lookup: CommittedLookup, node_id: int, error: KafkaError, now_ms: int
     ) -> None:
-        cause = error.__cause__
-        if not isinstance(cause, DecodeError):
-            if error.retriable:
-                self._mark_unknown(node_id, error)
-            self._on_error(lookup, error, node_id, now_ms)
-        elif isinstance(lookup.last_error, DecodeError):
-            # A flipped bit is cured by another connection; this one always sends such answers.
-            self._fail(lookup, cause)
-        else:
-            self._retry(lookup, cause, now_ms)
+        if error.retriable and not isinstance(error.__cause__, DecodeError):
+            self._mark_unknown(node_id, error)
+        self._on_error(lookup, error, node_id, now_ms)
 
     def _on_error(
         self, lookup: CommittedLookup, error: KafkaError, node_id: int, now_ms: int
     ) -> None:
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
             self._mark_unknown(node_id, error)
-        if not error.retriable:
-            self._fail(lookup, error)
-            return
-        if error.refresh_metadata:
+        final_error = lookup.attempt.failed(error, now_ms)
+        if final_error is not None:
+            self._fail(lookup, final_error)
+        elif lookup.attempt.last_error is error and error.refresh_metadata:
             self._metadata.request_update()
-        self._retry(lookup, error, now_ms)
 
     def _mark_unknown(self, node_id: int, reason: KafkaError) -> None:
         self._coordinators.mark_unknown(
             CoordinatorType.GROUP, self._group_id, node_id=node_id, reason=reason
         )
 
-    def _retry(self, lookup: CommittedLookup, error: KafkaError, now_ms: int) -> None:
-        lookup.is_in_flight = False
-        lookup.last_error = error
-        lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(lookup.failure_count)
-        lookup.failure_count += 1
-
     def _fail(self, lookup: CommittedLookup, error: KafkaError) -> None:
         self._waiting.pop(lookup, None)
-        lookup.is_in_flight = False
+        lookup.attempt.lost()
         lookup.operation.fail(error)
+
+
+class CommittedAnswer(NamedTuple):
+    """What is said of one partition. `committed` None means that nothing was committed."""
+
+    partition: TopicPartition
+    error_code: int
+    committed: OffsetAndMetadata | None
+
+
+class OffsetFetchCall:
+    """A question about `partitions` as `member`; topic ids are those of `cluster`."""
+
+    def __init__(
+        self, member: GroupMetadata, partitions: Iterable[TopicPartition], cluster: Cluster
+    ) -> None:
+        self.member = member
+        self._partitions = frozenset(partitions)
+        self._indexes: dict[str, list[int]] = {}
+        for name, index in sorted(self._partitions):
+            self._indexes.setdefault(name, []).append(index)
+        self._ids = {name: cluster.topic_id(name) for name in self._indexes}
+        self._names_by_id = {topic_id: name for name, topic_id in self._ids.items()}
+
+    def request(
+        self,
+        node_id: int,
+        *,
+        on_response: Callable[[Message | None, int], None],
+        on_failure: Callable[[KafkaError, int], None],
+    ) -> Request:
+        """Make the request, in a version that names topics if one of them has no id."""
+        has_ids = NO_TOPIC_ID not in self._names_by_id
+        return Request(
+            OffsetFetchRequest(),
+            node_id,
+            on_response=on_response,
+            on_failure=on_failure,
+            max_version=None if has_ids else TOPIC_NAMES_MAX_VERSION,
+            check=self.check,
+            build=self.build,
+        )
+
+    def build(self, version: int) -> OffsetFetchRequest:
+        """Make the message for a version.
+
+        Offsets of open transactions are waited for where the version has that (Kafka 2.5).
+        """
+        is_stable = version >= STABLE_FROM_VERSION
+        if version < GROUPS_FROM_VERSION:
+            return OffsetFetchRequest(
+                group_id=self.member.group_id,
+                topics=[OffsetFetchRequestTopic(*topic) for topic in self._indexes.items()],
+                require_stable=is_stable,
+            )
+        group = OffsetFetchRequestGroup(
+            group_id=self.member.group_id,
+            topics=[
+                OffsetFetchRequestTopics(name, self._ids[name], indexes)
+                for name, indexes in self._indexes.items()
+            ],
+        )
+        if version >= MEMBERS_FROM_VERSION and self.member.member_id:
+            group.member_id = self.member.member_id
+            group.member_epoch = self.member.generation
+        return OffsetFetchRequest(groups=[group], require_stable=is_stable)
+
+    def check(self, message: Message) -> None:
+        """Make sure that an answer names the partitions asked for, each once.
+
+        Raises:
+            DecodeError: it does not.
+        """
+        assert isinstance(message, OffsetFetchResponse)
+        groups = [group.group_id for group in message.groups]
+        if groups not in ([], [self.member.group_id]):
+            raise DecodeError(f"an OffsetFetch answer is about the groups {groups}")
+        if self.group_error(message) != 0:
+            return
+        answered = (answer.partition for answer in self.answers(message))
+        check_answered("OffsetFetch", self._partitions, answered)
+
+    def group_error(self, message: Message) -> int:
+        """Return the error code of the whole group; 0 if there is none."""
+        assert isinstance(message, OffsetFetchResponse)
+        return message.groups[0].error_code if message.groups else message.error_code
+
+    def answers(self, message: Message) -> Iterator[CommittedAnswer]:
+        """Return what is said of each partition."""
+        assert isinstance(message, OffsetFetchResponse)
+        for group in message.groups:
+            for topic in group.topics:
+                name = topic.name or self._names_by_id.get(topic.topic_id, "")
+                for partition in topic.partitions:
+                    yield _answer(name, partition)
+        for older in message.topics:
+            for older_partition in older.partitions:
+                yield _answer(older.name, older_partition)
+
+
+def _answer(
+    topic: str, told: OffsetFetchResponsePartitions | OffsetFetchResponsePartition
+) -> CommittedAnswer:
+    committed = None
+    if told.committed_offset >= 0:
+        epoch = told.committed_leader_epoch
+        committed = OffsetAndMetadata(
+            told.committed_offset, told.metadata or "", None if epoch < 0 else epoch
+        )
+    return CommittedAnswer(TopicPartition(topic, told.partition_index), told.error_code, committed)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, error_for_code
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_answered
+from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -50,28 +51,16 @@ NO_OFFSET: Final = -1
 class OffsetLookup:
     """One question about one partition.
 
-    `operation` ends with the answer, or with None when no record is that late. `last_error` tells
-    why there is none yet.
+    `operation` ends with the offset, or with None when no record is that late.
     """
 
-    __slots__ = (
-        "failure_count",
-        "is_in_flight",
-        "last_error",
-        "operation",
-        "partition",
-        "retry_at_ms",
-        "timestamp",
-    )
+    __slots__ = ("attempt", "operation", "partition", "timestamp")
 
-    def __init__(self, partition: TopicPartition, timestamp: int) -> None:
+    def __init__(self, partition: TopicPartition, timestamp: int, backoff: Backoff) -> None:
         self.partition = partition
         self.timestamp = timestamp
         self.operation: Operation[OffsetAndTimestamp | None] = Operation()
-        self.is_in_flight = False
-        self.retry_at_ms = 0
-        self.failure_count = 0
-        self.last_error: KafkaError | None = None
+        self.attempt = Attempt(backoff)
 
 
 class OffsetLookups:
@@ -88,7 +77,7 @@ class OffsetLookups:
 
     def start(self, partition: TopicPartition, timestamp: int) -> OffsetLookup:
         """Ask for the first offset at or after a time in ms, or for `EARLIEST` or `LATEST`."""
-        lookup = OffsetLookup(partition, timestamp)
+        lookup = OffsetLookup(partition, timestamp, self._retry_backoff)
         self._waiting[lookup] = None
         return lookup
 
@@ -101,10 +90,8 @@ class OffsetLookups:
         by_node: defaultdict[int, list[OffsetLookup]] = defaultdict(list)
         next_poll_ms = NEVER_MS
         for lookup in list(self._waiting):
-            if lookup.is_in_flight:
-                continue
-            if lookup.retry_at_ms > now_ms:
-                next_poll_ms = min(next_poll_ms, lookup.retry_at_ms)
+            if not lookup.attempt.is_due(now_ms):
+                next_poll_ms = min(next_poll_ms, lookup.attempt.next_ms)
                 continue
             info = self._leadership(lookup)
             if info is not None and info.leader_id is not None:
@@ -120,7 +107,7 @@ class OffsetLookups:
         """Ask anew."""
         del now_ms
         for lookup in self._waiting:
-            lookup.is_in_flight = False
+            lookup.attempt.lost()
 
     def _leadership(self, lookup: OffsetLookup) -> PartitionInfo | None:
         """Return what is known of a partition; without a leader, note why, or end the lookup."""
@@ -132,9 +119,9 @@ class OffsetLookups:
         if error is not None and not error.retriable:
             self._end(lookup, error=error)
         elif error is not None:
-            lookup.last_error = error
+            lookup.attempt.last_error = error
         elif info is None and (known := cluster.partitions_for(lookup.partition.topic)) is not None:
-            lookup.last_error = UnknownTopicOrPartitionError(
+            lookup.attempt.last_error = UnknownTopicOrPartitionError(
                 f"partition {lookup.partition} does not exist: the topic has {len(known)} "
                 f"partitions, numbered from 0"
             )
@@ -153,7 +140,7 @@ class OffsetLookups:
     def _request(self, node_id: int, batch: dict[TopicPartition, OffsetLookup]) -> Request:
         topics: dict[str, ListOffsetsTopic] = {}
         for (topic, index), lookup in batch.items():
-            lookup.is_in_flight = True
+            lookup.attempt.sent()
             info = self._metadata.cluster.partition(lookup.partition)
             epoch = None if info is None else info.leader_epoch
             topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(
@@ -213,26 +200,11 @@ class OffsetLookups:
             self._on_error(lookup, error, now_ms)
 
     def _on_error(self, lookup: OffsetLookup, error: KafkaError, now_ms: int) -> None:
-        cause = error.__cause__
-        if isinstance(cause, DecodeError):
-            # A flipped bit is cured by another connection, a broker that always sends what cannot
-            # be read is not.
-            if isinstance(lookup.last_error, DecodeError):
-                self._end(lookup, error=cause)
-            else:
-                self._retry(lookup, cause, now_ms)
-            return
-        if not error.retriable:
-            self._end(lookup, error=error)
-            return
-        self._metadata.request_update()  # whatever went wrong, another broker may lead by now
-        self._retry(lookup, error, now_ms)
-
-    def _retry(self, lookup: OffsetLookup, error: KafkaError, now_ms: int) -> None:
-        lookup.is_in_flight = False
-        lookup.last_error = error
-        lookup.retry_at_ms = now_ms + self._retry_backoff.delay_ms(lookup.failure_count)
-        lookup.failure_count += 1
+        final_error = lookup.attempt.failed(error, now_ms)
+        if final_error is not None:
+            self._end(lookup, error=final_error)
+        elif lookup.attempt.last_error is error:  # else it could not be read
+            self._metadata.request_update()  # whatever went wrong, another broker may lead by now
 
     def _end(
         self,
@@ -242,7 +214,7 @@ class OffsetLookups:
         error: KafkaError | None = None,
     ) -> None:
         self._waiting.pop(lookup, None)
-        lookup.is_in_flight = False
+        lookup.attempt.lost()
         if error is not None:
             lookup.operation.fail(error)
         else:

@@ -117,9 +117,9 @@ class PositionManager:
     def last_error(self, assigned: AssignedPartition) -> KafkaError | None:
         """Return why a partition still has no position, as far as that is known."""
         reset = self._resets.get(assigned)
-        errors = [] if reset is None else [lookup.last_error for lookup in reset.lookups]
+        errors = [] if reset is None else [lookup.attempt.last_error for lookup in reset.lookups]
         if self._lookup is not None and assigned.state is PositionState.INITIALIZING:
-            errors.append(self._lookup.last_error)
+            errors.append(self._lookup.attempt.last_error)
         return next((error for error in errors if error is not None), None)
 
     def _look_up_committed(self, committed: CommittedOffsets, new: list[AssignedPartition]) -> None:
