@@ -76,6 +76,7 @@ class Scene:
         self.subscription = SubscriptionState()
         self.buffer = FetchBuffer(RETRY_BACKOFF)
         self.stalls = Stalls()
+        is_by_duration = reset is OffsetReset.BY_DURATION
         self.fetcher = Fetcher(
             ConsumerConfig.from_settings(
                 bootstrap_servers="boot:9092",
@@ -85,7 +86,7 @@ class Scene:
                 isolation_level=isolation_level.name.lower(),
                 client_rack=rack,
                 metadata_max_age_ms=REPLICA_MS,
-                auto_offset_reset=reset.value,
+                auto_offset_reset="by_duration:PT1H" if is_by_duration else reset.value,
                 fetch_order="lag" if prefers_lag else "fair",
             ),
             subscription=self.subscription,
