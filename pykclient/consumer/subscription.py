@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pykclient.errors import KafkaError
+    from pykclient.network.retry import Backoff
     from pykclient.types import TopicPartition
 
 __all__ = [
@@ -176,6 +177,11 @@ class AssignedPartition:
         """Return how many offsets are between the position and that end; None if not known."""
         end = self.end(isolation_level)
         return None if end is None or not self.has_offset else max(0, end - self.offset)
+
+    def back_off(self, backoff: Backoff, now_ms: int) -> None:
+        """Request nothing of it for a while, which grows with each failure in a row."""
+        self.retry_at_ms = now_ms + backoff.delay_ms(self.failure_count)
+        self.failure_count += 1
 
     @property
     def has_reached_limit(self) -> bool:

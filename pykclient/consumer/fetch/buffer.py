@@ -339,8 +339,7 @@ class FetchBuffer:
         if isinstance(error, CorruptRecordError):
             # It may have been damaged on its way: what is read next comes from the broker again.
             self.drop(assigned)
-            assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
-            assigned.failure_count += 1
+            assigned.back_off(self._retry_backoff, now_ms)
         else:
             self._failed[assigned] = error
             self.refresh(assigned)

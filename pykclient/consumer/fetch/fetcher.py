@@ -36,6 +36,7 @@ from pykclient.errors import (
 from pykclient.network.cluster.cluster import LeaderHints
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.fetch import FetchResponse
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import IsolationLevel
@@ -91,6 +92,23 @@ class Reachability(Protocol):
         ...
 
 
+class _Node:
+    """One broker that is fetched from."""
+
+    __slots__ = ("attempt", "late_ms", "nothing_ahead_ms", "oversized", "session")
+
+    def __init__(self, session: FetchSession, backoff: Backoff) -> None:
+        self.session = session
+        self.attempt = Attempt(backoff)
+        """Whether a fetch is in flight, and whether the last response could be read."""
+        self.late_ms = 0
+        """When the response to the fetch in flight counts as late."""
+        self.nothing_ahead_ms = 0
+        """Until then no more is known to be there than was fetched."""
+        self.oversized: AssignedPartition | None = None
+        """The partition with the error about a response that was too large."""
+
+
 class Fetcher:
     """The manager of all fetches. Comes last in the engine: it reads positions that others set."""
 
@@ -117,20 +135,12 @@ class Fetcher:
         self._metadata = metadata
         self._client = client
         self._retry_backoff = retry_backoff
-        self._in_flight: dict[int, int] = {}
-        """By node, when the response to the fetch in flight counts as late."""
-        self._sessions: dict[int, FetchSession] = {}
+        self._nodes: dict[int, _Node] = {}
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
         """The versions of subscription, cluster and buffer that `_by_node` was made of."""
         self._node_max_bytes = config.fetch_max_bytes
         """The part of `fetch_max_bytes` that each node has."""
-        self._oversized: dict[int, AssignedPartition] = {}
-        """Nodes whose response was too large, and the partition with the error about it."""
-        self._unreadable_nodes: set[int] = set()
-        """Nodes whose last response could not be read."""
-        self._nothing_ahead: dict[int, int] = {}
-        """Nodes of which no more is known to be there than was fetched, and when to look again."""
 
     def poll(self, now_ms: int) -> PollResult:
         """Fetch from every node that is idle and has partitions to read."""
@@ -138,10 +148,11 @@ class Fetcher:
         self._group(now_ms)
         requests: list[Request] = []
         for node_id in self._by_node:
+            node = self._node(node_id)
             unused_count = self._buffer.response_count(node_id)
-            if node_id in self._in_flight or unused_count > UNUSED_RESPONSES_MAX:
+            if node.attempt.is_in_flight or unused_count > UNUSED_RESPONSES_MAX:
                 continue
-            if self._waits_for_user(node_id):
+            if self._waits_for_user(node):
                 continue
             if self._client.is_unavailable(node_id, now_ms):
                 next_poll_ms = min(next_poll_ms, self._client.next_ready_ms(node_id, now_ms))
@@ -149,8 +160,9 @@ class Fetcher:
             targets, retry_ms = self._targets(node_id, now_ms, is_ahead=unused_count > 0)
             next_poll_ms = min(next_poll_ms, retry_ms)
             if targets:
-                self._in_flight[node_id] = now_ms + self._config.fetch_max_wait_ms + LATE_MS
-                next_poll_ms = min(next_poll_ms, self._in_flight[node_id])
+                node.attempt.sent()
+                node.late_ms = now_ms + self._config.fetch_max_wait_ms + LATE_MS
+                next_poll_ms = min(next_poll_ms, node.late_ms)
                 requests.append(self._request(node_id, targets, now_ms))
         return PollResult(requests, next_poll_ms)
 
@@ -162,9 +174,9 @@ class Fetcher:
         they need it.
         """
         requests = []
-        for node_id, session in self._sessions.items():
-            is_free = node_id not in self._in_flight and self._client.is_ready(node_id, now_ms)
-            fetch = session.final() if is_free else None
+        for node_id, node in self._nodes.items():
+            is_free = not node.attempt.is_in_flight and self._client.is_ready(node_id, now_ms)
+            fetch = node.session.final() if is_free else None
             if fetch is not None:
                 message = session_message(fetch, self._config, self._node_max_bytes)
                 requests.append(Request(message, node_id, _ignore, _ignore))
@@ -173,11 +185,18 @@ class Fetcher:
     def restart(self, now_ms: int) -> None:
         """Fetch anew from everywhere."""
         del now_ms
-        self._in_flight.clear()
-        self._nothing_ahead.clear()
         self._grouped_at = UNGROUPED
-        for session in self._sessions.values():
-            session.restart()
+        for node in self._nodes.values():
+            node.attempt.lost()
+            node.nothing_ahead_ms = 0
+            node.session.restart()
+
+    def _node(self, node_id: int) -> _Node:
+        node = self._nodes.get(node_id)
+        if node is None:
+            session = FetchSession(asks_all=self._prefers_lag)
+            node = self._nodes[node_id] = _Node(session, self._retry_backoff)
+        return node
 
     # Whom to ask for what.
 
@@ -187,16 +206,20 @@ class Fetcher:
         A leader that hangs, but keeps its connections, has been replaced by the others long before
         `request_timeout_ms` would tell.
         """
-        for node_id, late_ms in self._in_flight.items():
-            if now_ms < late_ms:
+        next_late_ms = NEVER_MS
+        for node_id, node in self._nodes.items():
+            if not node.attempt.is_in_flight:
                 continue
-            self._in_flight[node_id] = now_ms + LATE_MS
-            # Looked at much later than asked for: the application was away, not the broker.
-            if now_ms < late_ms + ABSENCE_MS:
-                self._metadata.request_update()
-                for assigned in self._by_node.get(node_id, ()):
-                    self._stalls.note(assigned, f"broker {node_id} does not answer", now_ms)
-        return min(self._in_flight.values(), default=NEVER_MS)
+            late_ms = node.late_ms
+            if now_ms >= late_ms:
+                node.late_ms = now_ms + LATE_MS
+                # Looked at much later than asked for: the application was away, not the broker.
+                if now_ms < late_ms + ABSENCE_MS:
+                    self._metadata.request_update()
+                    for assigned in self._by_node.get(node_id, ()):
+                        self._stalls.note(assigned, f"broker {node_id} does not answer", now_ms)
+            next_late_ms = min(next_late_ms, node.late_ms)
+        return next_late_ms
 
     def _group(self, now_ms: int) -> None:
         """Sort the partitions by node, again only when something has changed."""
@@ -205,7 +228,8 @@ class Fetcher:
         if versions == self._grouped_at and not self._has_expired_replica(now_ms):
             return
         self._grouped_at = versions
-        self._nothing_ahead.clear()
+        for node in self._nodes.values():
+            node.nothing_ahead_ms = 0
         by_node: dict[int, list[AssignedPartition]] = {}
         for assigned in self._subscription:
             if not assigned.is_fetching:
@@ -242,8 +266,9 @@ class Fetcher:
         While there is still something to read, a fetch is sent ahead only for what is known to be
         there: while a broker waits for more to come, its node is busy, and a seek has to wait.
         """
-        if is_ahead and now_ms < self._nothing_ahead.get(node_id, 0):
-            return {}, self._nothing_ahead[node_id]
+        node = self._nodes[node_id]
+        if is_ahead and now_ms < node.nothing_ahead_ms:
+            return {}, node.nothing_ahead_ms
         targets: Targets = {}
         retry_ms = NEVER_MS
         for assigned in self._by_node[node_id]:
@@ -256,7 +281,7 @@ class Fetcher:
         if is_ahead and not any(map(self._may_have_more, targets.values())):
             # Until the next answer, or something changes: a poll that takes a few records must not
             # look at all partitions each time.
-            self._nothing_ahead[node_id] = retry_ms
+            node.nothing_ahead_ms = retry_ms
             return {}, retry_ms
         if self._prefers_lag:
             # A broker fills its answer in this order.
@@ -270,8 +295,7 @@ class Fetcher:
         return target.backlog(self._config.isolation_level) > 0
 
     def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
-        new = FetchSession(asks_all=self._prefers_lag)
-        session = self._sessions.setdefault(node_id, new)
+        session = self._nodes[node_id].session
         call = FetchCall(node_id, targets, self._metadata.cluster, session)
         return call.request(
             self._config,
@@ -287,9 +311,9 @@ class Fetcher:
     ) -> None:
         assert isinstance(message, FetchResponse)
         node_id = call.node_id
-        self._in_flight.pop(node_id, None)
-        self._nothing_ahead.pop(node_id, None)
-        self._unreadable_nodes.discard(node_id)
+        node = self._nodes[node_id]
+        node.attempt.succeeded()
+        node.nothing_ahead_ms = 0
         error = call.settle(message)
         if error is not None:
             self._log.debug("%s", error)
@@ -320,7 +344,7 @@ class Fetcher:
         for name, target in call.targets.items():
             if name not in told:
                 self._log.debug("broker %d: nothing about %s", call.node_id, name)
-                self._back_off(target.assigned, now_ms)
+                target.assigned.back_off(self._retry_backoff, now_ms)
 
     def _on_answer(
         self, target: Target, answer: PartitionData, response: FetchedResponse, now_ms: int
@@ -406,36 +430,37 @@ class Fetcher:
             self._leave_replica(assigned)  # a follower may lag; the leader has the last word
         elif target.offset != assigned.offset:
             # Asked for ahead of what is buffered: it counts when reading gets there.
-            self._back_off(assigned, now_ms)
+            assigned.back_off(self._retry_backoff, now_ms)
         else:
             self._buffer.drop(assigned)
             self._subscription.lose_position(assigned, self._config.offset_reset)
 
     def _on_failure(self, call: FetchCall, error: KafkaError, now_ms: int) -> None:
-        self._in_flight.pop(call.node_id, None)
+        node = self._nodes[call.node_id]
         call.fail(error)
         self._log.debug("fetch from broker %d failed: %s", call.node_id, error)
         self._fail_all(call.targets, error, now_ms)
         current = [target.assigned for target in call.targets.values() if target.is_current]
-        if not current or not isinstance(error.__cause__, DecodeError):
+        cause = error.__cause__
+        if isinstance(cause, FrameTooLargeError):
+            # As large each time, so it is not requested again before the user has the error.
+            node.attempt.lost()
+            if current:
+                node.oversized = current[0]
+                self._subscription.fail(current[0], self._too_large(call, cause))
             return
-        if isinstance(error.__cause__, FrameTooLargeError):
-            # As large each time, so it is not asked for again before the user has heard of it.
-            self._oversized[call.node_id] = current[0]
-            self._subscription.fail(current[0], self._too_large(call, error.__cause__))
-            return
-        # A flipped bit is cured by another connection; a broker that keeps sending what cannot be
-        # read must not look like one that has nothing.
-        if call.node_id in self._unreadable_nodes:
-            self._subscription.fail(current[0], error.__cause__)
-        self._unreadable_nodes.add(call.node_id)
+        # A broker that keeps sending what cannot be read must not look like one that has nothing.
+        # When to request again each partition decides.
+        final_error = node.attempt.failed(error, now_ms)
+        if current and isinstance(final_error, DecodeError):
+            self._subscription.fail(current[0], final_error)
 
-    def _waits_for_user(self, node_id: int) -> bool:
-        told = self._oversized.get(node_id)
-        if told is not None and self._subscription.error_of(told) is None:
-            del self._oversized[node_id]
-            told = None
-        return told is not None
+    def _waits_for_user(self, node: _Node) -> bool:
+        if node.oversized is None:
+            return False
+        if self._subscription.error_of(node.oversized) is None:
+            node.oversized = None
+        return node.oversized is not None
 
     def _too_large(self, call: FetchCall, cause: FrameTooLargeError) -> FrameTooLargeError:
         count = len(call.targets)
@@ -456,7 +481,7 @@ class Fetcher:
     def _fail(self, assigned: AssignedPartition, error: KafkaError, now_ms: int) -> None:
         """Try again later; tell the user unless that may cure it."""
         self._leave_replica(assigned)
-        self._back_off(assigned, now_ms)
+        assigned.back_off(self._retry_backoff, now_ms)
         self._stalls.note(assigned, error, now_ms)
         if error.retriable:
             self._metadata.request_update()
@@ -471,10 +496,6 @@ class Fetcher:
         if assigned.read_replica_id is not None:
             assigned.read_replica_id = None
             self._grouped_at = UNGROUPED
-
-    def _back_off(self, assigned: AssignedPartition, now_ms: int) -> None:
-        assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
-        assigned.failure_count += 1
 
     def _let_others_first(self, node_id: int, response: FetchedResponse) -> None:
         """Name the partitions last in the next full request that had something in this answer.

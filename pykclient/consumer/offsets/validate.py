@@ -155,7 +155,7 @@ class PositionValidator:
                 next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
                 continue
             if self._waits_for_seek(assigned):
-                self._back_off(assigned, now_ms)
+                assigned.back_off(self._retry_backoff, now_ms)
                 self._subscription.fail(assigned, _made_anew(assigned))
                 continue
             self._ask(assigned, by_node, now_ms)
@@ -263,7 +263,7 @@ class PositionValidator:
             # 1. A leader hangs, and another one is elected. 2. A member of the group reads there,
             # and commits with the new epoch. 3. The partition comes to us. 4. The old leader goes
             # on, not knowing yet that it is none: it has never heard of that epoch.
-            self._back_off(assigned, now_ms)
+            assigned.back_off(self._retry_backoff, now_ms)
             self._metadata.request_update()
             self._stalls.note(assigned, "brokers name only a former leader", now_ms)
             return
@@ -351,7 +351,7 @@ class PositionValidator:
     def _on_truncation(self, question: _Question, answer: EpochEndOffset, now_ms: int) -> None:
         assigned = question.assigned
         if self._auto_offset_reset is OffsetReset.NONE:
-            self._back_off(assigned, now_ms)
+            assigned.back_off(self._retry_backoff, now_ms)
             self._subscription.fail(assigned, _truncated(assigned, answer.end_offset))
             return
         self._log.warning(
@@ -371,16 +371,12 @@ class PositionValidator:
             self._confirm(question, question.leader_epoch)
             return
         self._log.debug("%s", error)
-        self._back_off(assigned, now_ms)
+        assigned.back_off(self._retry_backoff, now_ms)
         self._stalls.note(assigned, error, now_ms)
         if error.retriable:
             self._metadata.request_update()
         else:
             self._subscription.fail(assigned, error)
-
-    def _back_off(self, assigned: AssignedPartition, now_ms: int) -> None:
-        assigned.retry_at_ms = now_ms + self._retry_backoff.delay_ms(assigned.failure_count)
-        assigned.failure_count += 1
 
 
 def _truncated(assigned: AssignedPartition, diverging_offset: int) -> LogTruncationError:
