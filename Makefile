@@ -9,6 +9,7 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
 FUZZ_CASES ?= 20000
+MUTANTS_JOBS ?= 2
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_contiguous.py
 # Much of a test's time is waiting for brokers. A file's tests share what they start, so stay together.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile
@@ -16,7 +17,7 @@ COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/io/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check chaos bench fuzz sanitize protocol docs build clean java kafka
+.PHONY: help demo test soak check chaos bench fuzz mutants sanitize protocol docs build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
@@ -26,6 +27,7 @@ help:
 	@echo "make chaos     groups of consumers under fire, some twenty minutes; CHAOS_ROUNDS=1 is shorter"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
+	@echo "make mutants   plants one defect after the other in a copy: tests must notice; MUTANTS_JOBS=4 at a time"
 	@echo "make sanitize  the compiled core's tests under GCC's address and undefined-behaviour sanitizers"
 	@echo "make protocol  write the generated protocol modules anew"
 	@echo "make docs      write docs/configuration.md and docs/design/states.md anew"
@@ -61,6 +63,10 @@ bench: java kafka $(BENCH_INSTALLED)
 
 fuzz: $(COMPILED)
 	PYKCLIENT_FUZZ_CASES=$(FUZZ_CASES) $(PYTHON) -m pytest --timeout 0 $(FUZZ_TARGETS)
+
+# In copies, of which each has one defect at a time.
+mutants: $(COMPILED)
+	$(PYTHON) -m tests.mutants.run --jobs $(MUTANTS_JOBS)
 
 # In a copy, whose core it compiles itself.
 sanitize: $(INSTALLED)

@@ -113,6 +113,15 @@ def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> N
     assert numbers(filled.timestamps_us) == [0, 7000]
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_last_time_that_microseconds_can_hold_is_kept(core: ModuleType, sign: int) -> None:
+    time_ms = sign * (INT64_MAX // 1000)
+    rows = ListColumns([1], [time_ms], [None], [None], [()], size_bytes=0)
+    filled = core.arrow_buffers([rows], include_headers=False)
+    assert filled.timestamp_null_count == 0
+    assert numbers(filled.timestamps_us) == [time_ms * 1000]
+
+
 def test_lists_and_frames_may_be_mixed(core: ModuleType, columns: RecordColumns) -> None:
     rows = ListColumns([7], [8], [b"k"], [None], [(("a", b"b"),)], size_bytes=3)
     filled = core.arrow_buffers([columns, rows], include_headers=True)

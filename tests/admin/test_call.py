@@ -8,6 +8,7 @@ import pytest
 
 from pykclient.admin.call import NEXT, AdminCall, AdminCalls, AdminHandler, Attempts, KeyState
 from pykclient.admin.lookup import Controller, CoordinatorOf, GroupCoordinator, Lookup, Place
+from pykclient.admin.topics import CreateTopics, NewTopic
 from pykclient.errors import (
     CoordinatorNotAvailableError,
     DecodeError,
@@ -23,6 +24,7 @@ from pykclient.errors import (
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.retry import Backoff
+from pykclient.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from pykclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -248,6 +250,16 @@ def test_an_error_that_is_final_here_is_not_tried_again() -> None:
     assert error.retriable
     scene.reply(a=error, b=5)
     assert scene.call.errors == {"a": error}
+
+
+def test_a_topic_whose_creation_timed_out_is_not_created_again() -> None:
+    scene = Scene()
+    handler = CreateTopics({"a": NewTopic("a")})
+    call = AdminCall(handler, ["a"], scene.metadata, scene.call._attempts)
+    (request,) = call.poll(START_MS).requests
+    timed_out = CreatableTopicResult("a", error_code=RequestTimedOutError.code)
+    request.on_response(CreateTopicsResponse(topics=[timed_out]), START_MS)
+    assert isinstance(call.errors["a"], RequestTimedOutError)
 
 
 def test_attempts_end_with_the_number_that_is_set() -> None:

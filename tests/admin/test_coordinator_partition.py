@@ -24,6 +24,11 @@ def test_a_pair_of_surrogates_is_two_units() -> None:
     )
 
 
+def test_a_negative_hash_counts_without_its_sign() -> None:
+    assert java_string_hash("orders") == -1008770331
+    assert coordinator_partition("orders", 50) == 31
+
+
 @pytest.mark.parametrize("partition_count", [1, 50, 51])
 def test_partitions_are_in_range_for_negative_hashes_too(partition_count: int) -> None:
     groups = [f"group {number} of consumers" for number in range(100)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykclient.cli.log.index import (
@@ -48,6 +48,7 @@ def test_entries_count_offsets_from_the_segments_first() -> None:
     st.integers(0, 500),
     st.integers(0, 2**31),
 )
+@example([5, 9], 0, 9)
 def test_the_last_entry_up_to_the_sought_one_is_found(
     deltas: list[int], blank_count: int, sought: int
 ) -> None:

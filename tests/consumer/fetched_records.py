@@ -11,7 +11,7 @@ from pykclient.records.compression import Codec
 from tests.records.batches import build, header_changed, resealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 __all__ = [
     "ABORT_KEY",
@@ -24,6 +24,7 @@ __all__ = [
     "compacted",
     "empty_batch",
     "marker",
+    "thinned",
     "value_at",
 ]
 
@@ -56,6 +57,21 @@ def batch(offsets: Iterable[int], *, codec: Codec = Codec.NONE) -> bytes:
 def compacted(data: bytes, *, last_offset_delta: int) -> bytes:
     """The batch as if records after its last had been taken away by compaction."""
     return header_changed(data, LAST_OFFSET_DELTA_AT, last_offset_delta, 4)
+
+
+def thinned(offsets: Iterable[int], *, kept: Container[int]) -> bytes:
+    """A batch out of whose middle compaction has taken records, too."""
+    wanted = list(offsets)
+    data = batch(wanted)
+    left, position, count = data[:HEADER_SIZE_BYTES], HEADER_SIZE_BYTES, 0
+    for offset in wanted:
+        end = position + 1 + (data[position] >> 1)  # lengths this small take one byte
+        if offset in kept:
+            left += data[position:end]
+            count += 1
+        position = end
+    assert position == len(data)
+    return header_changed(left, RECORD_COUNT_AT, count, 4)
 
 
 def empty_batch(base_offset: int, last_offset: int) -> bytes:

@@ -39,11 +39,14 @@ def sent(scene: CommitScene, now_ms: int = START_MS) -> list[Request]:
     return list(scene.committed.poll(now_ms).requests)
 
 
-def test_what_is_committed_is_told_and_none_where_nothing_is(scene: CommitScene) -> None:
+@pytest.mark.parametrize("offset", [0, 5])
+def test_what_is_committed_is_told_and_none_where_nothing_is(
+    scene: CommitScene, offset: int
+) -> None:
     lookup = scene.committed.start([P0, P1])
     (request,) = sent(scene)
     assert request.node_id == scene.node_id
-    committed = OffsetAndMetadata(5, "note", 3)
+    committed = OffsetAndMetadata(offset, "note", 3)
     request.on_response(committed_answer(request, {P0: committed}), START_MS)
     assert lookup.operation.result() == {P0: committed, P1: None}
     assert sent(scene) == []

@@ -316,6 +316,14 @@ def test_a_batch_moved_beyond_the_readable_log_is_an_error() -> None:
         partition.peek(1, ALL)
 
 
+@pytest.mark.parametrize(("high_watermark", "is_readable"), [(8, True), (7, False)])
+def test_a_hole_counts_as_compaction_only_below_the_high_watermark(
+    high_watermark: int, is_readable: bool
+) -> None:
+    partition = fetched(batch([0]) + batch(range(5, 8)), high_watermark=high_watermark)
+    assert partition.is_damaged is not is_readable
+
+
 def test_records_appended_since_the_high_watermark_was_noted_are_good() -> None:
     assert read_all(fetched(batch(range(3)) + batch(range(3, 6)), high_watermark=1))[1] == 6
 

@@ -24,6 +24,7 @@ from tests.consumer.fetched_records import (
     batch,
     empty_batch,
     marker,
+    thinned,
     value_at,
 )
 from tests.consumer.known_cluster import RETRY_BACKOFF, RETRY_MS, START_MS
@@ -140,6 +141,14 @@ def test_a_batch_that_is_passed_gives_the_position_its_leader_epoch(passed: byte
     assert told(scene.take(1)) == [(0, [1])]
     assert scene.take() == []
     assert (scene[A].offset, scene[A].leader_epoch) == (3, 6)
+
+
+def test_positions_go_over_what_compaction_has_taken_out_of_a_batch() -> None:
+    scene = Scene(A)
+    scene.add((A, thinned(range(10), kept=[0, 5, 9])))
+    for count_max, offsets, position in [(2, [0, 5], 6), (100, [9], 10)]:
+        assert told(scene.take(count_max)) == [(0, offsets)]
+        assert scene[A].offset == position
 
 
 def test_one_take_goes_over_batches_answers_and_partitions() -> None:

@@ -75,6 +75,14 @@ def test_a_seek_voids_what_was_asked_before(subscription: SubscriptionState) -> 
     assert assigned not in subscription.without_position
 
 
+def test_a_seek_ends_the_back_off_of_before(subscription: SubscriptionState) -> None:
+    assigned = subscription.require(A)
+    subscription.seek(assigned, 5)
+    assigned.retry_at_ms, assigned.failure_count = 9_000, 3
+    subscription.seek(assigned, 6)
+    assert (assigned.retry_at_ms, assigned.failure_count) == (0, 0)
+
+
 def test_a_skip_ahead_voids_nothing(subscription: SubscriptionState) -> None:
     assigned = subscription.require(A)
     subscription.seek(assigned, 5)

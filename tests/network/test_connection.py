@@ -12,7 +12,14 @@ from pykclient.errors import (
     FrameTooLargeError,
     UnsupportedVersionError,
 )
-from pykclient.network.broker.connection import NEXT, THROTTLE_MS_MAX, Connection, ConnectionState
+from pykclient.network.broker import connection
+from pykclient.network.broker.connection import (
+    NEXT,
+    SILENT_MS,
+    THROTTLE_MS_MAX,
+    Connection,
+    ConnectionState,
+)
 from pykclient.network.manager import NEVER_MS, Request
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.metadata import (
@@ -160,6 +167,23 @@ def test_correlation_ids_count_up_over_handshake_and_requests(line: Line) -> Non
     assert [handshake_id, *sent] == [0, 1, 2]
 
 
+def test_correlation_ids_start_over_after_the_largest(
+    ready: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CORRELATION_ID_LIMIT", 3)
+    for _ in range(3):  # the handshake's was 0
+        ready.send()
+    assert [sent.header.correlation_id for sent in ready.peer.requests] == [1, 2, 0]
+
+
+def test_silence_is_counted_from_the_last_answer_on(ready: Line) -> None:
+    ready.send()
+    ready.send()
+    ready.peer.answer(MetadataResponse())
+    ready.take(now_ms=2_000)
+    assert ready.connection.silent_ms() == 2_000 + SILENT_MS
+
+
 def test_a_large_answer_is_taken_whole(ready: Line) -> None:
     ready.send()
     names = [letter * 30_000 for letter in "abc"]  # in all beyond the buffer for small frames
@@ -227,11 +251,12 @@ def test_a_throttled_client_is_told_until_when(ready: Line) -> None:
     assert ready.connection.throttled_until_ms == 2_700
 
 
-def test_a_later_answer_does_not_shorten_the_throttling(ready: Line) -> None:
+@pytest.mark.parametrize("later_ms", [-5, 300])
+def test_a_later_answer_does_not_shorten_the_throttling(ready: Line, later_ms: int) -> None:
     ready.send()
     ready.send()
     ready.peer.answer(MetadataResponse(throttle_time_ms=700))
-    ready.peer.answer(MetadataResponse(throttle_time_ms=-5))
+    ready.peer.answer(MetadataResponse(throttle_time_ms=later_ms))
     ready.take(now_ms=2_000)
     assert ready.connection.throttled_until_ms == 2_700
 

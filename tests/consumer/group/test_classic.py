@@ -424,6 +424,16 @@ def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: MemberScene) ->
     assert joined.membership.state is ClassicState.STABLE
 
 
+def test_a_rebalance_of_a_generation_of_before_begins_no_other(joined: MemberScene) -> None:
+    joined.wait(3_000)
+    old = joined.sent.pop()
+    joined.join(generation=2)
+    old.on_response(HeartbeatResponse(error_code=RebalanceInProgressError.code), joined.now_ms)
+    joined.poll()
+    assert joined.sent == []
+    assert joined.membership.state is ClassicState.STABLE
+
+
 @pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
 def test_a_coordinator_that_was_replaced_ends_no_membership(

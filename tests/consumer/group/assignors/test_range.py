@@ -22,6 +22,12 @@ def test_the_first_members_get_one_more() -> None:
         "a": partitions("t", 0, 1, 2),
         "b": partitions("t", 3, 4),
     }
+    topics = {"t": [ANYWHERE] * 4}
+    assert RangeAssignor().assign(topics, {name: member("t") for name in "abc"}) == {
+        "a": partitions("t", 0, 1),
+        "b": partitions("t", 2),
+        "c": partitions("t", 3),
+    }
 
 
 def test_topics_of_the_same_members_are_aligned() -> None:
