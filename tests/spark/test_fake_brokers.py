@@ -11,9 +11,9 @@ from pyspark.sql.types import LongType, StructType
 
 from pykclient import Consumer, Producer, TopicPartition
 from spark_connector.batch_reader import KafkaBatchReader
+from spark_connector.consumer_log import ConsumerLog
 from spark_connector.offsets import OffsetRange
 from spark_connector.options import KafkaOptions, TopicChoice
-from spark_connector.partition_log import ConsumerLog
 
 if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
