@@ -112,6 +112,16 @@ def test_the_users_calls_are_made_before_it_looks_whether_it_is_done(
     assert diary == ["step 1000", "wait 0", "complete 1000", "called"]
 
 
+def test_calls_are_made_without_the_locks_of_the_driver(diary: list[str]) -> None:
+    engine = ScriptedEngine(diary, [])
+    unlocked: list[object] = []
+    engine.lend = unlocked.append  # type: ignore[assignment]
+    call = UserCall(len, ("ab",), lambda _: None)
+    engine.user_calls.append(call)
+    run_user_calls(engine)  # type: ignore[arg-type]
+    assert unlocked == [call.make]
+
+
 def test_the_core_hears_how_each_call_ended(diary: list[str]) -> None:
     engine = ScriptedEngine(diary, [])
     ends: list[BaseException | None] = []

@@ -112,6 +112,23 @@ def test_a_batch_that_comes_back_goes_in_front_of_the_younger_ones() -> None:
     assert order == sorted(order)
 
 
+def test_a_batch_that_is_answered_before_it_was_looked_at_is_done() -> None:
+    bench = SenderBench(batch_size=100)
+    bench.send(bytes(60))
+    bench.accumulator.look(bench.now_ms)
+    bench.send(bytes(60))
+    for _ in range(2):
+        (batch,) = bench.accumulator.drain(
+            1, bench.now_ms, size_bytes_max=1_000, may_send=lambda _: True
+        )
+        bench.accumulator.on_request_ended(batch)
+        batch.succeed(1, None)
+        bench.accumulator.finish(batch)
+        bench.accumulator.on_told(batch)
+    bench.accumulator.look(bench.now_ms)
+    assert bench.accumulator.is_empty
+
+
 def test_a_retry_waits_for_its_time_unless_the_leader_changes() -> None:
     bench = SenderBench(leaders=(1,))
     bench.send()

@@ -377,6 +377,17 @@ def test_doubts_about_a_log_that_is_gone_are_gone_with_it() -> None:
     assert place(sequence.send(doubtful)) == (4, 0)
 
 
+def test_doubts_about_what_a_request_carries_outlive_the_log() -> None:
+    sequence = Sequence()
+    anew(sequence, 1)
+    sequence.succeed(sequence.send())
+    doubtful = sequence.send()
+    sequence.retry(doubtful, may_be_written=True)
+    sequence.send(doubtful)
+    anew(sequence, 2)
+    assert doubtful.may_be_written
+
+
 def test_one_epoch_is_enough_for_all_partitions_of_a_topic_made_anew() -> None:
     sequence = Sequence()
     anew(sequence, 1)

@@ -11,6 +11,7 @@ from pykclient.errors import (
     KafkaTimeoutError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
+    OutOfOrderSequenceNumberError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -224,6 +225,17 @@ def test_a_broker_that_has_forgotten_the_producer_gets_the_batch_under_a_new_epo
     assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
     bench.answer(request)
     assert delivery.exception() is None
+
+
+def test_a_batch_whose_response_is_lost_is_never_sent_under_other_numbers() -> None:
+    bench = SenderBench()
+    bench.send_batch()
+    bench.answer(bench.requests[0])
+    delivery = bench.send_batch()
+    bench.lose(bench.requests[0])
+    (again,) = bench.poll(after_ms=100)
+    bench.answer(again, error_code=45)
+    assert isinstance(delivery.exception(), OutOfOrderSequenceNumberError)
 
 
 def test_a_topic_unknown_for_a_moment_does_not_reset_its_sequence() -> None:

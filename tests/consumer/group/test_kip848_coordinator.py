@@ -42,6 +42,13 @@ def test_a_topic_that_metadata_loses_sight_of_stays(joined: GroupScene, starts_o
     assert joined.subscription.partitions == {A, B}
 
 
+def test_what_is_taken_away_is_revoked_before_the_rest_is_assigned(joined: GroupScene) -> None:
+    joined.poll(INTERVAL_MS)
+    joined.beat([B], 2)
+    joined.poll()
+    assert joined.diary == [f"revoked {A}", f"assigned {B}"]
+
+
 def test_a_pattern_of_pythons_is_told_as_topics() -> None:
     scene = GroupScene("consumer")
     scene.know(T, U)
