@@ -41,7 +41,7 @@ class AdminCore:
         self._retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._metadata = Metadata.from_config(config, allow_auto_topic_creation=False)
         self._metadata.set_topics(())
-        self._client = NetworkClient.from_config(config, port, self._metadata)
+        self._client = NetworkClient(config, port, self._metadata)
         self._calls = AdminCalls()
         self._waits = LongWaits(ClientLog("pykclient.admin", config.client_id))
         self._engine = Engine(self._client, [self._metadata, self._calls])

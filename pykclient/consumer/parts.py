@@ -95,7 +95,7 @@ class ConsumerParts(LiveClient):
         )
         self._metadata.set_topics(())
         self._metadata.add_listener(self._on_cluster)
-        self._client = NetworkClient.from_config(config, port, self._metadata)
+        self._client = NetworkClient(config, port, self._metadata)
         self._subscription = SubscriptionState()
         self._buffer = FetchBuffer(retry_backoff, parked_max_bytes=config.fetch_max_bytes)
         windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)

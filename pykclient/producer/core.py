@@ -87,7 +87,7 @@ class ProducerCore:
         self.metadata = Metadata.from_config(
             config, allow_auto_topic_creation=True, topic_idle_ms=config.metadata_max_idle_ms
         )
-        self.client = NetworkClient.from_config(
+        self.client = NetworkClient(
             config,
             port,
             self.metadata,

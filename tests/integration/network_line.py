@@ -28,7 +28,7 @@ class NetworkLine:
         config = ProducerConfig.from_settings(bootstrap_servers=servers, **settings)
         self.port = SelectorPort.from_config(config)
         self.metadata = Metadata.from_config(config, allow_auto_topic_creation=True)
-        self.client = NetworkClient.from_config(config, self.port, self.metadata)
+        self.client = NetworkClient(config, self.port, self.metadata)
         self.engine = Engine(self.client, [self.metadata])
 
     def drive(self, until: Callable[[], bool], timeout_ms: int) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from pykclient.errors import ConnectionFailedError, DisconnectedError
 from pykclient.network.io import selector as module
-from pykclient.network.io.selector import SelectorPort, SocketSettings
+from pykclient.network.io.selector import SelectorPort
 from pykclient.network.io.system_calls import PART_COUNT_MAX
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.config import ProducerConfig
@@ -122,7 +122,7 @@ def test_sockets_get_the_options_of_the_configuration(listener: socket.socket) -
 
 
 def test_buffer_sizes_may_be_left_to_the_system(listener: socket.socket) -> None:
-    port = SelectorPort(SocketSettings(send_buffer_bytes=-1, receive_buffer_bytes=-1))
+    port = SelectorPort(send_buffer_bytes=-1, receive_buffer_bytes=-1)
     stream, peer = connect(port, listener)
     with socket.create_connection(listener.getsockname()) as plain:
         sock = port._channels[stream].sock

@@ -10,12 +10,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from pykclient.admin.config import AdminConfig
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.manager import Request
 from pykclient.network.retry import Backoff
-from pykclient.network.settings import NetworkSettings
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.types import Node
 from tests.network.scripted_port import ScriptedPort
@@ -83,17 +83,21 @@ class ScriptedNetwork:
             max_age_ms=300_000,
             allow_auto_topic_creation=True,
         )
-        settings = NetworkSettings(
+        config = AdminConfig.from_settings(
+            bootstrap_servers=[node.address for node in bootstrap],
             client_id="test",
             request_timeout_ms=request_timeout_ms,
-            max_in_flight_requests_per_connection=in_flight_max,
             connections_max_idle_ms=idle_max_ms,
             receive_max_bytes=receive_max_bytes,
-            reconnect_backoff=Backoff(50, 1_000, random=self.random),
-            setup_backoff=Backoff(10_000, 30_000, random=self.random),
-            falls_back_to_bootstrap=falls_back_to_bootstrap,
+            metadata_recovery_strategy="rebootstrap" if falls_back_to_bootstrap else "none",
         )
-        self.client = NetworkClient(self.port, self.metadata, settings)
+        self.client = NetworkClient(
+            config,
+            self.port,
+            self.metadata,
+            max_in_flight_requests_per_connection=in_flight_max,
+            make_random=lambda: self.random,
+        )
 
     @property
     def peer(self) -> ScriptedPeer:

@@ -284,9 +284,7 @@ def test_the_configuration_is_followed() -> None:
     )
     port = ScriptedPort()
     metadata = Metadata.from_config(config, allow_auto_topic_creation=True)
-    client = NetworkClient.from_config(
-        config, port, metadata, max_in_flight_requests_per_connection=1
-    )
+    client = NetworkClient(config, port, metadata, max_in_flight_requests_per_connection=1)
     client.connect(-1, 0)
     assert 4_000 <= client.prepare(0) <= 5_000
     port.peers[0].accept()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
@@ -25,11 +26,9 @@ from pykclient.network.interrupts import raise_foreign
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import ANY_NODE, NEVER_MS
 from pykclient.network.retry import Backoff
-from pykclient.network.settings import NetworkSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Self
 
     from pykclient.config.client import ClientConfig
     from pykclient.network.cluster.metadata import Metadata
@@ -54,26 +53,41 @@ would never be given up by a consumer that polls once a second and works in betw
 class NetworkClient:
     """Connections to all brokers of a cluster over one port."""
 
-    def __init__(self, port: Port, metadata: Metadata, settings: NetworkSettings) -> None:
-        self._log = ClientLog("pykclient.network", settings.client_id)
+    def __init__(
+        self,
+        config: ClientConfig,
+        port: Port,
+        metadata: Metadata,
+        *,
+        max_in_flight_requests_per_connection: int = IN_FLIGHT_MAX,
+        make_random: Callable[[], Random] = Random,
+    ) -> None:
+        random = make_random()
+        self._log = ClientLog("pykclient.network", config.client_id)
         self._repeated = RateLimitedLog(self._log)
         self._port = port
         self._metadata = metadata
-        self._settings = settings
+        self._config = config
+        self._in_flight_max = max_in_flight_requests_per_connection
         self._connections: dict[int, Connection] = {}
         self._states = NodeStates(
-            reconnect_backoff=settings.reconnect_backoff, setup_backoff=settings.setup_backoff
+            reconnect_backoff=Backoff(
+                config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random=random
+            ),
+            setup_backoff=Backoff(
+                config.socket_connection_setup_timeout_ms,
+                config.socket_connection_setup_timeout_max_ms,
+                random=random,
+            ),
         )
         self._any_node = NodeSelection(
             metadata,
             self._states,
             self._connections,
-            falls_back_to_bootstrap=settings.falls_back_to_bootstrap,
-            random=settings.reconnect_backoff.random,
+            falls_back_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
+            random=random,
         )
-        self._doubt_backoff = Backoff(
-            SILENT_MS, DOUBT_MS_MAX, random=settings.reconnect_backoff.random
-        )
+        self._doubt_backoff = Backoff(SILENT_MS, DOUBT_MS_MAX, random=random)
         self._address_version = metadata.address_version
         self._unsent = PendingRequests()
         self._completed: deque[Callable[[int], None]] = deque()
@@ -83,19 +97,6 @@ class NetworkClient:
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
         self.is_closed = False
-
-    @classmethod
-    def from_config(
-        cls,
-        config: ClientConfig,
-        port: Port,
-        metadata: Metadata,
-        *,
-        max_in_flight_requests_per_connection: int = IN_FLIGHT_MAX,
-    ) -> Self:
-        """Build one as a client's configuration says. The default in-flight limit is Java's."""
-        settings = NetworkSettings.from_config(config, max_in_flight_requests_per_connection)
-        return cls(port, metadata, settings)
 
     # Asked by managers.
 
@@ -269,7 +270,7 @@ class NetworkClient:
             connection.state is ConnectionState.READY
             and connection.failure is None
             and connection.throttled_until_ms <= now_ms
-            and connection.in_flight_count < self._settings.max_in_flight_requests_per_connection
+            and connection.in_flight_count < self._in_flight_max
         )
 
     def _write_for(self, node_id: int, now_ms: int) -> None:
@@ -346,8 +347,8 @@ class NetworkClient:
                 yield self._states.setup_deadline_ms(node_id)
                 continue
             yield connection.next_deadline_ms()
-            if self._is_unused(node_id, connection) and self._settings.connections_max_idle_ms >= 0:
-                yield connection.active_ms + self._settings.connections_max_idle_ms
+            if self._is_unused(node_id, connection) and self._config.connections_max_idle_ms >= 0:
+                yield connection.active_ms + self._config.connections_max_idle_ms
         for node_id in self._unsent.node_ids():
             yield self.next_ready_ms(node_id, now_ms)
         if self._unsent.has(ANY_NODE):
@@ -371,8 +372,8 @@ class NetworkClient:
         connection = Connection(
             node,
             self._port,
-            client_id=self._settings.client_id,
-            receive_max_bytes=self._settings.receive_max_bytes,
+            client_id=self._config.client_id,
+            receive_max_bytes=self._config.receive_max_bytes,
             now_ms=now_ms,
         )
         self._connections[node.id] = connection
@@ -404,7 +405,7 @@ class NetworkClient:
 
     def _close_unused(self, now_ms: int) -> None:
         """Close connections that have idled too long, or are drained."""
-        idle_max_ms = self._settings.connections_max_idle_ms
+        idle_max_ms = self._config.connections_max_idle_ms
         for node_id, connection in list(self._connections.items()):
             is_drained = (
                 connection.state is ConnectionState.DRAINING and connection.in_flight_count == 0
@@ -428,7 +429,7 @@ class NetworkClient:
 
     def _take_events(self, node_id: int, connection: Connection, now_ms: int) -> None:
         if connection.state is ConnectionState.CONNECTING and connection.failure is None:
-            connection.begin_handshake(now_ms + self._settings.request_timeout_ms)
+            connection.begin_handshake(now_ms + self._config.request_timeout_ms)
         if connection.state is not ConnectionState.CONNECTING:
             was_ready = connection.versions is not None
             for request, response in connection.take_answered(now_ms):
@@ -512,12 +513,12 @@ class NetworkClient:
         if now_ms < connection.next_deadline_ms():
             return None
         if connection.versions is None:
-            return failures.handshake_timed_out(node, self._settings.request_timeout_ms)
+            return failures.handshake_timed_out(node, self._config.request_timeout_ms)
         return DisconnectedError(f"{node} left a request unanswered for too long")
 
     def _timeout_ms(self, request: Request) -> int:
         if request.timeout_ms is None:
-            return self._settings.request_timeout_ms
+            return self._config.request_timeout_ms
         return request.timeout_ms
 
     # Failing.

@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pykclient.errors import (
     ConnectionFailedError,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pykclient.config.client import ClientConfig
     from pykclient.network.io.port import Stream
 
-__all__ = ["SelectorPort", "SocketSettings"]
+__all__ = ["SelectorPort"]
 
 READS_PER_TURN_MAX = 16
 """Reads from one socket before the others get their turn."""
@@ -54,13 +54,6 @@ WAIT_MAX_MS = 3_600_000
 
 USE_OS_DEFAULT = -1
 """As a buffer size: leave it to the operating system, which adapts it to the connection."""
-
-
-class SocketSettings(NamedTuple):
-    """What is set on each socket; sizes in bytes, -1 leaves them to the operating system."""
-
-    send_buffer_bytes: int = USE_OS_DEFAULT
-    receive_buffer_bytes: int = USE_OS_DEFAULT
 
 
 class _Channel:
@@ -93,8 +86,11 @@ class _Channel:
 class SelectorPort:
     """`Port` over `selectors` and non-blocking sockets."""
 
-    def __init__(self, settings: SocketSettings | None = None) -> None:
-        self._settings = settings or SocketSettings()
+    def __init__(
+        self, send_buffer_bytes: int = USE_OS_DEFAULT, receive_buffer_bytes: int = USE_OS_DEFAULT
+    ) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Stream, _Channel] = {}
         self._sockets: set[socket.socket] = set()
@@ -115,7 +111,7 @@ class SelectorPort:
     @classmethod
     def from_config(cls, config: ClientConfig) -> Self:
         """Build one as a client's configuration says."""
-        return cls(SocketSettings(config.send_buffer_bytes, config.receive_buffer_bytes))
+        return cls(config.send_buffer_bytes, config.receive_buffer_bytes)
 
     # The client's side.
 
@@ -277,12 +273,10 @@ class SelectorPort:
         without_sigpipe(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._settings.send_buffer_bytes != USE_OS_DEFAULT:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer_bytes)
-        if self._settings.receive_buffer_bytes != USE_OS_DEFAULT:
-            sock.setsockopt(
-                socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer_bytes
-            )
+        if self._send_buffer_bytes != USE_OS_DEFAULT:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        if self._receive_buffer_bytes != USE_OS_DEFAULT:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         code = sock.connect_ex(address)
         if code not in {0, errno.EINPROGRESS, errno.EWOULDBLOCK}:
             raise OSError(code, os.strerror(code))
