@@ -7,6 +7,7 @@ import pickle
 import re
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,12 +15,15 @@ from hypothesis import strategies as st
 
 import pykclient
 from pykclient.admin.config import AdminConfig
-from pykclient.config.client import ClientConfig, from_properties
+from pykclient.config.properties import from_properties
 from pykclient.config.setting import REQUIRED
-from pykclient.config.unsupported import HELD_BY, UNBUILT
+from pykclient.config.unsupported import HELD_BY, UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors.base import ConfigError
 from pykclient.producer.config import ProducerConfig
+
+if TYPE_CHECKING:
+    from pykclient.config.client import ClientConfig
 
 CONFIGS: list[type[ClientConfig]] = [ProducerConfig, ConsumerConfig, AdminConfig]
 PACKAGE = Path(pykclient.__file__).parent
@@ -37,9 +41,9 @@ def unbuilt_keys(config: type[ClientConfig]) -> dict[str, tuple[str, ...]]:
     """Underscore name -> harmless values, for one client."""
     return {
         name: harmless
-        for unbuilt in UNBUILT
-        if config.client in unbuilt.clients
-        for name, harmless in unbuilt.harmless.items()
+        for unsupported in UNSUPPORTED
+        if config.client in unsupported.clients
+        for name, harmless in unsupported.harmless.items()
     }
 
 
@@ -48,9 +52,9 @@ def test_every_kafka_key_is_either_a_setting_or_known_as_unbuilt(
     config: type[ClientConfig],
 ) -> None:
     built = {setting.key.replace(".", "_") for setting in config.settings() if not setting.is_ours}
-    unbuilt = unbuilt_keys(config).keys()
-    assert not built & unbuilt
-    assert built | unbuilt == {row["name"].replace(".", "_") for row in kafka_settings(config)}
+    unsupported = unbuilt_keys(config).keys()
+    assert not built & unsupported
+    assert built | unsupported == {row["name"].replace(".", "_") for row in kafka_settings(config)}
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -103,7 +107,7 @@ def test_keys_that_not_every_client_has_are_listed_with_their_clients() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_setting_is_read_by_the_client_that_has_it(config: type[ClientConfig]) -> None:
-    """A setting that nothing reads would be ignored; until it is built it belongs in UNBUILT."""
+    """A setting that nothing reads would be ignored; until then it belongs in UNSUPPORTED."""
     folders = [PACKAGE / config.client, PACKAGE / "network"]
     files = [file for folder in folders for file in folder.rglob("*.py") if file.stem != "config"]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.admin.config import AdminConfig
 from pykclient.config.setting import REQUIRED
-from pykclient.config.unsupported import UNBUILT
+from pykclient.config.unsupported import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.producer.config import ProducerConfig
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pykclient.config.client import ClientConfig
     from pykclient.config.setting import Setting
-    from pykclient.config.unsupported import Unbuilt
+    from pykclient.config.unsupported import Unsupported
 
 __all__ = ["main", "reference"]
 
@@ -70,8 +70,8 @@ def reference() -> str:
 
 def _client(config: type[ClientConfig]) -> Iterator[str]:
     settings = sorted(config.settings(), key=lambda setting: setting.key)
-    refused = [unbuilt for unbuilt in UNBUILT if config.client in unbuilt.clients]
-    refused_count = sum(len(unbuilt.harmless) for unbuilt in refused)
+    refused = [unsupported for unsupported in UNSUPPORTED if config.client in unsupported.clients]
+    refused_count = sum(len(unsupported.harmless) for unsupported in refused)
     ours_count = sum(setting.is_ours for setting in settings)
     yield f"## {config.client.title()}\n"
     yield (
@@ -80,10 +80,10 @@ def _client(config: type[ClientConfig]) -> Iterator[str]:
     )
     yield "| key | default | values | meaning |\n| --- | --- | --- | --- |"
     yield from map(_supported, settings)
-    for unbuilt in refused:
-        yield f"\n**Refused.** {unbuilt.reason}\n"
+    for unsupported in refused:
+        yield f"\n**Refused.** {unsupported.reason}\n"
         yield "| key | taken is only |\n| --- | --- |"
-        yield from _refused(unbuilt)
+        yield from _refused(unsupported)
     yield ""
 
 
@@ -93,8 +93,8 @@ def _supported(setting: Setting[object]) -> str:
     return _row(key, default, setting.kind.allowed, setting.meaning)
 
 
-def _refused(unbuilt: Unbuilt) -> Iterator[str]:
-    for name, harmless in sorted(unbuilt.harmless.items()):
+def _refused(unsupported: Unsupported) -> Iterator[str]:
+    for name, harmless in sorted(unsupported.harmless.items()):
         yield _row(f"`{name.replace('_', '.')}`", " or ".join(map(_value, harmless)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pykclient.config.client import from_properties
+from pykclient.config.properties import from_properties
 from pykclient.errors import ConfigError
 
 if TYPE_CHECKING:

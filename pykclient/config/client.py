@@ -5,7 +5,7 @@ values, so that it can be pickled and sent to another process. It never opens, i
 anything. Keys have Kafka's names and defaults; the few that Kafka does not have say so.
 
 Owner: none, a config is immutable and crosses threads freely.
-Source: Java classes ``AbstractConfig``, ``CommonClientConfigs``; ``java.util.Properties``.
+Source: Java classes ``AbstractConfig``, ``CommonClientConfigs``.
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ from pykclient.config.setting import (
     shown,
     string,
 )
-from pykclient.config.unsupported import EVERY_CLIENT, refuse, respelled, underscored
+from pykclient.config.unsupported import EVERY_CLIENT, explain_unsupported, respelled, underscored
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Iterator
     from typing import Self
 
-__all__ = ["ClientConfig", "from_properties"]
+__all__ = ["ClientConfig"]
 
 _CLIENT_NUMBERS: Final = {client: count(1) for client in EVERY_CLIENT}
 """The next number of a client without a name of its own. Every process begins anew."""
-
-_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class ClientConfig:
@@ -176,7 +173,9 @@ class ClientConfig:
                 continue
             setting = cls._by_name.get(underscored(spelling))
             if setting is None:
-                complaint = refuse(cls.client, spelling, value, [s.key for s in cls.settings()])
+                complaint = explain_unsupported(
+                    cls.client, spelling, value, [s.key for s in cls.settings()]
+                )
                 if complaint is not None:
                     is_plain = "." in spelling or (is_dotted and "_" not in spelling)
                     wrong.append(complaint if is_plain else respelled(complaint))
@@ -233,84 +232,3 @@ class ClientConfig:
             if (value := getattr(self, setting.name)) != setting.default
         )
         return f"{type(self).__name__}({', '.join(changed)})"
-
-
-def from_properties(source: str | os.PathLike[str]) -> dict[str, str]:
-    """The settings in a Java properties file: a path object names a file, a str is its text.
-
-    Read as Java reads it: comments (# and !), separators (=, : or white space), continued lines,
-    escapes (\\t, \\n, \\uXXXX); the last of equal keys wins. The file is UTF-8.
-
-    Raises: `ConfigError` when the file cannot be read or a \\u escape is malformed.
-    """
-    if isinstance(source, str):
-        text, place = source, "properties"
-        if text.strip() and "\n" not in text and not any(sign in text for sign in "=: "):
-            raise ConfigError(
-                f"{shown('', source)} holds no setting. To read a file, pass a pathlib.Path."
-            )
-    else:
-        place = str(source)
-        try:
-            with open(source, encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"Cannot read settings from {place}: {error}.") from error
-    return dict(_entry(line, f"{place}, line {number}") for number, line in _logical_lines(text))
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, comments and blank lines left out."""
-    pending, start = "", 0
-    # Only these end a line in Java; str.splitlines knows further signs.
-    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
-        stripped = line.lstrip(" \t\f")
-        if not pending and (not stripped or stripped[0] in "#!"):
-            continue
-        start = start if pending else number
-        backslash_count = len(stripped) - len(stripped.rstrip("\\"))
-        if backslash_count % 2:
-            pending += stripped[:-1]
-            continue
-        yield start, pending + stripped
-        pending = ""
-    if pending:
-        yield start, pending
-
-
-def _entry(line: str, place: str) -> tuple[str, str]:
-    """Key and value of one logical line."""
-    end = 0
-    while end < len(line) and line[end] not in "=: \t\f":
-        end += 2 if line[end] == "\\" else 1
-    value = line[end:].lstrip(" \t\f")
-    if value[:1] in ("=", ":"):
-        value = value[1:].lstrip(" \t\f")
-    return _unescaped(line[:end], place), _unescaped(value, place)
-
-
-def _unescaped(text: str, place: str) -> str:
-    if "\\" not in text:
-        return text
-    plain: list[str] = []
-    signs = iter(text)
-    for sign in signs:
-        if sign != "\\":
-            plain.append(sign)
-            continue
-        escaped = next(signs, "")
-        if escaped == "u":
-            plain.append(_code_unit("".join(next(signs, "") for _ in range(4)), place))
-        else:
-            plain.append({"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(escaped, escaped))
-    try:
-        # Java writes signs beyond U+FFFF as two escapes, the halves of a surrogate pair.
-        return "".join(plain).encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{place}: half of a surrogate pair is missing.") from None
-
-
-def _code_unit(digits: str, place: str) -> str:
-    if len(digits) < 4 or not set(digits) <= _HEX_DIGITS:
-        raise ConfigError(f"{place}: \\u{digits} is no escape of four digits.")
-    return chr(int(digits, 16))

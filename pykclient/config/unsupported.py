@@ -1,8 +1,8 @@
-"""Refusals: what is answered to a key that a config class does not have.
+"""Unsupported settings: what to do instead of a key that a config class does not have.
 
 Tables of names, in underscore form: Kafka's own keys that are not built yet, names that Kafka or
 another client library used for something Kafka now calls otherwise, keys of another client. A key
-that is known but not built is refused rather than ignored, unless it is given the value that
+that is known but not supported is an error rather than ignored, unless it is given the value that
 describes what happens anyway; nothing else here is ever accepted.
 
 Owner: none, the tables never change.
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERY_CLIENT",
     "HELD_BY",
-    "UNBUILT",
+    "UNSUPPORTED",
+    "explain_unsupported",
     "partitioner_hint",
-    "refuse",
     "respelled",
     "serializer_hint",
     "underscored",
@@ -36,7 +36,11 @@ CLOSE_ENOUGH: Final = 0.75
 WORD_CLOSE_ENOUGH: Final = 0.6
 
 
-class Unbuilt(NamedTuple):
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+class Unsupported(NamedTuple):
     """Keys of Kafka that wait for one feature.
 
     `harmless` holds for each the values that ask for nothing but what happens anyway, Kafka's
@@ -49,19 +53,32 @@ class Unbuilt(NamedTuple):
 
 
 _SECURITY: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        _words(
+            """
+            sasl_client_callback_handler_class sasl_jaas_config sasl_kerberos_service_name
+            sasl_login_callback_handler_class sasl_login_class sasl_login_connect_timeout_ms
+            sasl_login_read_timeout_ms sasl_oauthbearer_assertion_claim_aud
+            sasl_oauthbearer_assertion_claim_iss sasl_oauthbearer_assertion_claim_sub
+            sasl_oauthbearer_assertion_file sasl_oauthbearer_assertion_private_key_file
+            sasl_oauthbearer_assertion_private_key_passphrase
+            sasl_oauthbearer_assertion_template_file sasl_oauthbearer_client_credentials_client_id
+            sasl_oauthbearer_client_credentials_client_secret sasl_oauthbearer_expected_audience
+            sasl_oauthbearer_expected_issuer sasl_oauthbearer_jwks_endpoint_url
+            sasl_oauthbearer_scope sasl_oauthbearer_token_endpoint_url security_providers
+            ssl_cipher_suites ssl_engine_factory_class ssl_key_password
+            ssl_keystore_certificate_chain ssl_keystore_key ssl_keystore_location
+            ssl_keystore_password ssl_provider ssl_secure_random_implementation
+            ssl_truststore_certificates ssl_truststore_location ssl_truststore_password
+            """
+        ),
+        ("",),
+    ),
     "security_protocol": ("PLAINTEXT",),
-    "security_providers": ("",),
-    "sasl_client_callback_handler_class": ("",),
-    "sasl_jaas_config": ("",),
     "sasl_kerberos_kinit_cmd": ("/usr/bin/kinit",),
     "sasl_kerberos_min_time_before_relogin": ("60000",),
-    "sasl_kerberos_service_name": ("",),
     "sasl_kerberos_ticket_renew_jitter": ("0.05",),
     "sasl_kerberos_ticket_renew_window_factor": ("0.8",),
-    "sasl_login_callback_handler_class": ("",),
-    "sasl_login_class": ("",),
-    "sasl_login_connect_timeout_ms": ("",),
-    "sasl_login_read_timeout_ms": ("",),
     "sasl_login_refresh_buffer_seconds": ("300",),
     "sasl_login_refresh_min_period_seconds": ("60",),
     "sasl_login_refresh_window_factor": ("0.8",),
@@ -70,65 +87,39 @@ _SECURITY: Final[dict[str, tuple[str, ...]]] = {
     "sasl_login_retry_backoff_ms": ("100",),
     "sasl_mechanism": ("GSSAPI",),
     "sasl_oauthbearer_assertion_algorithm": ("RS256",),
-    "sasl_oauthbearer_assertion_claim_aud": ("",),
     "sasl_oauthbearer_assertion_claim_exp_seconds": ("300",),
-    "sasl_oauthbearer_assertion_claim_iss": ("",),
     "sasl_oauthbearer_assertion_claim_jti_include": ("false",),
     "sasl_oauthbearer_assertion_claim_nbf_seconds": ("60",),
-    "sasl_oauthbearer_assertion_claim_sub": ("",),
-    "sasl_oauthbearer_assertion_file": ("",),
-    "sasl_oauthbearer_assertion_private_key_file": ("",),
-    "sasl_oauthbearer_assertion_private_key_passphrase": ("",),
-    "sasl_oauthbearer_assertion_template_file": ("",),
-    "sasl_oauthbearer_client_credentials_client_id": ("",),
-    "sasl_oauthbearer_client_credentials_client_secret": ("",),
     "sasl_oauthbearer_clock_skew_seconds": ("30",),
-    "sasl_oauthbearer_expected_audience": ("",),
-    "sasl_oauthbearer_expected_issuer": ("",),
     "sasl_oauthbearer_header_urlencode": ("false",),
     "sasl_oauthbearer_jwks_endpoint_refresh_ms": ("3600000",),
     "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": ("10000",),
     "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": ("100",),
-    "sasl_oauthbearer_jwks_endpoint_url": ("",),
     "sasl_oauthbearer_jwt_retriever_class": (
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
     ),
     "sasl_oauthbearer_jwt_validator_class": (
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
     ),
-    "sasl_oauthbearer_scope": ("",),
     "sasl_oauthbearer_scope_claim_name": ("scope",),
     "sasl_oauthbearer_sub_claim_name": ("sub",),
-    "sasl_oauthbearer_token_endpoint_url": ("",),
-    "ssl_cipher_suites": ("",),
     "ssl_enabled_protocols": ("TLSv1.2,TLSv1.3",),
     "ssl_endpoint_identification_algorithm": ("https",),
-    "ssl_engine_factory_class": ("",),
-    "ssl_key_password": ("",),
     "ssl_keymanager_algorithm": ("SunX509",),
-    "ssl_keystore_certificate_chain": ("",),
-    "ssl_keystore_key": ("",),
-    "ssl_keystore_location": ("",),
-    "ssl_keystore_password": ("",),
     "ssl_keystore_type": ("JKS",),
     "ssl_protocol": ("TLSv1.3",),
-    "ssl_provider": ("",),
-    "ssl_secure_random_implementation": ("",),
     "ssl_trustmanager_algorithm": ("PKIX",),
-    "ssl_truststore_certificates": ("",),
-    "ssl_truststore_location": ("",),
-    "ssl_truststore_password": ("",),
     "ssl_truststore_type": ("JKS",),
 }
 
-UNBUILT: Final[tuple[Unbuilt, ...]] = (
-    Unbuilt(
+UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
+    Unsupported(
         EVERY_CLIENT,
         "Encrypted and authenticated connections are not built yet: only security.protocol="
         "PLAINTEXT is.",
         _SECURITY,
     ),
-    Unbuilt(
+    Unsupported(
         EVERY_CLIENT,
         "Metrics reporters are not built yet, and nothing is measured beyond the level INFO.",
         {
@@ -136,28 +127,28 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
             "metrics_recording_level": ("INFO",),
         },
     ),
-    Unbuilt(
+    Unsupported(
         ("producer", "admin"),
         "Only the consumer has metrics so far.",
         {"metrics_num_samples": ("2",), "metrics_sample_window_ms": ("30000",)},
     ),
-    Unbuilt(
+    Unsupported(
         EVERY_CLIENT,
         "Pushing metrics to the brokers (KIP-714) is not built yet.",
         {"enable_metrics_push": ("true", "false")},
     ),
-    Unbuilt(
+    Unsupported(
         EVERY_CLIENT,
         "Values are not looked up in configuration providers: read the file or the environment "
         "yourself.",
         {"config_providers": ("",)},
     ),
-    Unbuilt(
+    Unsupported(
         EVERY_CLIENT,
         "Looking up the canonical names of bootstrap addresses is not built yet.",
         {"client_dns_lookup": ("use_all_dns_ips",)},
     ),
-    Unbuilt(
+    Unsupported(
         ("producer",),
         "Transactions are not built yet.",
         {
@@ -166,7 +157,7 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
             "transaction_two_phase_commit_enable": ("false",),
         },
     ),
-    Unbuilt(
+    Unsupported(
         ("consumer",),
         "Share groups are not built yet.",
         {
@@ -174,12 +165,12 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
             "share_acquire_mode": ("batch_optimized",),
         },
     ),
-    Unbuilt(
+    Unsupported(
         ("consumer",),
         "Brokers before 2.5 know no stable offsets (KIP-447), and are asked without them.",
         {"internal_throw_on_fetch_stable_offset_unsupported": ("false",)},
     ),
-    Unbuilt(
+    Unsupported(
         ("admin",),
         "Speaking to controllers directly is not built yet: give bootstrap.servers.",
         {"bootstrap_controllers": ("",)},
@@ -187,58 +178,25 @@ UNBUILT: Final[tuple[Unbuilt, ...]] = (
 )
 
 HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
-    ("producer",): (
-        "acks",
-        "batch_size",
-        "buffer_memory",
-        "compression_gzip_level",
-        "compression_lz4_level",
-        "compression_type",
-        "compression_zstd_level",
-        "delivery_timeout_ms",
-        "enable_idempotence",
-        "key_serializer",
-        "linger_ms",
-        "max_block_ms",
-        "max_in_flight_requests_per_connection",
-        "max_request_size",
-        "metadata_max_idle_ms",
-        "partitioner_adaptive_partitioning_enable",
-        "partitioner_availability_timeout_ms",
-        "partitioner_class",
-        "partitioner_ignore_keys",
-        "value_serializer",
+    ("producer",): _words(
+        """
+        acks batch_size buffer_memory compression_gzip_level compression_lz4_level compression_type
+        compression_zstd_level delivery_timeout_ms enable_idempotence key_serializer linger_ms
+        max_block_ms max_in_flight_requests_per_connection max_request_size metadata_max_idle_ms
+        partitioner_adaptive_partitioning_enable partitioner_availability_timeout_ms
+        partitioner_class partitioner_ignore_keys value_serializer
+        """
     ),
-    ("consumer",): (
-        "allow_auto_create_topics",
-        "auto_commit_interval_ms",
-        "auto_offset_reset",
-        "check_crcs",
-        "client_rack",
-        "consumer_timeout_ms",
-        "decompressed_max_bytes",
-        "enable_auto_commit",
-        "exclude_internal_topics",
-        "fetch_max_bytes",
-        "fetch_max_wait_ms",
-        "fetch_min_bytes",
-        "fetch_order",
-        "group_id",
-        "group_instance_id",
-        "group_protocol",
-        "group_remote_assignor",
-        "heartbeat_interval_ms",
-        "isolation_level",
-        "key_deserializer",
-        "max_partition_fetch_bytes",
-        "max_poll_interval_ms",
-        "max_poll_records",
-        "metrics_num_samples",
-        "metrics_sample_window_ms",
-        "on_record_error",
-        "partition_assignment_strategy",
-        "session_timeout_ms",
-        "value_deserializer",
+    ("consumer",): _words(
+        """
+        allow_auto_create_topics auto_commit_interval_ms auto_offset_reset check_crcs client_rack
+        consumer_timeout_ms decompressed_max_bytes enable_auto_commit exclude_internal_topics
+        fetch_max_bytes fetch_max_wait_ms fetch_min_bytes fetch_order group_id group_instance_id
+        group_protocol group_remote_assignor heartbeat_interval_ms isolation_level key_deserializer
+        max_partition_fetch_bytes max_poll_interval_ms max_poll_records metrics_num_samples
+        metrics_sample_window_ms on_record_error partition_assignment_strategy session_timeout_ms
+        value_deserializer
+        """
     ),
     ("producer", "consumer"): ("interceptor_classes",),
     ("producer", "admin"): ("retries",),
@@ -247,19 +205,13 @@ HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
 """Keys that are built in some clients but not in all."""
 
 _SHARED: Final = frozenset(
-    {
-        "bootstrap_servers",
-        "client_id",
-        "connections_max_idle_ms",
-        "metadata_max_age_ms",
-        "receive_buffer_bytes",
-        "reconnect_backoff_max_ms",
-        "reconnect_backoff_ms",
-        "request_timeout_ms",
-        "retry_backoff_max_ms",
-        "retry_backoff_ms",
-        "send_buffer_bytes",
-    }
+    _words(
+        """
+        bootstrap_servers client_id connections_max_idle_ms metadata_max_age_ms receive_buffer_bytes
+        reconnect_backoff_max_ms reconnect_backoff_ms request_timeout_ms retry_backoff_max_ms
+        retry_backoff_ms send_buffer_bytes
+        """
+    )
 )
 """Keys of every client that messages speak of."""
 
@@ -320,74 +272,69 @@ _RENAMED: Final[dict[str, str]] = {
     "rebalance_timeout_ms": "max.poll.interval.ms",
 }
 
-_ON_DELIVERY: Final = "Pass on_delivery to send() of a Producer."
-_METRICS: Final = "A Consumer has metrics(); the other clients have none so far."
-
 _GONE: Final[dict[str, str]] = {
-    "producer_type": "Remove it: sending never waits for the broker; delivery.result() does.",
-    "group_protocol_type": "Remove it.",
-    "api_version": "Remove it: versions are agreed with each broker.",
-    "api_version_request": "Remove it: versions are agreed with each broker.",
-    "api_version_request_timeout_ms": "Remove it: versions are agreed with each broker.",
-    "api_version_fallback_ms": "Remove it: versions are agreed with each broker.",
-    "api_version_auto_timeout_ms": "Remove it: versions are agreed with each broker.",
-    "broker_version_fallback": "Remove it: versions are agreed with each broker.",
-    "loop": "Remove it: this client has no event loop.",
-    "socket_options": "Only send.buffer.bytes and receive.buffer.bytes can be set.",
-    "socket_nagle_disable": "Remove it: small requests never wait (TCP_NODELAY is set).",
-    "dr_cb": _ON_DELIVERY,
-    "dr_msg_cb": _ON_DELIVERY,
-    "on_delivery": _ON_DELIVERY,
-    "delivery_report_only_error": _ON_DELIVERY,
-    "consume_cb": "A consumer is asked by poll(), or iterated over.",
-    "rebalance_cb": "Give subscribe() a RebalanceListener.",
-    "offset_commit_cb": "Give commit_async() a callback; interceptors have on_commit().",
-    "default_offset_commit_callback": "Give commit_async() a callback.",
-    "log_cb": "The logger 'pykclient' has handlers.",
-    "throttle_cb": "Brokers that throttle are logged.",
-    "error_cb": "Errors are raised by the call that they concern.",
-    "stats_cb": _METRICS,
-    "statistics_interval_ms": _METRICS,
-    "enable_partition_eof": "current_lag() of a Consumer is 0 at a partition's end.",
-    "enable_auto_offset_store": "What poll() has returned counts as processed when the next one "
-    "begins; to say so record by record, set enable.auto.commit=false and commit(offsets).",
-    "offset_store_method": "Remove it: the group's coordinator keeps the offsets.",
-    "offset_store_path": "Remove it: the group's coordinator keeps the offsets.",
-    "offset_store_sync_interval_ms": "Remove it: the group's coordinator keeps the offsets.",
-    "queued_min_messages": "Remove it: what is fetched ahead is limited by fetch.max.bytes.",
-    "fetch_queue_backoff_ms": "Remove it: what is fetched ahead is limited by fetch.max.bytes.",
-    "rebalance_backoff_ms": "Remove it: the group's coordinator leads rebalances.",
-    "rebalance_max_retries": "Remove it: the group's coordinator leads rebalances.",
-    "coordinator_query_interval_ms": "Remove it: a coordinator is looked for when one is needed.",
-    "zookeeper_connection_timeout_ms": "Remove it: no client needs ZooKeeper.",
-    "zookeeper_session_timeout_ms": "Remove it: no client needs ZooKeeper.",
-    "reconnect_backoff_jitter_ms": "Remove it: every pause has a jitter of a fifth.",
-    "schema_registry_url": "Give it to the serializer that needs it.",
-    "debug": "Set the level of the logger 'pykclient'.",
-    "log_level": "Set the level of the logger 'pykclient'.",
-    "ssl_context": UNBUILT[0].reason,
-    "ssl_check_hostname": UNBUILT[0].reason,
-    "ssl_cafile": UNBUILT[0].reason,
-    "ssl_ca_location": UNBUILT[0].reason,
-    "ssl_certfile": UNBUILT[0].reason,
-    "ssl_certificate_location": UNBUILT[0].reason,
-    "ssl_keyfile": UNBUILT[0].reason,
-    "ssl_key_location": UNBUILT[0].reason,
-    "ssl_password": UNBUILT[0].reason,
-    "sasl_mechanisms": UNBUILT[0].reason,
-    "sasl_username": UNBUILT[0].reason,
-    "sasl_password": UNBUILT[0].reason,
-    "sasl_plain_username": UNBUILT[0].reason,
-    "sasl_plain_password": UNBUILT[0].reason,
-    "sasl_oauth_token_provider": UNBUILT[0].reason,
-    "num_partitions": "It is a setting of brokers and topics: see Admin.create_topics().",
-    "replication_factor": "It is a setting of topics: see Admin.create_topics().",
-    "min_insync_replicas": "It is a setting of brokers and topics.",
-    "retention_ms": "It is a setting of topics.",
-    "cleanup_policy": "It is a setting of topics.",
-    "auto_create_topics_enable": "It is a setting of brokers; a consumer has "
-    "allow.auto.create.topics.",
+    name: cure
+    for cure, names in {
+        "Remove it: sending never waits for the broker; delivery.result() does.": "producer_type",
+        "Remove it.": "group_protocol_type",
+        "Remove it: versions are agreed with each broker.": (
+            "api_version api_version_request api_version_request_timeout_ms "
+            "api_version_fallback_ms api_version_auto_timeout_ms broker_version_fallback"
+        ),
+        "Remove it: this client has no event loop.": "loop",
+        "Only send.buffer.bytes and receive.buffer.bytes can be set.": "socket_options",
+        "Remove it: small requests never wait (TCP_NODELAY is set).": "socket_nagle_disable",
+        "Pass on_delivery to send() of a Producer.": (
+            "dr_cb dr_msg_cb on_delivery delivery_report_only_error"
+        ),
+        "A consumer is asked by poll(), or iterated over.": "consume_cb",
+        "Give subscribe() a RebalanceListener.": "rebalance_cb",
+        "Give commit_async() a callback; interceptors have on_commit().": "offset_commit_cb",
+        "Give commit_async() a callback.": "default_offset_commit_callback",
+        "The logger 'pykclient' has handlers.": "log_cb",
+        "Brokers that throttle are logged.": "throttle_cb",
+        "Errors are raised by the call that they concern.": "error_cb",
+        "A Consumer has metrics(); the other clients have none so far.": (
+            "stats_cb statistics_interval_ms"
+        ),
+        "current_lag() of a Consumer is 0 at a partition's end.": "enable_partition_eof",
+        "What poll() has returned counts as processed when the next one begins; to say so record"
+        " by record, set enable.auto.commit=false and commit(offsets).": "enable_auto_offset_store",
+        "Remove it: the group's coordinator keeps the offsets.": (
+            "offset_store_method offset_store_path offset_store_sync_interval_ms"
+        ),
+        "Remove it: what is fetched ahead is limited by fetch.max.bytes.": (
+            "queued_min_messages fetch_queue_backoff_ms"
+        ),
+        "Remove it: the group's coordinator leads rebalances.": (
+            "rebalance_backoff_ms rebalance_max_retries"
+        ),
+        "Remove it: a coordinator is looked for when one is needed.": (
+            "coordinator_query_interval_ms"
+        ),
+        "Remove it: no client needs ZooKeeper.": (
+            "zookeeper_connection_timeout_ms zookeeper_session_timeout_ms"
+        ),
+        "Remove it: every pause has a jitter of a fifth.": "reconnect_backoff_jitter_ms",
+        "Give it to the serializer that needs it.": "schema_registry_url",
+        "Set the level of the logger 'pykclient'.": "debug log_level",
+        UNSUPPORTED[0].reason: (
+            "ssl_context ssl_check_hostname ssl_cafile ssl_ca_location ssl_certfile "
+            "ssl_certificate_location ssl_keyfile ssl_key_location ssl_password sasl_mechanisms "
+            "sasl_username sasl_password sasl_plain_username sasl_plain_password "
+            "sasl_oauth_token_provider"
+        ),
+        "It is a setting of brokers and topics: see Admin.create_topics().": "num_partitions",
+        "It is a setting of topics: see Admin.create_topics().": "replication_factor",
+        "It is a setting of brokers and topics.": "min_insync_replicas",
+        "It is a setting of topics.": "retention_ms cleanup_policy",
+        "It is a setting of brokers; a consumer has allow.auto.create.topics.": (
+            "auto_create_topics_enable"
+        ),
+    }.items()
+    for name in names.split()
 }
+"""Names that stand for nothing here, by what to do instead."""
 
 
 def underscored(key: str) -> str:
@@ -395,7 +342,9 @@ def underscored(key: str) -> str:
     return key.replace(".", "_")
 
 
-def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> str | None:
+def explain_unsupported(
+    client: str, spelling: str, value: object, known: Iterable[str]
+) -> str | None:
     """Return what is wrong with a key that `client` does not have, and what to do instead.
 
     None when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
@@ -403,9 +352,9 @@ def refuse(client: str, spelling: str, value: object, known: Iterable[str]) -> s
     """
     name = underscored(spelling)
     keys = {underscored(key): key for key in known}
-    for unbuilt in UNBUILT:
-        if client in unbuilt.clients and name in unbuilt.harmless:
-            return _unbuilt(unbuilt, name, spelling, value)
+    for unsupported in UNSUPPORTED:
+        if client in unsupported.clients and name in unsupported.harmless:
+            return _unsupported(unsupported, name, spelling, value)
     if name in _RENAMED:
         return _renamed(client, spelling, _RENAMED[name], keys)
     if name in _GONE:
@@ -450,14 +399,14 @@ def _java_hint(text: str) -> str:
     return ""
 
 
-def _unbuilt(unbuilt: Unbuilt, name: str, spelling: str, value: object) -> str | None:
-    """Return the refusal, None where the value asks for nothing new."""
-    harmless = unbuilt.harmless[name]
+def _unsupported(unsupported: Unsupported, name: str, spelling: str, value: object) -> str | None:
+    """Return the complaint, None where the value asks for nothing new."""
+    harmless = unsupported.harmless[name]
     if _plain(value) in [text.lower() for text in harmless]:
         return None
     allowed = " or ".join(repr(text) for text in harmless if text)
     return (
-        f"{spelling}={shown(spelling, value)} is refused. {unbuilt.reason} "
+        f"{spelling}={shown(spelling, value)} is refused. {unsupported.reason} "
         f"Leave the setting out{f'; allowed is {allowed}' if allowed else ''}."
     )
 
@@ -488,9 +437,9 @@ def _clients_with(name: str) -> tuple[str, ...]:
     for clients, names in HELD_BY.items():
         if name in names:
             return clients
-    for unbuilt in UNBUILT:
-        if name in unbuilt.harmless:
-            return unbuilt.clients
+    for unsupported in UNSUPPORTED:
+        if name in unsupported.harmless:
+            return unsupported.clients
     return ()
 
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config.client import from_properties
+from pykclient.config.properties import from_properties
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.errors import FencedInstanceIdError, KafkaError, WakeupError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykclient.config.client import from_properties
+from pykclient.config.properties import from_properties
 from pykclient.testing.cluster.properties import dump_properties
 
 if TYPE_CHECKING:
