@@ -16,7 +16,7 @@ from pykclient.admin.config import AdminConfig
 from pykclient.admin.core import AdminCore
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.errors import ClosedError, ForkedClientError, KafkaTimeoutError, UsageError
-from pykclient.network.drive import drive, now_ms
+from pykclient.network.drive import drive_until, now_ms
 from pykclient.network.interrupts import leaves_whole
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client
@@ -177,7 +177,7 @@ class AdminDriver(AdminCore, LiveClient):
         wait = self._waits.begin(call.name, lambda: self._why_unfinished(call), started_ms)
         try:
             for until_ms in dict.fromkeys((wait.until_ms(deadline_ms), deadline_ms)):
-                is_over = drive(
+                is_over = drive_until(
                     self._engine,
                     self._port,
                     until=lambda: self._is_over(call),

@@ -16,7 +16,7 @@ from pykclient.consumer.partition_list import describe_partitions
 from pykclient.consumer.public_call import public_call
 from pykclient.consumer.questions import BrokerQuestions
 from pykclient.errors import UsageError
-from pykclient.network.drive import drive, now_ms, run_user_calls
+from pykclient.network.drive import drive_until, now_ms, run_user_calls
 from pykclient.network.manager import NEVER_MS
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class CommitCalls(BrokerQuestions):
 
     def _send_at_once(self, now_ms: int) -> None:
         """Have it on its way when the application works on, as far as that takes no waiting."""
-        drive(self._engine, self._port, until=lambda: True, deadline_ms=now_ms)
+        drive_until(self._engine, self._port, until=lambda: True, deadline_ms=now_ms)
 
     # For assigning, reading and closing.
 
@@ -206,7 +206,7 @@ class CommitCalls(BrokerQuestions):
             return is_done or self._metadata.fatal_error is not None
 
         if not is_over():
-            drive(self._engine, self._port, until=is_over, deadline_ms=deadline_ms)
+            drive_until(self._engine, self._port, until=is_over, deadline_ms=deadline_ms)
         run_user_calls(self._engine)
         if not last.is_done or last.error is not None:
             self._log.warning(

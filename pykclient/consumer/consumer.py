@@ -22,7 +22,7 @@ from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
 from pykclient.consumer.public_call import public_call
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import ClosedError
-from pykclient.network.drive import drive, now_ms
+from pykclient.network.drive import drive_until, now_ms
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.manager import NEVER_MS
 
@@ -365,7 +365,7 @@ class Consumer(GroupCalls):
                 or self._have_all_reached_limits()
             )
 
-        is_done = drive(
+        is_done = drive_until(
             self._engine, self._port, until=is_over, deadline_ms=started_ms + timeout_ms
         )
         if has_records:

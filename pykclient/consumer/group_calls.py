@@ -14,7 +14,7 @@ from pykclient.consumer.commit_calls import CommitCalls
 from pykclient.consumer.heartbeat_thread import HeartbeatThread
 from pykclient.consumer.public_call import public_call
 from pykclient.errors import UsageError
-from pykclient.network.drive import drive, now_ms, run_user_calls, wall_ms
+from pykclient.network.drive import drive_until, now_ms, run_user_calls, wall_ms
 
 if TYPE_CHECKING:
     from pykclient.consumer.group.history import Rebalance
@@ -178,7 +178,7 @@ class GroupCalls(CommitCalls):
             self._give_up_at_close(deadline_ms, group_membership, has_finished=has_finished)
         left = self._left
         if left is not None:  # perhaps since `unsubscribe`, which does not wait for it
-            drive(
+            drive_until(
                 self._engine,
                 self._port,
                 until=lambda: left.is_done or self._metadata.fatal_error is not None,
@@ -210,9 +210,9 @@ class GroupCalls(CommitCalls):
             return not self._subscription.partitions or self._metadata.fatal_error is not None
 
         try:
-            if not drive(self._engine, self._port, until=is_over, deadline_ms=deadline_ms):
+            if not drive_until(self._engine, self._port, until=is_over, deadline_ms=deadline_ms):
                 # This process stood still, perhaps: the listener hears of it all the same.
-                drive(self._engine, self._port, until=is_over, deadline_ms=now_ms())
+                drive_until(self._engine, self._port, until=is_over, deadline_ms=now_ms())
             self._engine.step(now_ms())  # which sends what tells the coordinator
         finally:
             group.end_poll()

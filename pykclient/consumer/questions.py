@@ -24,7 +24,7 @@ from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
 from pykclient.consumer.partition_list import describe_partitions
 from pykclient.consumer.public_call import public_call
 from pykclient.errors import KafkaTimeoutError
-from pykclient.network.drive import drive, now_ms
+from pykclient.network.drive import Until, drive, now_ms
 from pykclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.offsets.list_offsets import OffsetLookup
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.network.drive import Decisions
     from pykclient.types import OffsetAndTimestamp
 
 __all__ = ["BrokerQuestions"]
@@ -188,9 +189,22 @@ class BrokerQuestions(ConsumerCore):
         Raises `WakeupError`, what is fatal, and `UnknownTopicOrPartitionError` when brokers do not
         know one of the partitions that this is `about`.
         """
+        wait = self._wait(is_ready, timeout_ms, about, what=what)
+        return drive(self._engine, self._port, wait)
+
+    def _wait(
+        self,
+        is_ready: Callable[[], bool],
+        timeout_ms: int,
+        about: Sequence[TopicPartition],
+        *,
+        what: str,
+    ) -> Decisions[bool]:
         started_ms = now_ms()
         deadline_ms = started_ms + timeout_ms
-        is_done = self._drive_to(is_ready, min(deadline_ms, started_ms + UNKNOWN_TOPIC_WAIT_MS))
+        is_done = yield from self._wait_to(
+            is_ready, min(deadline_ms, started_ms + UNKNOWN_TOPIC_WAIT_MS)
+        )
         for partition in () if is_done else about:
             error = unknown_partition(self._metadata.cluster, partition)
             if error is not None:
@@ -201,18 +215,13 @@ class BrokerQuestions(ConsumerCore):
             what or describe_partitions(about), self._client.describe_failures, started_ms
         )
         for until_ms in dict.fromkeys((wait.until_ms(deadline_ms), deadline_ms)):
-            if self._drive_to(is_ready, until_ms):
+            if (yield from self._wait_to(is_ready, until_ms)):
                 return True
             wait.look(now_ms())
         return False
 
-    def _drive_to(self, is_ready: Callable[[], bool], deadline_ms: int) -> bool:
-        drive(
-            self._engine,
-            self._port,
-            until=lambda: is_ready() or self._is_interrupted,
-            deadline_ms=deadline_ms,
-        )
+    def _wait_to(self, is_ready: Callable[[], bool], deadline_ms: int) -> Decisions[bool]:
+        yield Until(lambda: is_ready() or self._is_interrupted, deadline_ms)
         if is_ready():
             return True
         self._raise_interruption()

@@ -1,6 +1,9 @@
-"""The synchronous loop: step, wait, complete, run the user's calls, until ready or too late.
+"""The synchronous drive: step, wait, complete, run the user's calls, until ready or too late.
 
-With `pykclient.aio.drive`, to come, the only loop that blocks.
+A public call that waits is a generator, its `Decisions`: it yields `Until`, is sent whether the
+condition held, and returns what the call returns. It waits for nothing itself. `drive` runs it;
+`pykclient.aio.drive`, to come, will run the same ones. What is raised in a wait comes out of the
+`yield`, so a `finally` there is run before `drive` ends, however it ends.
 
 Owner: the thread that calls it, which drives the engine meanwhile.
 """
@@ -8,7 +11,8 @@ Owner: the thread that calls it, which drives the engine meanwhile.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +20,20 @@ if TYPE_CHECKING:
     from pykclient.network.engine import Engine
     from pykclient.network.io.port import Port
 
-__all__ = ["drive", "now_ms", "run_user_calls", "wall_ms"]
+__all__ = ["Decisions", "Until", "drive", "drive_until", "now_ms", "run_user_calls", "wall_ms"]
+
+T = TypeVar("T")
+
+
+class Until(NamedTuple):
+    """What decisions wait for, and how long. A deadline of now takes what has arrived."""
+
+    condition: Callable[[], bool]
+    deadline_ms: int
+
+
+Decisions = Generator[Until, bool, T]
+"""A public call that may wait; it is sent False where the deadline has passed."""
 
 
 def now_ms() -> int:
@@ -29,7 +46,32 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def drive(engine: Engine, port: Port, *, until: Callable[[], bool], deadline_ms: int) -> bool:
+def drive(engine: Engine, port: Port, decisions: Decisions[T]) -> T:
+    """Run a public call to its end, and return its result. What it does not wait for costs little.
+
+    Before it goes on from a wait, the calls of user code are made that have come up.
+    """
+    try:
+        wait = next(decisions)
+        while True:
+            try:
+                is_held = drive_until(
+                    engine, port, until=wait.condition, deadline_ms=wait.deadline_ms
+                )
+                run_user_calls(engine)
+            except BaseException as error:  # noqa: BLE001  # the decisions handle it, or raise it
+                wait = decisions.throw(error)
+            else:
+                wait = decisions.send(is_held)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except BaseException:
+        decisions.close()  # an interrupt came between two lines of this function
+        raise
+
+
+def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadline_ms: int) -> bool:
     """Run the engine until `until()` holds or the deadline has passed; return which.
 
     At least one turn is made, so a deadline of now still takes what has arrived.

@@ -15,7 +15,7 @@ from pykclient.errors import (
     ConfigError,
     WakeupError,
 )
-from pykclient.network.drive import drive
+from pykclient.network.drive import drive_until
 from pykclient.protocol.messages.fetch import FetchRequest
 from tests.consumer.serving_port import (
     LONG_S,
@@ -116,12 +116,12 @@ def test_an_interrupt_right_after_records_were_taken_loses_none(
     consumer.position(A)
 
     def interrupted(*arguments: Any, **options: Any) -> bool:
-        drive(*arguments, **options)
+        drive_until(*arguments, **options)
         assert consumer._subscription.require(A).offset == 3
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pykclient.consumer.consumer.drive", interrupted)
+        patch.setattr("pykclient.consumer.consumer.drive_until", interrupted)
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(LONG_S)
     assert consumer.position(A) == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.metadata import Metadata
-from pykclient.network.drive import drive, now_ms
+from pykclient.network.drive import drive_until, now_ms
 from pykclient.network.engine import Engine
 from pykclient.network.io.selector import SelectorPort
 from pykclient.producer.config import ProducerConfig
@@ -33,7 +33,7 @@ class NetworkLine:
 
     def drive(self, until: Callable[[], bool], timeout_ms: int) -> bool:
         """Drive until it holds, or the time is over; return which."""
-        return drive(self.engine, self.port, until=until, deadline_ms=now_ms() + timeout_ms)
+        return drive_until(self.engine, self.port, until=until, deadline_ms=now_ms() + timeout_ms)
 
     def learn(self, timeout_ms: int) -> bool:
         """Drive until there is metadata newer than now, or nothing more to hope for."""

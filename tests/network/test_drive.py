@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
+import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.network import drive as module
-from pykclient.network.drive import drive, run_user_calls
+from pykclient.network.drive import Decisions, Until, drive, drive_until, run_user_calls
 from pykclient.network.manager import NEVER_MS, UserCall
 from tests.network.scripted_port import ScriptedPort
+from tests.signal_at_line import Alarm, SignalAtLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +63,101 @@ def clock(monkeypatch: pytest.MonkeyPatch, diary: list[str]) -> Clock:
 
 
 def run(clock: Clock, engine: ScriptedEngine, until: Callable[[], bool], deadline_ms: int) -> bool:
-    return drive(engine, clock.port, until=until, deadline_ms=deadline_ms)  # type: ignore[arg-type]
+    return drive_until(engine, clock.port, until=until, deadline_ms=deadline_ms)  # type: ignore[arg-type]
+
+
+def test_decisions_are_sent_whether_what_they_wait_for_has_come(
+    clock: Clock, diary: list[str]
+) -> None:
+    def decide() -> Decisions[tuple[bool, bool]]:
+        is_late = yield Until(lambda: False, 1_200)
+        is_there = yield Until(lambda: clock.now_ms == 1_300, 9_000)
+        return is_late, is_there
+
+    engine = ScriptedEngine(diary, [9_000, 1_300])
+    assert drive(engine, clock.port, decide()) == (False, True)  # type: ignore[arg-type]
+    waits = [entry for entry in diary if entry.startswith("wait")]
+    assert waits == ["wait 200", "wait 100"]
+
+
+def test_decisions_that_wait_for_nothing_make_no_step(clock: Clock, diary: list[str]) -> None:
+    def decide() -> Decisions[str]:
+        return "at hand"
+        yield
+
+    assert drive(ScriptedEngine(diary, []), clock.port, decide()) == "at hand"  # type: ignore[arg-type]
+    assert diary == []
+
+
+def test_decisions_go_on_when_the_users_calls_are_made(clock: Clock, diary: list[str]) -> None:
+    engine = ScriptedEngine(diary, [])
+
+    def decide() -> Decisions[None]:
+        engine.user_calls.append(UserCall(diary.append, ("called",), lambda _: None))
+        yield Until(lambda: True, 9_000)
+        diary.append("goes on")
+
+    drive(engine, clock.port, decide())  # type: ignore[arg-type]
+    assert diary == ["step 1000", "called", "goes on"]
+
+
+def test_what_is_raised_in_a_wait_comes_out_of_the_yield(clock: Clock, diary: list[str]) -> None:
+    engine = ScriptedEngine(diary, [])
+
+    def fail() -> bool:
+        raise ValueError("in the wait")
+
+    def decide() -> Decisions[str]:
+        try:
+            yield Until(fail, 9_000)
+        except ValueError as error:
+            diary.append(str(error))
+        yield Until(lambda: True, 9_000)
+        return "goes on"
+
+    assert drive(engine, clock.port, decide()) == "goes on"  # type: ignore[arg-type]
+    assert diary == ["step 1000", "in the wait", "step 1000"]
+
+
+def test_what_is_raised_in_decisions_comes_out_of_the_drive(clock: Clock, diary: list[str]) -> None:
+    def decide() -> Decisions[None]:
+        yield Until(lambda: True, 9_000)
+        raise ValueError("their own")
+
+    with pytest.raises(ValueError, match="their own"):
+        drive(ScriptedEngine(diary, []), clock.port, decide())  # type: ignore[arg-type]
+
+
+@pytest.mark.promise("an interrupt loses no record that was not returned")
+def test_an_interrupt_in_any_line_of_the_drive_ends_the_decisions(
+    clock: Clock, diary: list[str]
+) -> None:
+    engine = ScriptedEngine(diary, [])
+    ends: list[int] = []
+
+    def decide(number: int) -> Decisions[None]:
+        try:
+            for _ in range(3):
+                yield Until(lambda: True, 9_000)
+        finally:
+            ends.append(number)
+
+    numbers = range(1, 200)
+    for number in numbers:
+        decisions = decide(number)
+        at = SignalAtLine(number, Alarm())
+        try:
+            with at:
+                drive(engine, clock.port, decisions)  # type: ignore[arg-type]
+                sys.settrace(None)
+        except Alarm:
+            # Now, and not when the exception and its frames are let go of.
+            assert inspect.getgeneratorstate(decisions) in ("GEN_CREATED", "GEN_CLOSED"), at.place
+        if at.place is None:
+            break
+    assert at.place is None
+    assert number > 20
+    assert len(ends) > 20
 
 
 @pytest.mark.promise("the core does no I/O; one loop drives it")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from pykclient.errors import ForkedClientError, UsageError
-from pykclient.network.drive import drive
+from pykclient.network.drive import drive_until
 from pykclient.network.gate import Gate
 from pykclient.network.interrupts import call_masked
 from pykclient.network.log import ClientLog, waits_for_handler_of_caller
@@ -75,7 +75,7 @@ class SenderThread:
 
         def run() -> None:
             try:
-                drive(engine, port, until=lifecycle.is_finished, deadline_ms=NEVER_MS)
+                drive_until(engine, port, until=lifecycle.is_finished, deadline_ms=NEVER_MS)
             except BaseException as error:  # the thread's top: nobody else would hear of it
                 log.exception("%s failed", self._name)
                 lifecycle.on_death(error)
