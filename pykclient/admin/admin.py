@@ -1,17 +1,25 @@
-"""Admin: the blocking front-end. Each call drives the engine until it is done or its time is up.
+"""Admin: creates, deletes and describes topics; describes groups, and moves their offsets.
 
-It is *open*, then *closed*. Calls from several threads queue.
+Each method checks its arguments and has the driver run the decisions of `AdminCore`. It is *open*,
+then *closed*. Calls from several threads queue.
 
 Owner: the admin lock (`AdminDriver`).
-Source: Java interface ``Admin``.
+Source: Java interface ``Admin``; KIP-222, KIP-396, KIP-496, KIP-848 (groups and their offsets).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from pykclient.admin.core import SPREAD_MS_MAX
-from pykclient.admin.group_calls import GroupCalls
+from pykclient.admin.config import AdminConfig
+from pykclient.admin.core import AdminCore
+from pykclient.admin.driver import AdminDriver
+from pykclient.admin.group_offsets import (
+    AlterGroupOffsets,
+    DeleteGroupOffsets,
+    ListGroupOffsets,
+)
+from pykclient.admin.groups import DeleteGroups, FindCoordinators
 from pykclient.admin.topics import (
     ALL_TOPICS,
     CreateTopics,
@@ -22,23 +30,35 @@ from pykclient.admin.topics import (
     TopicsAbsent,
     TopicsPresent,
 )
-from pykclient.arguments import name_list, shown_argument, value_list
+from pykclient.arguments import (
+    check_text,
+    name_list,
+    offsets_by_partition,
+    partition_list,
+    shown_argument,
+    value_list,
+)
 from pykclient.errors import UsageError
-from pykclient.network.drive import now_ms
-from pykclient.network.log import ClientLog
+from pykclient.network.io.selector import SelectorPort
+from pykclient.network.live_client import LiveClient, describe_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Mapping
+    from types import TracebackType
+    from typing import Self
 
     from pykclient.admin.call import AdminHandler
+    from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.admin.topics import CreatedTopic, TopicDescription, TopicListing
+    from pykclient.types import Node, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Admin"]
 
-log = ClientLog("pykclient.admin", "")
+KeyT = TypeVar("KeyT", bound="Hashable")
+ValueT = TypeVar("ValueT")
 
 
-class Admin(GroupCalls):
+class Admin(LiveClient):
     """Creates, deletes and describes topics; describes groups, and moves and deletes their offsets.
 
     Safe from many threads; their calls run one after the other. It does not survive a fork. Use it
@@ -48,6 +68,54 @@ class Admin(GroupCalls):
     several do, an `AdminCallError` that has them by name. `timeout` is in seconds, None means
     `default_api_timeout_ms`.
     """
+
+    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
+        """Take the settings of `AdminConfig`, as a mapping, as keywords, or both.
+
+        Nothing is connected before the first call.
+
+        Raises:
+            ConfigError: a setting is unknown, malformed or not built yet.
+        """
+        config = AdminConfig.from_settings(settings, **keywords).named()
+        port = SelectorPort.from_config(config)
+        try:
+            self._core = AdminCore(config, port)
+            self._driver = AdminDriver(self._core, port)
+        except BaseException:
+            port.shutdown()
+            raise
+        port.warn_if_dropped(
+            self, f"{self!r} was not closed. Use it in a with block, or call close()"
+        )
+
+    def __repr__(self) -> str:
+        state = "closed" if self._driver.is_closed else "open"
+        return describe_client(self, self._core.config, state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close all connections, once the call under way has ended. Again it does nothing.
+
+        A signal handler that calls this on top of a call of the same thread has that call raise
+        `ClosedError`. In a child process it does nothing.
+
+        Raises:
+            KafkaTimeoutError: that call did not end within `timeout` seconds.
+        """
+        self._driver.close(timeout)
+
+    # Topics.
 
     def create_topics(
         self, topics: Iterable[NewTopic], timeout: float | None = None
@@ -68,13 +136,16 @@ class Admin(GroupCalls):
         by_name = {topic.name: topic for topic in given}
         if len(by_name) != len(given):
             raise UsageError("create_topics: a topic is given twice")
-        deadline_ms, timeout_ms = self._deadline(timeout)
-        with self._entered(timeout_ms):
-            call = self._call(CreateTopics(by_name), by_name, deadline_ms)
-            self._drive(call, deadline_ms)
-            if call.values:
-                self._spread(TopicsPresent(list(call.values)), deadline_ms)
-            return self._result(call, "the creation of topics", timeout_ms)
+        return self._driver.run(
+            lambda limit: self._core.change_topics(
+                CreateTopics(by_name),
+                by_name,
+                limit,
+                what="the creation of topics",
+                spread=TopicsPresent,
+            ),
+            timeout,
+        )
 
     def delete_topics(self, topics: Iterable[str], timeout: float | None = None) -> None:
         """Delete topics with all their records, and wait until no broker lists them any more.
@@ -88,13 +159,12 @@ class Admin(GroupCalls):
             KafkaTimeoutError: no answer in time; the topics may have been deleted.
         """
         names = name_list(topics, "topic", "delete_topics")
-        deadline_ms, timeout_ms = self._deadline(timeout)
-        with self._entered(timeout_ms):
-            call = self._call(DeleteTopics(), names, deadline_ms)
-            self._drive(call, deadline_ms)
-            if call.values:
-                self._spread(TopicsAbsent(list(call.values)), deadline_ms)
-            self._result(call, "the deletion of topics", timeout_ms)
+        self._driver.run(
+            lambda limit: self._core.change_topics(
+                DeleteTopics(), names, limit, what="the deletion of topics", spread=TopicsAbsent
+            ),
+            timeout,
+        )
 
     def list_topics(
         self, timeout: float | None = None, *, include_internal: bool = False
@@ -126,17 +196,144 @@ class Admin(GroupCalls):
         names = name_list(topics, "topic", "describe_topics")
         return self._run(DescribeTopics(), names, "the description of topics", timeout)
 
-    def _spread(self, handler: AdminHandler[int, int], deadline_ms: int) -> None:
-        """Wait until all brokers have heard of a change that is made already."""
-        until_ms = min(deadline_ms, now_ms() + SPREAD_MS_MAX)
-        call = self._call(handler, self._metadata.cluster.nodes, until_ms)
-        self._drive(call, until_ms)
-        if call.unfinished:
-            log.warning(
-                "brokers %s have not heard of the change yet: %s",
-                ", ".join(map(str, call.unfinished)),
-                call.last_error,
-            )
+    # Groups.
+
+    def list_groups(
+        self,
+        timeout: float | None = None,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+    ) -> dict[str, GroupListing]:
+        """Return the groups of the cluster that this client may see, by name.
+
+        `states` (as ``["Stable", "Empty"]``, brokers 2.6 or newer, KIP-518) and `types`
+        (``classic``, ``consumer``, ``share``, ``streams``; brokers 3.7 or newer, KIP-848) choose
+        among them; of either, none means all.
+
+        Raises:
+            UnsupportedVersionError: the one broker is too old for `states` or `types`.
+            KafkaTimeoutError: a broker of the cluster did not answer in time.
+            AdminCallError: several brokers did not tell; the errors are by their ids.
+        """
+        wanted_states = name_list(states, "state", "list_groups")
+        wanted_types = name_list(types, "type", "list_groups")
+        groups = self._driver.run(
+            lambda limit: self._core.list_groups(wanted_states, wanted_types, limit), timeout
+        )
+        return {group.group_id: group for group in groups}
+
+    def describe_groups(
+        self, groups: Iterable[str], timeout: float | None = None
+    ) -> dict[str, GroupDescription]:
+        """Return groups with their members and what these have, by name, of both protocols.
+
+        Raises:
+            GroupIdNotFoundError, GroupAuthorizationFailedError and others: what the broker says of
+                the one group that it cannot describe.
+            AdminCallError: it cannot describe several.
+            KafkaTimeoutError: a coordinator did not answer in time.
+        """
+        names = name_list(groups, "group", "describe_groups")
+        found = self._driver.run(lambda limit: self._core.describe_groups(names, limit), timeout)
+        return {name: found[name] for name in names}
+
+    def find_coordinators(
+        self, groups: Iterable[str], timeout: float | None = None
+    ) -> dict[str, Node]:
+        """Return the broker that coordinates each group, by name; the groups need not exist.
+
+        Raises:
+            GroupAuthorizationFailedError: this client may not see the one group.
+            AdminCallError: it may not see several.
+            KafkaTimeoutError: no broker told in time.
+        """
+        names = name_list(groups, "group", "find_coordinators")
+        return self._run(FindCoordinators(), names, "the coordinators of groups", timeout)
+
+    def delete_groups(self, groups: Iterable[str], timeout: float | None = None) -> None:
+        """Delete groups that have no members, with all that they have committed.
+
+        Raises:
+            NonEmptyGroupError, GroupIdNotFoundError and others: what the broker says of the one
+                group that it did not delete.
+            AdminCallError: it did not delete several.
+            KafkaTimeoutError: no answer in time; the groups may have been deleted.
+        """
+        names = name_list(groups, "group", "delete_groups")
+        self._run(DeleteGroups(), names, "the deletion of groups", timeout)
+
+    def list_group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout: float | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what a group has committed, for some partitions or (None) all.
+
+        A partition without an offset is left out, so a group that does not exist has none. With
+        `require_stable` it waits until no transaction is about to commit offsets (brokers 2.5 or
+        newer, KIP-447).
+
+        Raises:
+            GroupAuthorizationFailedError, TopicAuthorizationFailedError and others: what the broker
+                says.
+            KafkaTimeoutError: no answer in time.
+        """
+        name = _group_name(group, "list_group_offsets")
+        given = None if partitions is None else _partitions(partitions, "list_group_offsets")
+        handler = ListGroupOffsets(given, is_stable=require_stable)
+        return self._run(handler, (name,), "the offsets of group", timeout)[name]
+
+    def alter_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        timeout: float | None = None,
+    ) -> None:
+        """Commit offsets for a group that has no members; a group that does not exist is made.
+
+        Raises:
+            UnknownMemberIdError: the group has members.
+            UnknownTopicOrPartitionError and others: what the broker says of the one partition whose
+                offset it did not take.
+            AdminCallError: it did not take several.
+            KafkaTimeoutError: no answer in time; the offsets may have been taken.
+        """
+        name = _group_name(group, "alter_group_offsets")
+        given = offsets_by_partition(offsets, "alter_group_offsets")
+        self._run(
+            AlterGroupOffsets(name, given), given, f"offsets of group {name!r}, partitions", timeout
+        )
+
+    def delete_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> None:
+        """Have a group forget what it committed for partitions of topics that no member reads.
+
+        Brokers 2.4 or newer (KIP-496). A partition without an offset is fine.
+
+        Raises:
+            GroupSubscribedToTopicError: a member reads the topic.
+            GroupIdNotFoundError, UnknownTopicOrPartitionError and others: what the broker says of
+                the one partition that it did not forget.
+            AdminCallError: it did not forget several.
+            KafkaTimeoutError: no answer in time; the offsets may have been forgotten.
+        """
+        name = _group_name(group, "delete_group_offsets")
+        keys = _partitions(partitions, "delete_group_offsets")
+        self._run(DeleteGroupOffsets(name), keys, f"offsets of group {name!r}, partitions", timeout)
+
+    def _run(
+        self,
+        handler: AdminHandler[KeyT, ValueT],
+        keys: Iterable[KeyT],
+        what: str,
+        timeout: float | None,
+    ) -> dict[KeyT, ValueT]:
+        return self._driver.run(lambda limit: self._core.run(handler, keys, what, limit), timeout)
 
 
 def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:
@@ -153,3 +350,14 @@ def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:
                 f"NewTopic(name, ...)"
             )
     return found
+
+
+def _group_name(group: str, call: str) -> str:
+    if not isinstance(group, str):
+        raise UsageError(f"{call}: group is {shown_argument(group)}; give its name")
+    check_text(group, "group", call)
+    return group
+
+
+def _partitions(partitions: Iterable[TopicPartition], call: str) -> list[TopicPartition]:
+    return list(dict.fromkeys(partition_list(partitions, call)))

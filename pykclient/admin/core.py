@@ -1,4 +1,4 @@
-"""AdminCore: the admin client without the waiting: its engine, and what each call is made of.
+"""AdminCore: the admin client without the waiting: its engine, and the decisions of its calls.
 
 Owner: the admin lock.
 Source: Java class ``KafkaAdminClient``.
@@ -6,72 +6,211 @@ Source: Java class ``KafkaAdminClient``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pykclient.admin.call import AdminCall, AdminCalls, Attempts
-from pykclient.errors import AdminCallError, KafkaError, KafkaTimeoutError
+from pykclient.admin.groups import (
+    ALL_BROKERS,
+    DescribeClassicGroups,
+    DescribeConsumerGroups,
+    ListBrokers,
+    ListGroups,
+)
+from pykclient.admin.lookup import GroupCoordinator
+from pykclient.errors import (
+    AdminCallError,
+    ClosedError,
+    GroupIdNotFoundError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.metadata import Metadata
+from pykclient.network.drive import Until, now_ms
 from pykclient.network.engine import Engine
 from pykclient.network.log import ClientLog, LongWaits
 from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from pykclient.admin.call import AdminHandler
     from pykclient.admin.config import AdminConfig
+    from pykclient.admin.groups import GroupDescription, GroupListing
+    from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
 
-__all__ = ["SPREAD_MS_MAX", "AdminCore"]
+__all__ = ["SPREAD_MS_MAX", "AdminCore", "TimeLimit"]
 
 SPREAD_MS_MAX: Final = 5_000
 """How long the word of a change may take to reach all brokers before it is left to itself."""
+
+NOT_OF_KIP_848: Final = (GroupIdNotFoundError, UnsupportedVersionError)
+"""The broker has no such group of KIP-848, or it does not know of KIP-848."""
 
 KeyT = TypeVar("KeyT", bound="Hashable")
 ValueT = TypeVar("ValueT")
 
 
+class TimeLimit(NamedTuple):
+    """When a call has to end, and for how long that is from its beginning."""
+
+    deadline_ms: int
+    timeout_ms: int
+
+
 class AdminCore:
-    """Builds the engine and the calls that go through it."""
+    """The engine, and the calls that go through it."""
 
     def __init__(self, config: AdminConfig, port: Port) -> None:
-        self._config = config
-        self._port = port
+        self.config = config
+        self.metadata = Metadata.from_config(config, allow_auto_topic_creation=False)
+        self.metadata.set_topics(())
+        self.is_close_requested = False
+        """Whether the call under way is to end, since the client is to be closed."""
         self._retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._metadata = Metadata.from_config(config, allow_auto_topic_creation=False)
-        self._metadata.set_topics(())
-        self._client = NetworkClient(config, port, self._metadata)
+        self._client = NetworkClient(config, port, self.metadata)
         self._calls = AdminCalls()
-        self._waits = LongWaits(ClientLog("pykclient.admin", config.client_id))
-        self._engine = Engine(self._client, [self._metadata, self._calls])
+        self._log = ClientLog("pykclient.admin", config.client_id)
+        self._waits = LongWaits(self._log)
+        self.engine = Engine(self._client, [self.metadata, self._calls])
 
-    def _call(
+    # Decisions.
+
+    def run(
+        self,
+        handler: AdminHandler[KeyT, ValueT],
+        keys: Iterable[KeyT],
+        what: str,
+        limit: TimeLimit,
+    ) -> Decisions[dict[KeyT, ValueT]]:
+        """Make one call, and return what came of each key."""
+        call = self.new_call(handler, keys, limit.deadline_ms)
+        yield from self._finish(call, limit.deadline_ms)
+        return self.result(call, what, limit)
+
+    def change_topics(
+        self,
+        handler: AdminHandler[str, ValueT],
+        names: Iterable[str],
+        limit: TimeLimit,
+        *,
+        what: str,
+        spread: Callable[[Sequence[str]], AdminHandler[int, int]],
+    ) -> Decisions[dict[str, ValueT]]:
+        """Create or delete topics, and wait until `spread` finds that all brokers know of it."""
+        call = self.new_call(handler, names, limit.deadline_ms)
+        yield from self._finish(call, limit.deadline_ms)
+        if call.values:
+            yield from self._spread(spread(list(call.values)), limit.deadline_ms)
+        return self.result(call, what, limit)
+
+    def list_groups(
+        self, states: Sequence[str], types: Sequence[str], limit: TimeLimit
+    ) -> Decisions[tuple[GroupListing, ...]]:
+        """Ask every broker for its groups."""
+        brokers = yield from self.run(ListBrokers(), (ALL_BROKERS,), "the list of", limit)
+        handler = ListGroups(states, types, self.watch_brokers())
+        listed = yield from self.run(handler, brokers[ALL_BROKERS], "the groups of brokers", limit)
+        return tuple(group for groups in listed.values() for group in groups)
+
+    def describe_groups(
+        self, names: Sequence[str], limit: TimeLimit
+    ) -> Decisions[dict[str, GroupDescription]]:
+        """Ask about groups of KIP-848 first, and then about the others as classic ones."""
+        what = "the description of groups"
+        lookup = GroupCoordinator()
+        call = self.new_call(DescribeConsumerGroups(lookup), names, limit.deadline_ms)
+        yield from self._finish(call, limit.deadline_ms)
+        others = [n for n, error in call.errors.items() if isinstance(error, NOT_OF_KIP_848)]
+        classic = self.new_call(DescribeClassicGroups(lookup), others, limit.deadline_ms)
+        yield from self._finish(classic, limit.deadline_ms)
+        for name in others:
+            del call.errors[name]
+        call.errors.update(classic.errors)
+        call.values.update(classic.values)
+        if classic.unfinished:
+            self.result(classic, what, limit)
+        return self.result(call, what, limit)
+
+    def _finish(self, call: AdminCall[KeyT, ValueT], deadline_ms: int) -> Decisions[None]:
+        """Wait until a call is done or its time is up. Raises what is fatal."""
+        self.metadata.take_fatal_error()  # of the last call: this one tries anew
+        self._calls.start(call)
+        wait = self._waits.begin(call.name, lambda: self._why_unfinished(call), now_ms())
+        try:
+            for until_ms in dict.fromkeys((wait.until_ms(deadline_ms), deadline_ms)):
+                if (yield Until(partial(self._is_over, call), until_ms)):
+                    break
+                wait.look(now_ms())
+        finally:
+            self._calls.end()
+        fatal_error = self.metadata.take_fatal_error()
+        if not call.is_done and fatal_error is not None:
+            raise fatal_error
+        if self.is_close_requested:
+            raise ClosedError("this admin client is closed; make a new one")
+
+    def _is_over(self, call: AdminCall[KeyT, ValueT]) -> bool:
+        is_ended = self.is_close_requested or self.metadata.fatal_error is not None
+        return call.is_done or is_ended
+
+    def _spread(self, handler: AdminHandler[int, int], deadline_ms: int) -> Decisions[None]:
+        """Wait until all brokers know of a change that is made already, but not for long."""
+        until_ms = min(deadline_ms, now_ms() + SPREAD_MS_MAX)
+        call = self.new_call(handler, self.metadata.cluster.nodes, until_ms)
+        yield from self._finish(call, until_ms)
+        if call.unfinished:
+            self._log.warning(
+                "brokers %s have not heard of the change yet: %s",
+                ", ".join(map(str, call.unfinished)),
+                call.last_error,
+            )
+
+    def watch_brokers(self) -> Callable[[int], bool]:
+        """Return a function that says whether a broker has left the cluster since now.
+
+        What is known now may be too old to have heard of the broker at all.
+        """
+        version = self.metadata.cluster.version
+
+        def is_gone(broker_id: int) -> bool:
+            cluster = self.metadata.cluster
+            return cluster.version > version and broker_id not in cluster.nodes
+
+        return is_gone
+
+    # What decisions are made of.
+
+    def new_call(
         self, handler: AdminHandler[KeyT, ValueT], keys: Iterable[KeyT], deadline_ms: int
     ) -> AdminCall[KeyT, ValueT]:
+        """Return a call that is to be waited for."""
         attempts = Attempts(
-            retry_max=self._config.retries,
+            retry_max=self.config.retries,
             backoff=self._retry_backoff,
-            request_timeout_ms=self._config.request_timeout_ms,
+            request_timeout_ms=self.config.request_timeout_ms,
             deadline_ms=deadline_ms,
         )
-        return AdminCall(handler, keys, self._metadata, attempts)
+        return AdminCall(handler, keys, self.metadata, attempts)
 
-    def _result(
-        self, call: AdminCall[KeyT, ValueT], what: str, timeout_ms: int
+    def result(
+        self, call: AdminCall[KeyT, ValueT], what: str, limit: TimeLimit
     ) -> dict[KeyT, ValueT]:
         """Return what came of a call whose time is up, or raise what went wrong."""
         errors: dict[KeyT, KafkaError] = dict(call.errors)
         if call.unfinished:
-            late = self._late(call, what, timeout_ms)
+            late = self._late(call, what, limit.timeout_ms)
             errors.update(dict.fromkeys(call.unfinished, late))
         distinct = list({id(error): error for error in errors.values()}.values())
         if len(distinct) == 1:
             raise distinct[0]
         if distinct:
-            told = "; ".join(f"{key}: {error}" for key, error in errors.items())
+            reasons = "; ".join(f"{key}: {error}" for key, error in errors.items())
             raise AdminCallError(
-                f"{what}: {len(errors)} of {len(errors) + len(call.values)} failed: {told}",
+                f"{what}: {len(errors)} of {len(errors) + len(call.values)} failed: {reasons}",
                 errors={str(key): error for key, error in errors.items()},
             )
         return call.values

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.admin import admin as admin_module
+from pykclient.admin import core as core_module
 from pykclient.admin.admin import Admin
 from pykclient.admin.topics import NewTopic
 from pykclient.errors import (
@@ -79,7 +79,7 @@ def test_a_word_that_does_not_spread_is_logged_and_not_an_error(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(admin_module, "SPREAD_MS_MAX", 50)
+    monkeypatch.setattr(core_module, "SPREAD_MS_MAX", 50)
     port.lag_count = 10**9
     with caplog.at_level(logging.WARNING, "pykclient.admin"):
         assert admin.create_topics(new("a")).keys() == {"a"}
@@ -169,7 +169,7 @@ def test_brokers_that_never_answer_are_named_when_time_is_up(admin: Admin, port:
 def test_a_fatal_error_is_raised_at_once(admin: Admin, port: TopicPort) -> None:
     port.is_silent = True
     too_old = UnsupportedVersionError("too old")
-    port.on_wait = lambda: admin._metadata.on_verdict(too_old)
+    port.on_wait = lambda: admin._core.metadata.on_verdict(too_old)
     with pytest.raises(UnsupportedVersionError):
         admin.create_topics(new("a"))
     port.is_silent = False

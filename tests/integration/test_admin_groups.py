@@ -170,10 +170,10 @@ def test_older_brokers_know_no_types_of_groups(fake_kafka: FakeKafka, admin: Adm
 
 def test_a_broker_that_is_not_known_yet_is_no_broker_that_is_gone(admin: Admin) -> None:
     admin.list_topics()
-    is_gone = admin._watch_brokers()
-    known = admin._metadata.cluster
+    is_gone = admin._core.watch_brokers()
+    known = admin._core.metadata.cluster
     assert not is_gone(99)
-    admin._metadata.cluster = Cluster(version=known.version + 1, nodes=known.nodes.values())
+    admin._core.metadata.cluster = Cluster(version=known.version + 1, nodes=known.nodes.values())
     assert is_gone(99)
     assert not any(map(is_gone, known.nodes))
 
