@@ -81,11 +81,13 @@ def test_decisions_are_sent_whether_what_they_wait_for_has_come(
 
 
 def test_decisions_that_wait_for_nothing_make_no_step(clock: Clock, diary: list[str]) -> None:
-    def decide() -> Decisions[str]:
+    def decide(is_at_hand: bool) -> Decisions[str]:
+        if not is_at_hand:
+            yield Until(lambda: True, 9_000)
         return "at hand"
-        yield
 
-    assert drive(ScriptedEngine(diary, []), clock.port, decide()) == "at hand"  # type: ignore[arg-type]
+    engine = ScriptedEngine(diary, [])
+    assert drive(engine, clock.port, decide(is_at_hand=True)) == "at hand"  # type: ignore[arg-type]
     assert diary == []
 
 
