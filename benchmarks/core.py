@@ -59,9 +59,9 @@ class Sending:
         on_delivery: OnDelivery[RecordMetadata] | None,
     ) -> object:
         chosen = 0 if key is None else (self.core.murmur2(key) & 0x7FFFFFFF) % PARTITION_COUNT
-        fate = self.core.BatchFate(RecordMetadata, "t", chosen)
-        appender = self.core.RecordAppender(CAPACITY_BYTES, fate, threading.Lock())
-        fate.follow(appender)
+        result = self.core.BatchResult(RecordMetadata, "t", chosen)
+        appender = self.core.RecordAppender(CAPACITY_BYTES, result, threading.Lock())
+        result.follow(appender)
         self.topic.open[chosen] = appender
         if key is None:
             self.topic.sticky = appender
@@ -91,9 +91,9 @@ def measure(core: ModuleType, count: int) -> dict[str, float]:
 
 def measure_one_batch(core: ModuleType) -> dict[str, float]:
     """What becomes of a batch that is full, and the way back from its bytes."""
-    fate = core.BatchFate(RecordMetadata, "t", 0)
-    appender = core.RecordAppender(CAPACITY_BYTES, fate, threading.Lock())
-    fate.follow(appender)
+    result = core.BatchResult(RecordMetadata, "t", 0)
+    appender = core.RecordAppender(CAPACITY_BYTES, result, threading.Lock())
+    result.follow(appender)
     told: list[RecordMetadata] = []
     deliveries = []
     while delivery := appender.append(
@@ -101,13 +101,13 @@ def measure_one_batch(core: ModuleType) -> dict[str, float]:
     ):
         deliveries.append(delivery)
     appender.seal()
-    fate.base_offset = 0
+    result.base_offset = 0
     count = len(deliveries)
     figures = {
         "finish a batch": timed(lambda: len(appender.frame(HEADER_BYTES)) and count),
-        "call a callback": timed(lambda: fate.tell(appender.callbacks, print) or len(told)),
+        "call a callback": timed(lambda: result.report(appender.callbacks, print) or len(told)),
     }
-    fate.is_well = True
+    result.is_well = True
     figures["ask a delivery"] = timed(lambda: len([one.exception() for one in deliveries]))
     figures["result of a delivery"] = timed(lambda: len([one.result() for one in deliveries]))
     data = core.record_bytes(bytes(appender.view()))

@@ -20,7 +20,7 @@ from pykclient.errors.base import ConfigError
 if TYPE_CHECKING:
     # Both have the same types; which one does the work, the types do not tell.
     from pykclient.accel.pure import (
-        BatchFate,
+        BatchResult,
         ByteColumn,
         ConsumerRecord,
         ContiguousBatches,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "BatchFate",
+    "BatchResult",
     "ByteColumn",
     "ConsumerRecord",
     "ContiguousBatches",
@@ -125,7 +125,7 @@ if not TYPE_CHECKING:
         from pykclient.accel import compiled as chosen
     else:
         from pykclient.accel import pure as chosen
-    BatchFate = chosen.BatchFate
+    BatchResult = chosen.BatchResult
     ByteColumn = chosen.ByteColumn
     ConsumerRecord = chosen.ConsumerRecord
     ContiguousBatches = chosen.ContiguousBatches

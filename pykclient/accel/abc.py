@@ -49,10 +49,10 @@ Lock = AbstractContextManager[object]
 
 
 class DeliveryBatch(Protocol[T_co]):
-    """The fate of a batch, which all deliveries of its records share."""
+    """The result of a batch, which the deliveries of its records share."""
 
     def is_done(self, index: int) -> bool:
-        """Whether the fate of the record at `index` is known."""
+        """Whether the result of the record at `index` is known."""
         ...
 
     def result(self, index: int, timeout: float | None) -> T_co:
@@ -64,7 +64,7 @@ class DeliveryBatch(Protocol[T_co]):
         ...
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
-        """Call `function` once the record's fate is known, at once if it is."""
+        """Call `function` once the record's result is known, at once if it is."""
         ...
 
     def describe(self, index: int) -> str:

@@ -1,11 +1,11 @@
 """What became of a batch, and so of each record in it: what every `Delivery` looks at.
 
-An outcome is *pending* until it has *succeeded* or *failed*; that of a batch too large for the
+A result is *pending* until it has *succeeded* or *failed*; that of a batch too large for the
 broker is *split*, and its parts tell from then on. The first ending counts. What follows is in the
 order that users count on: first the delivery callbacks, record by record, then whoever waits goes
 on, then the done callbacks. So who returns from `result` or `flush` knows that his callbacks have
 run, and a done callback finds its delivery done. None of this happens inside `succeed` or `fail`,
-which never call user code: `take_call` hands it to whoever ended the outcome.
+which never call user code: `take_call` hands it to whoever ended the result.
 
 `Delivery` itself, the object that `send` returns, belongs to the per-record core.
 
@@ -25,7 +25,7 @@ from bisect import bisect_right
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from pykclient.accel import BatchFate, Delivery
+from pykclient.accel import BatchResult, Delivery
 from pykclient.arguments import FOREVER_MS, timeout_ms
 from pykclient.errors import KafkaTimeoutError
 from pykclient.producer.record import RecordMetadata
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from pykclient.producer.failure_reports import FailureReports, UnseenFailure
     from pykclient.types import TopicPartition
 
-__all__ = ["Awaited", "BatchOutcome", "Delivery", "OutcomeState", "Waiting"]
+__all__ = ["Awaited", "Delivery", "ProduceResult", "ResultState", "Waiting"]
 
 _numbers = itertools.count()
 """Numbers for done callbacks: `next` on it is safe from any thread and any handler."""
 
 
-class OutcomeState(Enum):
+class ResultState(Enum):
     """What is known about a batch."""
 
     PENDING = "pending"
@@ -54,13 +54,11 @@ class OutcomeState(Enum):
     SPLIT = "split"
 
 
-NEXT: dict[OutcomeState, frozenset[OutcomeState]] = {
-    OutcomeState.PENDING: frozenset(
-        {OutcomeState.SUCCEEDED, OutcomeState.FAILED, OutcomeState.SPLIT}
-    ),
-    OutcomeState.SUCCEEDED: frozenset(),
-    OutcomeState.FAILED: frozenset(),
-    OutcomeState.SPLIT: frozenset(),
+NEXT: dict[ResultState, frozenset[ResultState]] = {
+    ResultState.PENDING: frozenset({ResultState.SUCCEEDED, ResultState.FAILED, ResultState.SPLIT}),
+    ResultState.SUCCEEDED: frozenset(),
+    ResultState.FAILED: frozenset(),
+    ResultState.SPLIT: frozenset(),
 }
 
 
@@ -68,7 +66,7 @@ class Awaited(Protocol):
     """What a thread can wait for: the record at `index` of a batch, or what stands for many."""
 
     def is_done(self, index: int) -> bool:
-        """Whether its fate is known."""
+        """Whether its result is known."""
         ...
 
     def is_decided(self, index: int) -> bool:
@@ -108,7 +106,7 @@ class Waiting(Protocol):
         """
         ...
 
-    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
         """Wait until the record's result is known, at most `timeout` seconds; return whether it is.
 
         Raises:
@@ -117,8 +115,8 @@ class Waiting(Protocol):
         ...
 
 
-class BatchOutcome(BatchFate[RecordMetadata]):
-    """The fate of the records of one batch. An index is a record's place in that batch.
+class ProduceResult(BatchResult[RecordMetadata]):
+    """The result of the records of one batch. An index is a record's place in that batch.
 
     What the records brought along, delivery callbacks and timestamps, comes from the batch's
     appender, which goes on filling it while the batch is open.
@@ -144,14 +142,14 @@ class BatchOutcome(BatchFate[RecordMetadata]):
     ) -> None:
         super().__init__(RecordMetadata, partition.topic, partition.partition)
         self.partition = partition
-        self.state = OutcomeState.PENDING
+        self.state = ResultState.PENDING
         self._reports = reports
         self._waiting = waiting
         self._callbacks: Collection[tuple[int, OnDelivery[RecordMetadata]]] = ()
         self._is_announced = False
         self._error: KafkaError | None = None
         self._record_errors: Mapping[int, KafkaError] = {}
-        self._parts: Sequence[tuple[int, BatchOutcome]] = ()
+        self._parts: Sequence[tuple[int, ProduceResult]] = ()
         self._wakers: dict[Callable[[], None], None] = {}
         self._done_callbacks: dict[int, tuple[int, Callable[[], object]]] = {}
         self._unseen: UnseenFailure | None = None
@@ -161,25 +159,25 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         super().follow(appender)
         self._callbacks = appender.callbacks
 
-    def another(self) -> BatchOutcome:
-        """Return a pending outcome for a further batch of the same partition."""
-        return BatchOutcome(self.partition, self._reports, self._waiting)
+    def another(self) -> ProduceResult:
+        """Return a pending result for a further batch of the same partition."""
+        return ProduceResult(self.partition, self._reports, self._waiting)
 
     # What a delivery asks.
 
     def is_done(self, index: int) -> bool:
-        """Whether the record's fate is known."""
-        if self.state is OutcomeState.SPLIT:
+        """Whether the record's result is known."""
+        if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.is_done(index)
         return self._is_announced
 
     def is_decided(self, index: int) -> bool:
         """Whether it is about to be known: delivery callbacks may still be running."""
-        if self.state is OutcomeState.SPLIT:
+        if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.is_decided(index)
-        return self.state is not OutcomeState.PENDING
+        return self.state is not ResultState.PENDING
 
     def result(self, index: int, timeout: float | None) -> RecordMetadata:
         """Wait at most `timeout` seconds (None: until it ends) and return where the record stands.
@@ -211,16 +209,16 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         return self.seen_error(index)
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
-        """Call `function` once the record's fate is known: in the sender thread, or here and now
+        """Call `function` once the record's result is known: in the sender thread, or here and now
         if it is. Should it fail, that is logged."""
-        if self._is_announced and self.state is OutcomeState.SPLIT:
+        if self._is_announced and self.state is ResultState.SPLIT:
             part, index = self._part(index)
             part.add_done_callback(index, function)
             return
         number = next(_numbers)
         self._done_callbacks[number] = (index, function)
         if self._is_announced and self._done_callbacks.pop(number, None) is not None:
-            if self.state is OutcomeState.SPLIT:
+            if self.state is ResultState.SPLIT:
                 self.add_done_callback(index, function)
             else:
                 self._call(function)
@@ -240,7 +238,7 @@ class BatchOutcome(BatchFate[RecordMetadata]):
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
         """Call `waker` when there is news of the record, at once if there is. It must not block,
         and may be called twice."""
-        if self._is_announced and self.state is OutcomeState.SPLIT:
+        if self._is_announced and self.state is ResultState.SPLIT:
             part, index = self._part(index)
             part.add_waker(index, waker)
             return
@@ -251,22 +249,22 @@ class BatchOutcome(BatchFate[RecordMetadata]):
     def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
         """Forget a waker that is not wanted any more."""
         self._wakers.pop(waker, None)
-        if self.state is OutcomeState.SPLIT:
+        if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             part.remove_waker(index, waker)
 
-    # What the fate is; once it is known.
+    # What the result is; once it is known.
 
     def metadata(self, index: int) -> RecordMetadata:
         """Return where the record stands; without an offset when it failed."""
-        if self.state is OutcomeState.SPLIT:
+        if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.metadata(index)
         return self.where(index)
 
     def error(self, index: int) -> KafkaError | None:
         """Return why the record failed, or None."""
-        if self.state is OutcomeState.SPLIT:
+        if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.error(index)
         return self._record_errors.get(index, self._error)
@@ -278,23 +276,23 @@ class BatchOutcome(BatchFate[RecordMetadata]):
 
     def seen_error(self, index: int) -> KafkaError | None:
         """As `error`, for somebody who takes it in."""
-        if self.state is OutcomeState.SPLIT:
+        if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.seen_error(index)
         if self._unseen is not None:
             self._unseen.see()  # who asks about one record learns of all in its batch
         return self.error(index)
 
-    def told_by(self, index: int, count: int) -> tuple[BatchOutcome, int, int]:
+    def leaf_of(self, index: int, count: int) -> tuple[ProduceResult, int, int]:
         """Return who tells of the record at `index`, its place there, and of how many of the
         `count` records from it on he tells."""
-        if self.state is not OutcomeState.SPLIT:
+        if self.state is not ResultState.SPLIT:
             return self, index, count
         place = bisect_right(self._parts, index, key=_first_index) - 1
         first_index, part = self._parts[place]
         if place + 1 < len(self._parts):
             count = min(count, self._parts[place + 1][0] - index)
-        return part.told_by(index - first_index, count)
+        return part.leaf_of(index - first_index, count)
 
     # How it ends.
 
@@ -306,7 +304,7 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         """
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
-        self._to(OutcomeState.SUCCEEDED)
+        self._to(ResultState.SUCCEEDED)
 
     def fail(
         self,
@@ -324,16 +322,16 @@ class BatchOutcome(BatchFate[RecordMetadata]):
         if unseen_count > 0:
             self._unseen = self._reports.unseen(str(self.partition), unseen_count, error)
         self._record_errors = record_errors or {}
-        self._to(OutcomeState.FAILED)
+        self._to(ResultState.FAILED)
 
-    def split(self, parts: Sequence[tuple[int, BatchOutcome]]) -> None:
+    def split(self, parts: Sequence[tuple[int, ProduceResult]]) -> None:
         """Let parts tell from now on, each with the index of its first record; they begin at 0.
 
         The parts' records brought the delivery callbacks along.
         """
         self._parts = parts
         self._callbacks = ()
-        self._to(OutcomeState.SPLIT)
+        self._to(ResultState.SPLIT)
         for index, function in self._announce():
             part, index_in_part = self._part(index)
             part.add_done_callback(index_in_part, function)
@@ -341,7 +339,7 @@ class BatchOutcome(BatchFate[RecordMetadata]):
     def take_call(self) -> Callable[[], None] | None:
         """Announce the end. Where user code is to be called for it, return a function that makes
         all calls and announces the end in between; the driver calls it, once."""
-        assert self.state in (OutcomeState.SUCCEEDED, OutcomeState.FAILED)
+        assert self.state in (ResultState.SUCCEEDED, ResultState.FAILED)
         callbacks, self._callbacks = self._callbacks, ()
         if not callbacks:
             done_callbacks = self._announce()
@@ -351,10 +349,10 @@ class BatchOutcome(BatchFate[RecordMetadata]):
 
         def call() -> None:
             try:
-                if self.state is OutcomeState.SUCCEEDED:
-                    self.tell(callbacks, self._report_failed)
+                if self.state is ResultState.SUCCEEDED:
+                    self.report(callbacks, self._report_failed)
                 else:
-                    self._tell_of_failure(callbacks)
+                    self._report_failure(callbacks)
             finally:
                 done_callbacks = self._announce()
             self._call_all(done_callbacks)
@@ -364,14 +362,14 @@ class BatchOutcome(BatchFate[RecordMetadata]):
     def _announce(self) -> list[tuple[int, Callable[[], object]]]:
         """Let those go on who wait; return the done callbacks, in the records' order."""
         self._is_announced = True
-        self.is_well = self.state is OutcomeState.SUCCEEDED
+        self.is_well = self.state is ResultState.SUCCEEDED
         for waker in list(self._wakers):
             waker()
         self._wakers.clear()
         taken = [self._done_callbacks.pop(number, None) for number in list(self._done_callbacks)]
         return sorted((entry for entry in taken if entry is not None), key=_first_index)
 
-    def _tell_of_failure(
+    def _report_failure(
         self, callbacks: Collection[tuple[int, OnDelivery[RecordMetadata]]]
     ) -> None:
         for index, on_delivery in callbacks:
@@ -395,11 +393,11 @@ class BatchOutcome(BatchFate[RecordMetadata]):
             if not isinstance(error, Exception) and not self._waiting.is_current():
                 raise  # the application's own thread: an exit or an interrupt is its own
 
-    def _part(self, index: int) -> tuple[BatchOutcome, int]:
+    def _part(self, index: int) -> tuple[ProduceResult, int]:
         first_index, part = self._parts[bisect_right(self._parts, index, key=_first_index) - 1]
         return part, index - first_index
 
-    def _to(self, state: OutcomeState) -> None:
+    def _to(self, state: ResultState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
 

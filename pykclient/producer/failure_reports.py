@@ -71,7 +71,7 @@ class _Note:
         self.error = error
 
 
-class _Untold(NamedTuple):
+class _Unreported(NamedTuple):
     record_count: int
     reason: str
 
@@ -86,7 +86,7 @@ class FailureReports:
         self._held: dict[_Note, bool] = {}
         """Of whose records somebody may still ask. What is in it no more is not reported."""
         self._noted: deque[_Note] = deque(maxlen=UNSEEN_MAX)
-        self._untold: dict[tuple[str, str], _Untold] = {}
+        self._unreported: dict[tuple[str, str], _Unreported] = {}
         """What was noted, by place and kind of error."""
         self._is_over = False
         self.callback_error_count = 0
@@ -126,7 +126,7 @@ class FailureReports:
         for what, kind in self._count():
             key = ("unseen", what, kind)
             if self._log.is_due(now_ms, key):
-                untold = self._untold.pop((what, kind), None)
+                untold = self._unreported.pop((what, kind), None)
                 if untold is not None:  # else the end of the program has logged it
                     count, reason = untold
                     self._say(logging.WARNING, key, UNSEEN, count, what, reason)
@@ -146,7 +146,7 @@ class FailureReports:
         """Forget everything: this is a child process, and the parent reports it."""
         self._held.clear()
         self._noted.clear()
-        self._untold.clear()
+        self._unreported.clear()
 
     def _count(self) -> dict[tuple[str, str], None]:
         """Add up what was noted, and return what it is about."""
@@ -159,18 +159,18 @@ class FailureReports:
             if note.record_count <= 0:
                 continue
             key = (note.what, type(note.error).__name__)
-            known = self._untold.get(key)
+            known = self._unreported.get(key)
             reason = known.reason if known else f"{key[1]}: {note.error}"
             count = (known.record_count if known else 0) + note.record_count
-            self._untold[key] = _Untold(count, reason)
+            self._unreported[key] = _Unreported(count, reason)
             changed[key] = None
         return changed
 
     def _log_rest(self) -> None:
         """Log all that was noted, in any thread: there is nothing after it that could repeat."""
         self._count()
-        for key in list(self._untold):
-            untold = self._untold.pop(key, None)
+        for key in list(self._unreported):
+            untold = self._unreported.pop(key, None)
             if untold is not None:
                 self._plain_log.warning(UNSEEN, untold.record_count, key[0], untold.reason)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """A batch whose records all have the fate "their index"."""
+    """A batch whose records all have the result "their index"."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []

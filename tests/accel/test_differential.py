@@ -108,7 +108,7 @@ def as_bytes(part: object) -> object:
     return part if part is None or isinstance(part, int) else bytes(part)  # type: ignore[call-overload]
 
 
-def outcome(core: ModuleType, data: bytes, *arguments: int | None) -> object:
+def result(core: ModuleType, data: bytes, *arguments: int | None) -> object:
     """What a core makes of `data`: all that it tells, or the error."""
     try:
         columns, end = core.decode_records(
@@ -121,7 +121,7 @@ def outcome(core: ModuleType, data: bytes, *arguments: int | None) -> object:
 
 def assert_same(data: bytes, *arguments: int | None) -> None:
     """Both cores say the same."""
-    assert outcome(compiled, data, *arguments) == outcome(pure, data, *arguments)
+    assert result(compiled, data, *arguments) == result(pure, data, *arguments)
 
 
 @pytest.mark.promise(

@@ -282,7 +282,7 @@ def test_both_cores_divide_alike(
 ) -> None:
     compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
     topics, partitions, keys, values = zip(*rows, strict=True)
-    outcomes = []
+    results = []
     for core in (pure, compiled):
         turns = Turns(3)
         groups = block_of(core, values, keys=keys).by_partition(
@@ -295,9 +295,9 @@ def test_both_cores_divide_alike(
         found = {
             (group.topic, group.partition): list(group.rows.take(len(rows))) for group in groups
         }
-        outcomes.append((found, turns.calls))
-    assert outcomes[0] == outcomes[1]
-    for numbers in outcomes[0][0].values():
+        results.append((found, turns.calls))
+    assert results[0] == results[1]
+    for numbers in results[0][0].values():
         assert numbers == sorted(numbers)
 
 

@@ -49,7 +49,7 @@ def on_delivery(_place: object, _error: object) -> None:
     pytest.fail("nobody delivers these records")
 
 
-def outcome_of(call: Any, *arguments: object, **keywords: object) -> tuple[object, ...]:
+def result_of(call: Any, *arguments: object, **keywords: object) -> tuple[object, ...]:
     """What came back, or the error with its words."""
     try:
         delivery = call(*arguments, **keywords)
@@ -83,7 +83,7 @@ def test_appending(records: list[tuple[Any, ...]], capacity_bytes: int) -> None:
     for timestamp_ms, key, value, headers, has_callback in records:
         callback = on_delivery if has_callback else None
         first, second = (
-            outcome_of(appender.append, timestamp_ms, key, value, headers, callback)
+            result_of(appender.append, timestamp_ms, key, value, headers, callback)
             for appender in appenders
         )
         assert first == second
@@ -132,8 +132,8 @@ def test_sending(records: list[tuple[Any, ...]], is_open: list[bool], *, hash_ke
         ]
         topic.sticky = topic.open[2]
         send_core.topics["t"] = topic
-        outcomes = [
-            outcome_of(
+        results = [
+            result_of(
                 send_core.send,
                 name,
                 value,
@@ -148,5 +148,5 @@ def test_sending(records: list[tuple[Any, ...]], is_open: list[bool], *, hash_ke
         for appender in appenders:
             appender.seal()
         views = [bytes(appender.view()) for appender in appenders]
-        states.append((outcomes, slow_calls, seen, views))
+        states.append((results, slow_calls, seen, views))
     assert states[0] == states[1]

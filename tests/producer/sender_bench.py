@@ -65,8 +65,8 @@ class NoWaiting:
     def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
         return gate.wait(0)
 
-    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
-        return outcome.is_done(index)
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
+        return result.is_done(index)
 
 
 class ScriptedClient(NetworkClient):

@@ -124,7 +124,7 @@ def test_a_batch_that_is_answered_before_it_was_looked_at_is_done() -> None:
         bench.accumulator.on_request_ended(batch)
         batch.succeed(1, None)
         bench.accumulator.finish(batch)
-        bench.accumulator.on_told(batch)
+        bench.accumulator.on_reported(batch)
     bench.accumulator.look(bench.now_ms)
     assert bench.accumulator.is_empty
 
@@ -156,11 +156,11 @@ def test_a_flush_makes_everything_ready_and_ends_when_all_is_told() -> None:
     bench.accumulator.flush(_ending("late", ended))
     (second,) = bench.drain()
     assert ended == []
-    bench.accumulator.on_told(batch)
+    bench.accumulator.on_reported(batch)
     assert ended == ["early"]
     second.succeed(1, None)
     bench.accumulator.finish(second)
-    bench.accumulator.on_told(second)
+    bench.accumulator.on_reported(second)
     assert ended == ["early", "late"]
 
 
@@ -263,7 +263,7 @@ def test_threads_and_a_sender_lose_no_record_and_keep_each_threads_order() -> No
             batch.succeed(0, None)
             bench.accumulator.finish(batch)
             bench.accumulator.on_request_ended(batch)
-            bench.accumulator.on_told(batch)
+            bench.accumulator.on_reported(batch)
     done.wait(timeout=60)
     for thread in threads:
         thread.join()

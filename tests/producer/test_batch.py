@@ -16,7 +16,7 @@ from pykclient.producer.accumulator.batch import (
     ProducerIdentity,
     sequence_after,
 )
-from pykclient.producer.delivery import BatchOutcome
+from pykclient.producer.delivery import ProduceResult
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.records.compression import Codec
@@ -31,7 +31,7 @@ def new_batch(
 ) -> ProducerBatch:
     lock = threading.Lock()
     batch = ProducerBatch(
-        BatchOutcome(PARTITION, FailureReports("", lambda: 0), NoWaiting()),
+        ProduceResult(PARTITION, FailureReports("", lambda: 0), NoWaiting()),
         lock,
         serial=(4,),
         created_ms=0,
@@ -132,7 +132,7 @@ def test_a_split_keeps_order_sequence_memory_callbacks_and_doubts() -> None:
     assert columns.headers[2] == (("h", b"x"),)
     assert (columns.keys[2], columns.timestamps_ms[2]) == (b"k", 9)
     second.succeed(70, None)
-    call = second.outcome.take_call()
+    call = second.result.take_call()
     assert call is not None
     call()
     assert heard == [72]

@@ -1,4 +1,4 @@
-"""BulkOutcome: what is told of many rows, when their batches end one by one."""
+"""BulkResult: what is told of many rows, when their batches end one by one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from pykclient.errors import BatchDeliveryError, KafkaError, KafkaTimeoutError, UsageError
 from pykclient.producer.accumulator.append import AppendedRows
-from pykclient.producer.bulk.delivery import BulkOutcome, RecordMetadataRange
-from pykclient.producer.delivery import BatchOutcome
+from pykclient.producer.bulk.delivery import BulkResult, RecordMetadataRange
+from pykclient.producer.delivery import ProduceResult
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.sender.thread import SenderThread
 from pykclient.types import TopicPartition
@@ -30,33 +30,33 @@ class OutOfTime(NoWaiting):
     def is_current(self) -> bool:
         return self.is_sender
 
-    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
         return False
 
 
-def batch(partition: int = 0) -> BatchOutcome:
-    return BatchOutcome(TopicPartition("t", partition), FailureReports("", lambda: 0), OutOfTime())
+def batch(partition: int = 0) -> ProduceResult:
+    return ProduceResult(TopicPartition("t", partition), FailureReports("", lambda: 0), OutOfTime())
 
 
 def end(
-    outcome: BatchOutcome, base_offset: int | None = 0, error: KafkaError | None = None
+    result: ProduceResult, base_offset: int | None = 0, error: KafkaError | None = None
 ) -> None:
     """Do what the sender and the driver do with the end of a batch."""
     if error is None:
-        outcome.succeed(base_offset, 7)
+        result.succeed(base_offset, 7)
     else:
-        outcome.fail(error)
-    tell(outcome)
+        result.fail(error)
+    tell(result)
 
 
-def tell(outcome: BatchOutcome) -> None:
-    call = outcome.take_call()
+def tell(result: ProduceResult) -> None:
+    call = result.take_call()
     if call is not None:
         call()
 
 
-def filled(row_count: int, *appended: AppendedRows) -> BulkOutcome:
-    bulk = BulkOutcome(row_count, FailureReports("", lambda: 0), OutOfTime())
+def filled(row_count: int, *appended: AppendedRows) -> BulkResult:
+    bulk = BulkResult(row_count, FailureReports("", lambda: 0), OutOfTime())
     for rows in appended:
         bulk.add(rows)
     bulk.seal()
@@ -78,12 +78,12 @@ def test_it_is_done_when_its_last_batch_is() -> None:
 
 
 def test_batches_may_end_while_rows_are_still_appended() -> None:
-    outcome = batch()
-    bulk = BulkOutcome(4, FailureReports("", lambda: 0), OutOfTime())
+    result = batch()
+    bulk = BulkResult(4, FailureReports("", lambda: 0), OutOfTime())
     had_rows = [bulk.has_rows]
-    bulk.add(AppendedRows(outcome, 0, range(2)))
+    bulk.add(AppendedRows(result, 0, range(2)))
     assert [*had_rows, bulk.has_rows] == [False, True]
-    end(outcome, 5)
+    end(result, 5)
     later = batch()
     bulk.add(AppendedRows(later, 0, range(2, 4)))
     assert not bulk.is_done(0)
@@ -94,10 +94,10 @@ def test_batches_may_end_while_rows_are_still_appended() -> None:
 
 @pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_stretches_in_a_row_are_one_part() -> None:
-    outcome = batch()
-    stretches = [AppendedRows(outcome, start, range(start, start + 10)) for start in (0, 10, 20)]
+    result = batch()
+    stretches = [AppendedRows(result, start, range(start, start + 10)) for start in (0, 10, 20)]
     bulk = filled(30, *stretches)
-    end(outcome, 3)
+    end(result, 3)
     assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 3, 30)]
 
 
@@ -133,8 +133,8 @@ def test_what_failed_is_told_by_its_rows() -> None:
 def test_neighbours_that_failed_alike_are_one_range_and_others_are_not() -> None:
     first, second, third = batch(), batch(), batch()
     parts = [
-        AppendedRows(outcome, 0, range(start, start + 2))
-        for start, outcome in ((0, first), (2, second), (4, third))
+        AppendedRows(result, 0, range(start, start + 2))
+        for start, result in ((0, first), (2, second), (4, third))
     ]
     bulk = filled(6, *parts)
     end(first, error=KafkaError("same"))
@@ -149,12 +149,12 @@ def test_neighbours_that_failed_alike_are_one_range_and_others_are_not() -> None
 
 @pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
 def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
-    outcome = batch()
-    bulk = filled(4, AppendedRows(outcome, 0, range(4)))
+    result = batch()
+    bulk = filled(4, AppendedRows(result, 0, range(4)))
     culprit = KafkaError("not signed")
     others = {index: KafkaError("refused with another") for index in (0, 1, 3)}
-    outcome.fail(KafkaError("batch"), {**others, 2: culprit})
-    tell(outcome)
+    result.fail(KafkaError("batch"), {**others, 2: culprit})
+    tell(result)
     error = bulk.exception(0, None)
     assert error is not None
     assert error.failed == (range(2), range(2, 3), range(3, 4))
@@ -163,10 +163,10 @@ def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
 
 @pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
 def test_rows_of_a_split_batch_end_with_its_parts() -> None:
-    outcome = batch()
-    bulk = filled(10, AppendedRows(outcome, 5, range(10)))
-    left, middle, right = outcome.another(), outcome.another(), outcome.another()
-    outcome.split(((0, left), (8, middle), (12, right)))
+    result = batch()
+    bulk = filled(10, AppendedRows(result, 5, range(10)))
+    left, middle, right = result.another(), result.another(), result.another()
+    result.split(((0, left), (8, middle), (12, right)))
     end(middle, 50)
     assert not bulk.is_done(0)
     end(left, 100)
@@ -178,10 +178,10 @@ def test_rows_of_a_split_batch_end_with_its_parts() -> None:
 
 
 def test_parts_of_parts_are_told_too() -> None:
-    outcome = batch()
-    bulk = filled(8, AppendedRows(outcome, 0, range(8)))
-    left, right = outcome.another(), outcome.another()
-    outcome.split(((0, left), (4, right)))
+    result = batch()
+    bulk = filled(8, AppendedRows(result, 0, range(8)))
+    left, right = result.another(), result.another()
+    result.split(((0, left), (4, right)))
     first, second = left.another(), left.another()
     left.split(((0, first), (2, second)))
     for part, offset in ((right, 4), (second, 2), (first, 0)):
@@ -191,14 +191,14 @@ def test_parts_of_parts_are_told_too() -> None:
 
 
 def test_what_was_never_appended_has_failed() -> None:
-    outcome = batch()
-    bulk = BulkOutcome(10, FailureReports("", lambda: 0), OutOfTime())
-    bulk.add(AppendedRows(outcome, 0, range(4)))
+    result = batch()
+    bulk = BulkResult(10, FailureReports("", lambda: 0), OutOfTime())
+    bulk.add(AppendedRows(result, 0, range(4)))
     bulk.refuse(array("q", [4, 6]), KafkaError("stuck"))
     bulk.refuse(range(7, 10), KafkaError("stuck"))
     bulk.refuse(range(5, 6), KafkaError("stuck"))
     bulk.seal()
-    end(outcome)
+    end(result)
     error = bulk.exception(0, None)
     assert error is not None
     assert (error.sent, error.failed) == ((range(4),), (range(4, 10),))
@@ -222,7 +222,7 @@ def test_a_wait_that_runs_out_is_no_failure() -> None:
 def test_a_thread_waits_until_all_batches_are_done() -> None:
     thread = SenderThread("sender")
     first, second = batch(), batch()
-    bulk = BulkOutcome(2, FailureReports("", lambda: 0), thread)
+    bulk = BulkResult(2, FailureReports("", lambda: 0), thread)
     bulk.add(AppendedRows(first, 0, range(1)))
     bulk.add(AppendedRows(second, 0, range(1, 2)))
     bulk.seal()
@@ -236,8 +236,8 @@ def test_a_thread_waits_until_all_batches_are_done() -> None:
 
 
 def test_wakers_that_left_are_not_called() -> None:
-    outcome = batch()
-    bulk = filled(1, AppendedRows(outcome, 0, range(1)))
+    result = batch()
+    bulk = filled(1, AppendedRows(result, 0, range(1)))
     called: list[str] = []
 
     def leave() -> None:
@@ -246,7 +246,7 @@ def test_wakers_that_left_are_not_called() -> None:
     bulk.add_waker(0, leave)
     bulk.remove_waker(0, leave)
     bulk.add_waker(0, lambda: called.append("stayed"))
-    end(outcome)
+    end(result)
     bulk.add_waker(0, lambda: called.append("late"))
     assert called == ["stayed", "late"]
 
@@ -254,24 +254,24 @@ def test_wakers_that_left_are_not_called() -> None:
 def test_a_done_callback_that_fails_is_logged_and_the_next_is_called(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outcome = batch()
-    bulk = filled(1, AppendedRows(outcome, 0, range(1)))
+    result = batch()
+    bulk = filled(1, AppendedRows(result, 0, range(1)))
     called: list[int] = []
     bulk.add_done_callback(0, lambda: called.append(1 // 0))
     bulk.add_done_callback(0, lambda: called.append(2))
     with caplog.at_level(logging.ERROR, "pykclient.producer"):
-        end(outcome)
+        end(result)
     assert called == [2]
     assert "a done callback for 1 records failed" in caplog.text
 
 
 @pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_a_part_that_is_told_keeps_no_batch_and_no_row_numbers() -> None:
-    outcome = batch()
-    bulk = filled(3, AppendedRows(outcome, 0, array("q", [0, 1, 2])))
-    end(outcome)
+    result = batch()
+    bulk = filled(3, AppendedRows(result, 0, array("q", [0, 1, 2])))
+    end(result)
     (part,) = bulk._parts
-    assert part.outcome is None
+    assert part.result is None
     assert part.rows == ()
 
 

@@ -138,8 +138,8 @@ def test_ignored_keys_go_where_records_without_a_key_go() -> None:
     producer = ScriptedProducer(partitioner_ignore_keys=True)
     producer.partition_counts["t"] = 50
     producer.know("t")
-    outcomes = {producer.send("t", b"v", b"%d" % number).batch for number in range(50)}
-    assert len(outcomes) == 1
+    results = {producer.send("t", b"v", b"%d" % number).batch for number in range(50)}
+    assert len(results) == 1
 
 
 def test_a_partitioner_of_ones_own_sees_bytes_and_partitions_and_is_checked() -> None:

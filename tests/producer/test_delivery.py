@@ -1,4 +1,4 @@
-"""BatchOutcome and the deliveries that look at it: when what is known, and who is called when."""
+"""ProduceResult and the deliveries that look at it: when what is known, and who is called when."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pykclient.accel import RecordAppender
 from pykclient.errors import DeliveryTimeoutError, KafkaError, KafkaTimeoutError, UsageError
-from pykclient.producer.delivery import NEXT, BatchOutcome, OutcomeState
+from pykclient.producer.delivery import NEXT, ProduceResult, ResultState
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata
 from pykclient.types import TopicPartition
@@ -34,18 +34,18 @@ class OutOfTime(NoWaiting):
     def is_current(self) -> bool:
         return self.is_sender
 
-    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
         return False
 
 
 class OpenBatch:
-    """An outcome with the appender that feeds it."""
+    """A result with the appender that feeds it."""
 
     def __init__(self) -> None:
         lock = threading.Lock()
-        self.outcome = BatchOutcome(PARTITION, REPORTS, OutOfTime())
-        self.appender: RecordAppender[RecordMetadata] = RecordAppender(1_000, self.outcome, lock)
-        self.outcome.follow(self.appender)
+        self.result = ProduceResult(PARTITION, REPORTS, OutOfTime())
+        self.appender: RecordAppender[RecordMetadata] = RecordAppender(1_000, self.result, lock)
+        self.result.follow(self.appender)
 
     def append(
         self, timestamp_ms: int = 7, on_delivery: OnDelivery[RecordMetadata] | None = None
@@ -55,8 +55,8 @@ class OpenBatch:
         return delivery
 
     def tell(self) -> None:
-        """Do what a driver does with the end of an outcome."""
-        call = self.outcome.take_call()
+        """Do what a driver does with the end of a result."""
+        call = self.result.take_call()
         if call is not None:
             call()
 
@@ -78,7 +78,7 @@ def test_nobody_waits_for_a_time_below_zero(batch: OpenBatch, timeout: float) ->
 @pytest.mark.promise("`send` returns a delivery that reports place and time")
 def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: OpenBatch) -> None:
     deliveries = [batch.append(timestamp_ms) for timestamp_ms in (7, 7, 9, 8, 8)]
-    batch.outcome.succeed(100, None)
+    batch.result.succeed(100, None)
     batch.tell()
     assert [delivery.result() for delivery in deliveries] == [
         RecordMetadata("t", 3, 100, 7),
@@ -91,7 +91,7 @@ def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: Ope
 
 def test_the_broker_may_set_the_time_and_may_not_know_the_offset(batch: OpenBatch) -> None:
     delivery = batch.append()
-    batch.outcome.succeed(None, 99)
+    batch.result.succeed(None, 99)
     batch.tell()
     assert delivery.get() == RecordMetadata("t", 3, None, 99)
     assert delivery.exception() is None
@@ -112,7 +112,7 @@ def test_all_deliveries_of_a_failed_batch_raise_its_error_without_piling_up_trac
 ) -> None:
     deliveries = [batch.append() for _ in range(3)]
     error = KafkaError("no")
-    batch.outcome.fail(error)
+    batch.result.fail(error)
     batch.tell()
     depths = []
     for delivery in deliveries:
@@ -126,7 +126,7 @@ def test_all_deliveries_of_a_failed_batch_raise_its_error_without_piling_up_trac
 def test_a_record_may_fail_by_an_error_of_its_own(batch: OpenBatch) -> None:
     deliveries = [batch.append() for _ in range(2)]
     whole, own = KafkaError("whole"), KafkaError("own")
-    batch.outcome.fail(whole, {1: own})
+    batch.result.fail(whole, {1: own})
     batch.tell()
     assert [delivery.exception() for delivery in deliveries] == [whole, own]
 
@@ -140,8 +140,8 @@ def test_callbacks_come_in_order_then_the_waiting_then_done_callbacks(batch: Ope
     )
     first.add_done_callback(lambda delivery: order.append(("done", delivery.result().offset)))
     second.add_done_callback(lambda delivery: order.append(("done", delivery.result().offset)))
-    batch.outcome.add_waker(0, lambda: order.append("woken"))
-    batch.outcome.succeed(10, None)
+    batch.result.add_waker(0, lambda: order.append("woken"))
+    batch.result.succeed(10, None)
     assert order == []
     batch.tell()
     assert order == [("first", 10), ("second", 11, False), "woken", ("done", 10), ("done", 11)]
@@ -151,7 +151,7 @@ def test_a_callback_of_a_failure_has_metadata_without_an_offset(batch: OpenBatch
     heard: list[object] = []
     batch.append(9, on_delivery=lambda *arguments: heard.append(arguments))
     error = KafkaError("no")
-    batch.outcome.fail(error)
+    batch.result.fail(error)
     batch.tell()
     assert heard == [(RecordMetadata("t", 3, None, 9), error)]
 
@@ -171,7 +171,7 @@ def test_one_callback_that_fails_is_logged_and_the_others_are_called(
     delivery = batch.append(on_delivery=lambda metadata, _: heard.append(metadata.offset))
     delivery.add_done_callback(fail_too)
     delivery.add_done_callback(lambda delivery: heard.append(delivery.result().offset))
-    batch.outcome.succeed(10, None)
+    batch.result.succeed(10, None)
     with caplog.at_level(logging.ERROR, "pykclient.producer"):
         batch.tell()
     assert heard == [11, 11]
@@ -186,7 +186,7 @@ def test_a_callback_that_exits_keeps_nobody_from_hearing(
         raise SystemExit
 
     delivery = batch.append(on_delivery=leave)
-    batch.outcome.succeed(10, None)
+    batch.result.succeed(10, None)
     batch.tell()
     assert delivery.done()
     assert "SystemExit" in caplog.text
@@ -194,7 +194,7 @@ def test_a_callback_that_exits_keeps_nobody_from_hearing(
 
 def test_a_done_callback_that_comes_late_is_called_at_once(batch: OpenBatch) -> None:
     delivery = batch.append()
-    batch.outcome.succeed(10, None)
+    batch.result.succeed(10, None)
     batch.tell()
     heard: list[int | None] = []
     delivery.add_done_callback(lambda delivery: heard.append(delivery.result().offset))
@@ -208,18 +208,18 @@ def test_a_waker_that_comes_late_is_called_at_once_and_one_removed_never(batch: 
     def removed() -> None:
         woken.append("removed")
 
-    batch.outcome.add_waker(0, removed)
-    batch.outcome.remove_waker(0, removed)
-    batch.outcome.succeed(10, None)
+    batch.result.add_waker(0, removed)
+    batch.result.remove_waker(0, removed)
+    batch.result.succeed(10, None)
     batch.tell()
-    batch.outcome.add_waker(0, lambda: woken.append("late"))
+    batch.result.add_waker(0, lambda: woken.append("late"))
     assert woken == ["late"]
 
 
 def test_nothing_has_to_be_called_when_nobody_asked(batch: OpenBatch) -> None:
     delivery = batch.append()
-    batch.outcome.succeed(10, None)
-    assert batch.outcome.take_call() is None
+    batch.result.succeed(10, None)
+    assert batch.result.take_call() is None
     assert delivery.done()
 
 
@@ -228,39 +228,39 @@ def test_the_parts_of_a_split_batch_tell_each_their_own_records() -> None:
     whole, first, second = OpenBatch(), OpenBatch(), OpenBatch()
     deliveries = [whole.append() for _ in range(3)]
     deliveries[2].add_done_callback(lambda delivery: heard.append(delivery.exception()))
-    whole.outcome.add_waker(0, lambda: heard.append("woken"))
+    whole.result.add_waker(0, lambda: heard.append("woken"))
     first.append()
     second.append(8)
     second.append(8)
-    whole.outcome.split(((0, first.outcome), (1, second.outcome)))
+    whole.result.split(((0, first.result), (1, second.result)))
     assert heard == ["woken"]
     assert [delivery.done() for delivery in deliveries] == [False] * 3
-    first.outcome.succeed(10, None)
+    first.result.succeed(10, None)
     first.tell()
     assert [delivery.done() for delivery in deliveries] == [True, False, False]
-    whole.outcome.add_waker(1, lambda: heard.append("second woken"))
+    whole.result.add_waker(1, lambda: heard.append("second woken"))
     error = KafkaError("no")
-    second.outcome.fail(error)
+    second.result.fail(error)
     second.tell()
     assert heard == ["woken", "second woken", error]
     assert deliveries[0].result() == RecordMetadata("t", 3, 10, 7)
     assert deliveries[1].exception() is error
-    assert whole.outcome.metadata(2) == RecordMetadata("t", 3, None, 8)
+    assert whole.result.metadata(2) == RecordMetadata("t", 3, None, 8)
 
 
-def test_an_outcome_ends_once() -> None:
-    assert {state for state, following in NEXT.items() if following} == {OutcomeState.PENDING}
+def test_a_result_ends_once() -> None:
+    assert {state for state, following in NEXT.items() if following} == {ResultState.PENDING}
     batch = OpenBatch()
     batch.append()
-    batch.outcome.succeed(1, None)
+    batch.result.succeed(1, None)
     with pytest.raises(AssertionError):
-        batch.outcome.fail(KafkaError("too late"))
+        batch.result.fail(KafkaError("too late"))
 
 
 def test_it_shows_where_the_record_goes_and_how_it_ended(batch: OpenBatch) -> None:
     first, second = batch.append(), batch.append()
     assert repr(second) == "<Delivery: t-3, under way>"
-    batch.outcome.succeed(100, None)
+    batch.result.succeed(100, None)
     batch.tell()
     assert (repr(first), repr(second)) == (
         "<Delivery: t-3, delivered at offset 100>",
@@ -271,8 +271,8 @@ def test_it_shows_where_the_record_goes_and_how_it_ended(batch: OpenBatch) -> No
 def test_it_shows_a_failure_and_an_offset_that_is_not_known() -> None:
     failed, unknown = OpenBatch(), OpenBatch()
     deliveries = [failed.append(), unknown.append()]
-    failed.outcome.fail(KafkaTimeoutError("too late"))
-    unknown.outcome.succeed(None, None)
+    failed.result.fail(KafkaTimeoutError("too late"))
+    unknown.result.succeed(None, None)
     for batch in (failed, unknown):
         batch.tell()
     assert list(map(repr, deliveries)) == [
@@ -288,7 +288,7 @@ def test_a_failure_that_nobody_has_seen_is_reported_when_nobody_can_see_it_any_m
     batch = OpenBatch()
     delivery = batch.append()
     batch.append(on_delivery=lambda *_: None)
-    batch.outcome.fail(DeliveryTimeoutError("too late"), record_count=2)
+    batch.result.fail(DeliveryTimeoutError("too late"), record_count=2)
     batch.tell()
     if is_seen:
         assert delivery.exception() is not None

@@ -28,8 +28,8 @@ def test_a_key_decides_the_partition_and_an_explicit_one_beats_it() -> None:
     keyed = bench.send(key=b"UA", partition=None)
     explicit = bench.send(key=b"UA", partition=0)
     batches = {batch.partition.partition: batch for batch in bench.drain()}
-    assert batches[partition_for_key(b"UA", 6)].outcome is keyed.batch
-    assert batches[0].outcome is explicit.batch
+    assert batches[partition_for_key(b"UA", 6)].result is keyed.batch
+    assert batches[0].result is explicit.batch
 
 
 @pytest.mark.promise("records without a key stay on one partition for a batch")

@@ -12,7 +12,7 @@ from pykclient.errors import ForkedClientError, UsageError
 from pykclient.network.engine import Engine
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.manager import NEVER_MS, PollResult
-from pykclient.producer.delivery import BatchOutcome
+from pykclient.producer.delivery import ProduceResult
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.producer import Producer
 from pykclient.producer.sender.thread import EXIT_TIMEOUT_MS, SenderThread
@@ -134,8 +134,8 @@ def running() -> Running:
     return Running()
 
 
-def new_outcome(thread: SenderThread) -> BatchOutcome:
-    return BatchOutcome(TopicPartition("t", 0), FailureReports("", lambda: 0), thread)
+def new_result(thread: SenderThread) -> ProduceResult:
+    return ProduceResult(TopicPartition("t", 0), FailureReports("", lambda: 0), thread)
 
 
 @pytest.mark.promise("a sender thread does the sending, and its failure fails every delivery")
@@ -164,36 +164,36 @@ def test_only_the_thread_itself_is_current(running: Running) -> None:
     running.end()
 
 
-def test_others_wait_until_the_outcome_is_announced(running: Running) -> None:
-    outcome = new_outcome(running.thread)
+def test_others_wait_until_the_result_is_announced(running: Running) -> None:
+    result = new_result(running.thread)
     waiting = threading.Event()
     results: list[bool] = []
 
     def wait() -> None:
         waiting.set()
-        results.append(running.thread.wait(outcome, 0, None))
+        results.append(running.thread.wait(result, 0, None))
 
     waiter = threading.Thread(target=wait)
     waiter.start()
     assert waiting.wait(JOIN_S)
-    outcome.succeed(1, None)
-    outcome.take_call()
+    result.succeed(1, None)
+    result.take_call()
     waiter.join(JOIN_S)
     assert results == [True]
     running.end()
 
 
 def test_a_wait_ends_when_its_time_is_up(running: Running) -> None:
-    outcome = new_outcome(running.thread)
-    assert not running.thread.wait(outcome, 0, 0.0)
-    assert not running.thread.wait(outcome, 0, 0.01)
-    assert not running.thread.wait(outcome, 0, -1.0)
-    assert not outcome._wakers
+    result = new_result(running.thread)
+    assert not running.thread.wait(result, 0, 0.0)
+    assert not running.thread.wait(result, 0, 0.01)
+    assert not running.thread.wait(result, 0, -1.0)
+    assert not result._wakers
     running.end()
 
 
 def test_a_wait_goes_on_with_the_part_of_a_split_batch(running: Running) -> None:
-    whole, part = new_outcome(running.thread), new_outcome(running.thread)
+    whole, part = new_result(running.thread), new_result(running.thread)
     results: list[bool] = []
     waiter = threading.Thread(target=lambda: results.append(running.thread.wait(whole, 0, JOIN_S)))
     waiter.start()
@@ -206,11 +206,11 @@ def test_a_wait_goes_on_with_the_part_of_a_split_batch(running: Running) -> None
 
 
 def test_the_thread_itself_never_waits(running: Running) -> None:
-    outcome = new_outcome(running.thread)
-    refusal = running.run_in_it(lambda: running.thread.wait(outcome, 0, None))
+    result = new_result(running.thread)
+    refusal = running.run_in_it(lambda: running.thread.wait(result, 0, None))
     assert isinstance(refusal, UsageError)
-    outcome.succeed(1, None)  # decided, but not announced: its own callbacks may ask
-    assert running.run_in_it(lambda: running.thread.wait(outcome, 0, None)) is True
+    result.succeed(1, None)  # decided, but not announced: its own callbacks may ask
+    assert running.run_in_it(lambda: running.thread.wait(result, 0, None)) is True
     running.end()
 
 
@@ -218,7 +218,7 @@ def test_a_child_process_cannot_wait(running: Running) -> None:
     running.thread.on_fork()
     assert running.forks == ["forked"]
     with pytest.raises(ForkedClientError):
-        running.thread.wait(new_outcome(running.thread), 0, None)
+        running.thread.wait(new_result(running.thread), 0, None)
     running.end()
 
 
@@ -226,7 +226,7 @@ def test_a_child_process_cannot_wait(running: Running) -> None:
 def test_what_interrupted_a_send_cannot_wait(running: Running) -> None:
     running.inside.add(threading.get_ident())
     with pytest.raises(UsageError, match="interrupted send"):
-        running.thread.wait(new_outcome(running.thread), 0, None)
+        running.thread.wait(new_result(running.thread), 0, None)
     running.inside.clear()
     running.end()
 

@@ -7,10 +7,10 @@ Owner: see each module.
 
 from pykclient.accel.compiled import (
     arrow,
+    batch_result,
     byte_column,
     contiguous,
     decoder,
-    fate,
     frame_memory,
     record,
     rows,
@@ -19,7 +19,7 @@ from pykclient.accel.compiled import (
 from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, crc32c
 
 __all__ = [
-    "BatchFate",
+    "BatchResult",
     "ByteColumn",
     "ConsumerRecord",
     "ContiguousBatches",
@@ -51,7 +51,7 @@ decode_contiguous = contiguous.decode_contiguous
 find_contiguous = contiguous.find_contiguous
 decode_records = decoder.decode_records
 record_bytes = decoder.record_bytes
-BatchFate = fate.BatchFate
+BatchResult = batch_result.BatchResult
 FrameMemory = frame_memory.FrameMemory
 ConsumerRecord = record.ConsumerRecord
 iterate_records = record.iterate_records

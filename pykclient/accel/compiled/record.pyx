@@ -34,15 +34,15 @@ cdef extern from *:
     static int add_member(PyObject* record_type, int index, Py_ssize_t offset) {
         PyTypeObject* type = (PyTypeObject*)record_type;
         PyObject* descriptor;
-        int outcome = -1;
+        int result = -1;
         members[index].offset = offset;
         descriptor = PyDescr_NewMember(type, &members[index]);
         if (descriptor != NULL) {
-            outcome = PyDict_SetItemString(type->tp_dict, members[index].name, descriptor);
+            result = PyDict_SetItemString(type->tp_dict, members[index].name, descriptor);
             PyType_Modified(type);
             Py_DECREF(descriptor);
         }
-        return outcome;
+        return result;
     }
     #ifdef Py_GIL_DISABLED
     #define HAS_GIL 0

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from pykclient.accel.compiled.fate cimport Callbacks
+from pykclient.accel.compiled.batch_result cimport Callbacks
 from pykclient.accel.compiled.lock cimport core_lock
 from pykclient.accel.compiled.memory cimport Memory
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NoReturn, TypeVar, final
 
 from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery, SendSlowly
-from pykclient.accel.compiled.fate import Callbacks
+from pykclient.accel.compiled.batch_result import Callbacks
 
 __all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "murmur2"]
 

@@ -21,7 +21,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from pykclient.accel.compiled.fate cimport BatchFate, Callbacks
+from pykclient.accel.compiled.batch_result cimport BatchResult, Callbacks
 from pykclient.accel.compiled.hashes cimport murmur2_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.memory cimport give_memory, grow_memory
@@ -50,7 +50,7 @@ cdef array NUMBERS = array("q")
 @cython.no_gc
 @cython.freelist(512)
 cdef class Delivery:
-    """The place of one record in its batch; what becomes of the record, the batch knows.
+    """The place of one record in its batch, which has the result.
 
     Has the methods of a `concurrent.futures.Future` that only look. `batch` is None where nobody
     waits for records (a batch built outside a producer). The garbage collector does not follow it:
@@ -64,8 +64,8 @@ cdef class Delivery:
         self.index = index
 
     def __repr__(self):
-        told = "without a batch" if self.batch is None else self.batch.describe(self.index)
-        return f"<Delivery: {told}>"
+        state = "without a batch" if self.batch is None else self.batch.describe(self.index)
+        return f"<Delivery: {state}>"
 
     def __reduce__(self):
         """Refuse to be pickled or copied.
@@ -76,10 +76,10 @@ cdef class Delivery:
         refuse_to_leave()
 
     cdef bint is_well(self):
-        return isinstance(self.batch, BatchFate) and (<BatchFate>self.batch).is_well
+        return isinstance(self.batch, BatchResult) and (<BatchResult>self.batch).is_well
 
     def done(self):
-        """Whether the record's fate is known."""
+        """Whether the record's result is known."""
         assert self.batch is not None
         if self.is_well():
             return True
@@ -96,7 +96,7 @@ cdef class Delivery:
         """
         assert self.batch is not None
         if self.is_well():
-            return (<BatchFate>self.batch).where(self.index)
+            return (<BatchResult>self.batch).where(self.index)
         return self.batch.result(self.index, timeout)
 
     def get(self, timeout=None):
@@ -115,7 +115,7 @@ cdef class Delivery:
         return self.batch.exception(self.index, timeout)
 
     def add_done_callback(self, function):
-        """Call `function` with this delivery once the record's fate is known, at once if it is."""
+        """Call `function` with this delivery once there is a result, at once if there is."""
         assert self.batch is not None
         check_callable(function, "add_done_callback: function", "the delivery")
         self.batch.add_done_callback(self.index, lambda: function(self))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
-from pykclient.accel.pure.fate import BatchFate
+from pykclient.accel.pure.batch_result import BatchResult
 from pykclient.arguments import check_callable
 from pykclient.errors.base import UsageError
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Delivery(Generic[T]):
-    """The place of one record in its batch; what becomes of the record, the batch knows.
+    """The place of one record in its batch, which has the result.
 
     Has the methods of a `concurrent.futures.Future` that only look. `batch` is None where nobody
     waits for records (a batch built outside a producer).
@@ -36,8 +36,8 @@ class Delivery(Generic[T]):
         self.index = index
 
     def __repr__(self) -> str:
-        told = "without a batch" if self.batch is None else self.batch.describe(self.index)
-        return f"<Delivery: {told}>"
+        state = "without a batch" if self.batch is None else self.batch.describe(self.index)
+        return f"<Delivery: {state}>"
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied.
@@ -48,10 +48,10 @@ class Delivery(Generic[T]):
         refuse_to_leave()
 
     def done(self) -> bool:
-        """Whether the record's fate is known."""
+        """Whether the record's result is known."""
         batch = self.batch
         assert batch is not None
-        if isinstance(batch, BatchFate) and batch.is_well:
+        if isinstance(batch, BatchResult) and batch.is_well:
             return True
         return batch.is_done(self.index)
 
@@ -66,9 +66,9 @@ class Delivery(Generic[T]):
         """
         batch = self.batch
         assert batch is not None
-        if isinstance(batch, BatchFate) and batch.is_well:
-            fate: BatchFate[T] = batch
-            return fate.where(self.index)
+        if isinstance(batch, BatchResult) and batch.is_well:
+            result: BatchResult[T] = batch
+            return result.where(self.index)
         return batch.result(self.index, timeout)
 
     def get(self, timeout: float | None = None) -> T:
@@ -83,12 +83,12 @@ class Delivery(Generic[T]):
         """
         batch = self.batch
         assert batch is not None
-        if isinstance(batch, BatchFate) and batch.is_well:
+        if isinstance(batch, BatchResult) and batch.is_well:
             return None
         return batch.exception(self.index, timeout)
 
     def add_done_callback(self, function: Callable[[Delivery[T]], object]) -> None:
-        """Call `function` with this delivery once the record's fate is known, at once if it is."""
+        """Call `function` with this delivery once there is a result, at once if there is."""
         assert self.batch is not None
         check_callable(function, "add_done_callback: function", "the delivery")
         self.batch.add_done_callback(self.index, lambda: function(self))

@@ -26,7 +26,7 @@ from pykclient.producer.accumulator.batch import BatchState
 from pykclient.producer.accumulator.mailbox import SenderMailbox
 from pykclient.producer.accumulator.queues import TopicTable
 from pykclient.producer.accumulator.ready import ReadyQueues
-from pykclient.producer.delivery import OutcomeState
+from pykclient.producer.delivery import ResultState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -93,7 +93,7 @@ class RecordAccumulator:
         self.take_turn = self._open_batches.take_turn
         self._incomplete: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._queues_waiting: dict[PartitionQueue, None] = {}
-        self._untold: set[ProducerBatch] = set()
+        self._unreported: set[ProducerBatch] = set()
         self._flushes = Flushes()
         self._held_look_ms = 0
         """When to look again at what somebody held; in the past if nobody does."""
@@ -159,7 +159,7 @@ class RecordAccumulator:
                 if queue.waiting:
                     queue.forced_serial = queue.waiting[-1].serial
             aside = [batch for _, batch in list(mailbox.aside)]
-            batches = [*self._incomplete, *self._untold, *aside]
+            batches = [*self._incomplete, *self._unreported, *aside]
             self._flushes.begin(wanted_flushes, batches)
             self.look_at_all(now_ms)
         if mailbox.is_memory_wanted:
@@ -293,13 +293,13 @@ class RecordAccumulator:
         """Forget a batch that is done; its memory goes once no request carries it."""
         assert batch.state is BatchState.DONE
         self._incomplete.pop(batch, None)
-        self._untold.add(batch)
+        self._unreported.add(batch)
         if not batch.is_in_request:
             self._release(batch)
 
-    def on_told(self, batch: ProducerBatch) -> None:
+    def on_reported(self, batch: ProducerBatch) -> None:
         """Note that everybody has heard what became of a batch, callbacks included."""
-        self._untold.discard(batch)
+        self._unreported.discard(batch)
         self._flushes.on_done(batch)
 
     def forget_flush(self, operation: Operation[None]) -> None:
@@ -354,10 +354,10 @@ class RecordAccumulator:
         self._flushes.fail(error)
         calls = []
         for batch in batches:
-            if batch.outcome.state is OutcomeState.PENDING:
+            if batch.result.state is ResultState.PENDING:
                 batch.appender.seal()
-                batch.outcome.fail(error)
-                calls.append(batch.outcome.take_call())
+                batch.result.fail(error)
+                calls.append(batch.result.take_call())
         return [call for call in calls if call is not None]
 
     @property
@@ -367,7 +367,7 @@ class RecordAccumulator:
         if list(self._open_batches.inside):
             return False
         mailbox = self._mailbox
-        return not (self._incomplete or mailbox.created or mailbox.aside or self._untold)
+        return not (self._incomplete or mailbox.created or mailbox.aside or self._unreported)
 
     def left(self) -> dict[TopicPartition, int]:
         """Return how many records are not done, by partition. When the sender thread is gone."""

@@ -30,7 +30,7 @@ from pykclient.producer.accumulator.batch import (
     ProducerBatch,
     batch_size_bytes,
 )
-from pykclient.producer.delivery import BatchOutcome
+from pykclient.producer.delivery import ProduceResult
 from pykclient.producer.partitioner import partition_for_key
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Blocked(NamedTuple):
 class AppendedRows(NamedTuple):
     """Rows that stand in a batch, in order from `first_index` on; `rows` has their numbers."""
 
-    outcome: BatchOutcome
+    result: ProduceResult
     first_index: int
     rows: Sequence[int]
 
@@ -383,7 +383,7 @@ class OpenBatches:
             first_index, count = rows.append_to(batch.appender)
             if count:
                 queue.install(batch, is_sticky=is_sticky)
-                return AppendedRows(batch.outcome, first_index, rows.take(count))
+                return AppendedRows(batch.result, first_index, rows.take(count))
         self._end_full(queue)
         return None
 
@@ -409,7 +409,7 @@ class OpenBatches:
             count = rows.fill(batch.appender)
             if me in self.inside:
                 self._put_aside(queue, batch)
-                return AppendedRows(batch.outcome, 0, rows.take(count))
+                return AppendedRows(batch.result, 0, rows.take(count))
             try:
                 self.inside.add(me)
                 with queue.lock:
@@ -424,7 +424,7 @@ class OpenBatches:
                     self._after_leaving()
         finally:
             self._after_new(batch)
-        return AppendedRows(batch.outcome, 0, rows.take(count))
+        return AppendedRows(batch.result, 0, rows.take(count))
 
     def _after_new(self, batch: ProducerBatch) -> None:
         """Tell the sender of a batch that was begun; give back the memory of one that was not."""
@@ -445,7 +445,7 @@ class OpenBatches:
 
     def _new_batch(self, queue: PartitionQueue, size_bytes: int) -> ProducerBatch:
         return ProducerBatch(
-            BatchOutcome(queue.key, self._reports, self._waiting),
+            ProduceResult(queue.key, self._reports, self._waiting),
             queue.append_lock,
             serial=(),
             created_ms=self._clock_ms(),

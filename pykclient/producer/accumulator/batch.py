@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykclient.accel.pure import RecordAppender
     from pykclient.errors import KafkaError
     from pykclient.producer.config import ProducerConfig
-    from pykclient.producer.delivery import BatchOutcome
+    from pykclient.producer.delivery import ProduceResult
     from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
 
@@ -123,10 +123,10 @@ class ProducerBatch:
         "is_in_request",
         "last_error",
         "may_be_written",
-        "outcome",
         "partition",
         "record_count",
         "reserved_bytes",
+        "result",
         "retry_ms",
         "sent_to",
         "serial",
@@ -136,7 +136,7 @@ class ProducerBatch:
 
     def __init__(
         self,
-        outcome: BatchOutcome,
+        result: ProduceResult,
         lock: AbstractContextManager[object],
         *,
         serial: tuple[int, ...],
@@ -144,8 +144,8 @@ class ProducerBatch:
         capacity_bytes: int,
         compression: Compression,
     ) -> None:
-        self.partition: TopicPartition = outcome.partition
-        self.outcome = outcome
+        self.partition: TopicPartition = result.partition
+        self.result = result
         self.serial = serial
         self.created_ms = created_ms
         self.reserved_bytes = 0
@@ -164,10 +164,10 @@ class ProducerBatch:
             batch_size_bytes=capacity_bytes,
             codec=compression.codec,
             level=compression.level,
-            batch=outcome,
+            batch=result,
             lock=lock,
         )
-        outcome.follow(self.appender)
+        result.follow(self.appender)
 
     @property
     def appender(self) -> RecordAppender[RecordMetadata]:
@@ -226,14 +226,14 @@ class ProducerBatch:
     def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
         """End well."""
         self._end()
-        self.outcome.succeed(base_offset, log_append_time_ms)
+        self.result.succeed(base_offset, log_append_time_ms)
 
     def fail(
         self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
     ) -> None:
         """End badly. Waiting or in flight; an open batch is sealed first."""
         self._end()
-        self.outcome.fail(error, record_errors, record_count=self.record_count)
+        self.result.fail(error, record_errors, record_count=self.record_count)
 
     def split(self, lock: AbstractContextManager[object]) -> tuple[ProducerBatch, ProducerBatch]:
         """Return two closed batches with one half of the records each; end this one.
@@ -256,12 +256,12 @@ class ProducerBatch:
             part.reserved_bytes = min(part.size_bytes, self.reserved_bytes)
             self.reserved_bytes -= part.reserved_bytes
         self._end()
-        self.outcome.split(((0, first.outcome), (middle, second.outcome)))
+        self.result.split(((0, first.result), (middle, second.result)))
         return parts
 
     def _part(self, lock: AbstractContextManager[object], number: int) -> ProducerBatch:
         part = ProducerBatch(
-            self.outcome.another(),
+            self.result.another(),
             lock,
             serial=(*self.serial, number),
             created_ms=self.created_ms,
@@ -282,7 +282,7 @@ class ProducerBatch:
 
     def _end(self) -> None:
         self._to(BatchState.DONE)
-        # Deliveries that the application keeps hold the outcome, not the records.
+        # Deliveries that the application keeps hold the result, not the records.
         self._builder = None
 
     def _to(self, state: BatchState) -> None:

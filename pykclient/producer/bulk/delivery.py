@@ -1,4 +1,4 @@
-"""BulkOutcome: what became of the rows of one `send_batch`, told as one.
+"""BulkResult: what became of the rows of one `send_batch`, told as one.
 
 It is *filling* while rows are still being appended, then *pending* until the last of its parts is
 told, then *done*. A part is a stretch of rows in one batch; when that batch ends, the part shrinks
@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.arguments import timeout_ms
 from pykclient.errors import BatchDeliveryError, KafkaTimeoutError
-from pykclient.producer.delivery import OutcomeState
+from pykclient.producer.delivery import ResultState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pykclient.errors import KafkaError
     from pykclient.producer.accumulator.append import AppendedRows
-    from pykclient.producer.delivery import BatchOutcome, Waiting
+    from pykclient.producer.delivery import ProduceResult, Waiting
     from pykclient.producer.failure_reports import FailureReports, UnseenFailure
 
-__all__ = ["BulkOutcome", "RecordMetadataRange"]
+__all__ = ["BulkResult", "RecordMetadataRange"]
 
 _numbers = itertools.count()
 """Numbers for done callbacks: `next` on it is safe from any thread and any handler."""
@@ -63,10 +63,10 @@ class _Failure(NamedTuple):
 class _Part:
     """A stretch of rows in one batch, `settled_count` of which are told."""
 
-    __slots__ = ("count", "failures", "first_index", "outcome", "ranges", "rows", "settled_count")
+    __slots__ = ("count", "failures", "first_index", "ranges", "result", "rows", "settled_count")
 
-    def __init__(self, outcome: BatchOutcome, first_index: int, rows: Sequence[int]) -> None:
-        self.outcome: BatchOutcome | None = outcome
+    def __init__(self, result: ProduceResult, first_index: int, rows: Sequence[int]) -> None:
+        self.result: ProduceResult | None = result
         self.first_index = first_index
         self.rows = rows
         self.count = len(rows)
@@ -75,8 +75,8 @@ class _Part:
         self.failures: list[_Failure] = []
 
 
-class BulkOutcome:
-    """The fate of `row_count` rows. It has what a `Delivery` asks; there is only index 0."""
+class BulkResult:
+    """The result of `row_count` rows. It has what a `Delivery` asks; there is only index 0."""
 
     def __init__(self, row_count: int, reports: FailureReports, waiting: Waiting) -> None:
         self._row_count = row_count
@@ -121,7 +121,7 @@ class BulkOutcome:
         if last is not None:
             self._follow(last)
         self._is_filling = False
-        self._end_if_all_told()
+        self._end_if_complete()
 
     def _follow(self, part: _Part) -> None:
         self._parts.append(part)
@@ -132,31 +132,31 @@ class BulkOutcome:
 
     def _settle(self, part: _Part) -> None:
         """Take in what is known of a part, and come back when there is more."""
-        outcome = part.outcome
-        assert outcome is not None
+        result = part.result
+        assert result is not None
         while part.settled_count < part.count:
             index = part.first_index + part.settled_count
             # A batch too large for the broker was split, and its parts end one by one.
-            leaf, leaf_index, count = outcome.told_by(index, part.count - part.settled_count)
-            if leaf.state is OutcomeState.SPLIT:
+            leaf, leaf_index, count = result.leaf_of(index, part.count - part.settled_count)
+            if leaf.state is ResultState.SPLIT:
                 continue
             if not leaf.is_done(leaf_index):
-                outcome.add_done_callback(index, lambda: self._settle(part))
+                result.add_done_callback(index, lambda: self._settle(part))
                 return
             rows = part.rows[part.settled_count : part.settled_count + count]
             part.settled_count += count
-            if leaf.state is OutcomeState.SUCCEEDED:
+            if leaf.state is ResultState.SUCCEEDED:
                 topic, partition, offset, _ = leaf.metadata(leaf_index)
                 part.ranges.append(RecordMetadataRange(topic, partition, offset, count))
             else:
                 part.failures += _failures(leaf, leaf_index, rows)
                 leaf.on_seen(count)  # it is ours to tell
-        part.outcome = None
+        part.result = None
         part.rows = ()
         self._pending.pop(part, None)
-        self._end_if_all_told()
+        self._end_if_complete()
 
-    def _end_if_all_told(self) -> None:
+    def _end_if_complete(self) -> None:
         if self._is_filling or self._pending:
             return
         if not self._is_done:
@@ -194,7 +194,7 @@ class BulkOutcome:
     # What a delivery asks.
 
     def is_done(self, index: int) -> bool:
-        """Whether the fate of all rows is known."""
+        """Whether the result of all rows is known."""
         return self._is_done
 
     def result(self, index: int, timeout: float | None) -> list[RecordMetadataRange]:
@@ -228,7 +228,7 @@ class BulkOutcome:
         return self._error
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
-        """Call `function` once the fate of all rows is known: in the sender thread, or here and now
+        """Call `function` once the result of all rows is known: in the sender thread, or right now
         if it is. Should it fail, that is logged."""
         number = next(_numbers)
         self._done_callbacks[number] = function
@@ -253,7 +253,7 @@ class BulkOutcome:
     # What a waiting asks.
 
     def is_decided(self, index: int) -> bool:
-        """Whether the fate of all rows is known: no callback of single deliveries is awaited."""
+        """Whether the result of all rows is known: no callback of single deliveries is awaited."""
         return self._is_done
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
@@ -270,7 +270,7 @@ class BulkOutcome:
 
 def _continues(last: _Part, appended: AppendedRows) -> bool:
     return (
-        appended.outcome is last.outcome
+        appended.result is last.result
         and appended.first_index == last.first_index + last.count
         and isinstance(last.rows, range)
         and isinstance(appended.rows, range)
@@ -287,10 +287,10 @@ def _stretches(rows: Sequence[int]) -> Iterable[tuple[int, int]]:
     return [(stretch[0], stretch[-1] + 1) for stretch in stretches]
 
 
-def _failures(outcome: BatchOutcome, index: int, rows: Sequence[int]) -> Iterable[_Failure]:
+def _failures(result: ProduceResult, index: int, rows: Sequence[int]) -> Iterable[_Failure]:
     """Return why rows failed that stand in a batch from `index` on."""
     errors = groupby(
-        ((outcome.error(index + place), row) for place, row in enumerate(rows)),
+        ((result.error(index + place), row) for place, row in enumerate(rows)),
         key=lambda entry: entry[0],
     )
     for error, entries in errors:

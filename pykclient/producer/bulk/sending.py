@@ -24,7 +24,7 @@ from pykclient.accel import Delivery
 from pykclient.errors import KafkaError
 from pykclient.producer.accumulator.append import AppendedRows, Blocked, Need
 from pykclient.producer.bulk.arrow import ArrowTables
-from pykclient.producer.bulk.delivery import BulkOutcome
+from pykclient.producer.bulk.delivery import BulkResult
 from pykclient.producer.bulk.table import RowTables
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkHeaders, RowTable, TableBlock, Timestamps
     from pykclient.producer.core import ProducerCore
-    from pykclient.producer.delivery import BatchOutcome
+    from pykclient.producer.delivery import ProduceResult
     from pykclient.producer.record import ProducerRecord, SerializedRecord
 
 __all__ = ["BlockedRows", "BulkSender", "BulkSending"]
@@ -93,9 +93,9 @@ class BulkSender:
         if core.partitioner is not None:
             blocks = tuple(self._partitioned(block, table.topics) for block in table.blocks)
             table = table._replace(blocks=blocks)
-        outcome = BulkOutcome(table.row_count, core.reports, core.waiting)
+        result = BulkResult(table.row_count, core.reports, core.waiting)
         hash_keys = not core.config.partitioner_ignore_keys
-        sending = BulkSending(table, self._accumulator, outcome, hash_keys=hash_keys)
+        sending = BulkSending(table, self._accumulator, result, hash_keys=hash_keys)
         try:
             blocked = sending.go_on()
             while blocked is not None:
@@ -107,10 +107,10 @@ class BulkSender:
                     with core.memory(blocked.topic, blocked.size_bytes, deadline_ms) as memory:
                         blocked = sending.go_on(memory)
         except KafkaError as error:
-            if not outcome.has_rows:
+            if not result.has_rows:
                 raise
             sending.give_up(error)
-        return Delivery(outcome, 0)
+        return Delivery(result, 0)
 
     def _partitioned(self, block: TableBlock, topics: Sequence[str]) -> TableBlock:
         """Have the application's partitioner choose for the rows that name no partition."""
@@ -143,7 +143,7 @@ class BulkSender:
         except KafkaError as error:
             self._interceptors.on_not_sent(seen, error)
             raise
-        outcome = BulkOutcome(len(prepared), self._core.reports, self._core.waiting)
+        result = BulkResult(len(prepared), self._core.reports, self._core.waiting)
         for index, serialized in enumerate(prepared):
             try:
                 delivery = self._core.append(serialized)
@@ -151,12 +151,12 @@ class BulkSender:
                 self._interceptors.on_not_sent(seen[index:], error)
                 if not index:
                     raise
-                outcome.refuse(range(index, len(prepared)), error)
+                result.refuse(range(index, len(prepared)), error)
                 break
-            batch = cast("BatchOutcome", delivery.batch)
-            outcome.add(AppendedRows(batch, delivery.index, range(index, index + 1)))
-        outcome.seal()
-        return Delivery(outcome, 0)
+            batch = cast("ProduceResult", delivery.batch)
+            result.add(AppendedRows(batch, delivery.index, range(index, index + 1)))
+        result.seal()
+        return Delivery(result, 0)
 
 
 class BlockedRows(NamedTuple):
@@ -177,7 +177,7 @@ class _Lane(NamedTuple):
 
 
 class BulkSending:
-    """Appends a table's rows, and tells `outcome` where they went.
+    """Appends a table's rows, and tells `result` where they went.
 
     With `hash_keys` False, keys do not decide about partitions.
     """
@@ -186,14 +186,14 @@ class BulkSending:
         self,
         table: RowTable,
         accumulator: RecordAccumulator,
-        outcome: BulkOutcome,
+        result: BulkResult,
         *,
         hash_keys: bool,
     ) -> None:
         self._topics = table.topics
         self._blocks = deque(table.blocks)
         self._accumulator = accumulator
-        self._outcome = outcome
+        self._result = result
         self._hash_keys = hash_keys
         self._lanes: deque[_Lane] = deque()
 
@@ -208,7 +208,7 @@ class BulkSending:
         while True:
             if not self._lanes:
                 if not self._blocks:
-                    self._outcome.seal()
+                    self._result.seal()
                     return None
                 unknown = self._divide(self._blocks[0])
                 if unknown is not None:
@@ -219,7 +219,7 @@ class BulkSending:
             memory = None
             if isinstance(appended, Blocked):
                 return BlockedRows(lane.topic, lane.partition, *appended)
-            self._outcome.add(appended)
+            self._result.add(appended)
             self._lanes.popleft()
             if len(lane.rows):
                 self._lanes.append(lane)
@@ -227,13 +227,13 @@ class BulkSending:
     def give_up(self, error: KafkaError) -> None:
         """Tell that the rest was not sent."""
         for lane in self._lanes:
-            self._outcome.refuse(lane.rows.take(len(lane.rows)), error)
+            self._result.refuse(lane.rows.take(len(lane.rows)), error)
         for block in self._blocks:
             first_row = block.rows.first_row
-            self._outcome.refuse(range(first_row, first_row + len(block.rows)), error)
+            self._result.refuse(range(first_row, first_row + len(block.rows)), error)
         self._lanes.clear()
         self._blocks.clear()
-        self._outcome.seal()
+        self._result.seal()
 
     def _divide(self, block: TableBlock) -> str | None:
         """Make lanes of a block; return a topic that is not known, which has to be awaited."""

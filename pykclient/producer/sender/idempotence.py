@@ -6,7 +6,7 @@ Each partition has a run of sequence numbers: *starting* (nothing acknowledged y
 was made anew, so that the log which the numbers count for is gone). What keeps records from being
 lost, doubled or reordered:
 
-- A batch keeps its place in the run until its fate is certain, however often it is sent, and
+- A batch keeps its place in the run until its result is certain, however often it is sent, and
   whatever the cluster says about its topic meanwhile.
 - At most five batches of a partition are undecided, since a broker remembers the last five. So one
   that is out of order and not remembered is not in the log.
@@ -101,7 +101,7 @@ ENDING = frozenset({RunState.BROKEN, RunState.OUTDATED})
 class SequenceRun:
     """The sequence of one partition under one identity.
 
-    `undecided` are the batches that have numbers and no certain fate, in order. `topic_id` tells
+    `undecided` are the batches that have numbers and no certain result, in order. `topic_id` tells
     which log it counts for, as far as that is known.
     """
 

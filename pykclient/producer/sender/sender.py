@@ -374,11 +374,13 @@ class Sender:
 
     def _end(self, batch: ProducerBatch) -> None:
         self._accumulator.finish(batch)
-        call = batch.outcome.take_call()
+        call = batch.result.take_call()
         if call is None:
-            self._accumulator.on_told(batch)
+            self._accumulator.on_reported(batch)
         else:
-            self._user_calls.append(UserCall(call, (), lambda _: self._accumulator.on_told(batch)))
+            self._user_calls.append(
+                UserCall(call, (), lambda _: self._accumulator.on_reported(batch))
+            )
 
     # Time.
 

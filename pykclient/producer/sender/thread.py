@@ -192,8 +192,8 @@ class SenderThread:
         if self._lifecycle is not None:
             self._lifecycle.on_fork()
 
-    def wait(self, outcome: Awaited, index: int, timeout: float | None) -> bool:
-        """Wait until the record's fate is known, at most `timeout` seconds; return whether it is.
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
+        """Wait until the record's result is known, at most `timeout` seconds; return whether it is.
 
         Raises:
             UsageError: this is a callback in the sender thread itself, or what interrupted a thread
@@ -201,37 +201,37 @@ class SenderThread:
             ForkedClientError: this is a child process.
         """
         if self.is_current():
-            if outcome.is_decided(index):
+            if result.is_decided(index):
                 return True
             raise UsageError(
                 "a delivery callback waits for another delivery, which only the thread that runs "
                 "the callback can bring; use add_done_callback"
             )
         deadline_s = None if timeout is None else time.monotonic() + timeout
-        while not outcome.is_done(index):
+        while not result.is_done(index):
             if self._is_forked:
                 raise ForkedClientError("this delivery belongs to a producer of the parent process")
             remaining_s = -1.0  # without limit
             if deadline_s is not None:
                 remaining_s = max(0.0, deadline_s - time.monotonic())
-            if not self._wait_once(outcome, index, remaining_s):
-                return outcome.is_done(index)
+            if not self._wait_once(result, index, remaining_s):
+                return result.is_done(index)
         return True
 
-    def _wait_once(self, outcome: Awaited, index: int, timeout_s: float) -> bool:
+    def _wait_once(self, result: Awaited, index: int, timeout_s: float) -> bool:
         gate = Gate()
         waker = gate.open
         try:
-            outcome.add_waker(index, waker)
+            result.add_waker(index, waker)
             return self.await_gate(gate, timeout_s, "result() of a delivery")
         finally:
-            outcome.remove_waker(index, waker)
+            result.remove_waker(index, waker)
 
 
 _threads: WeakSet[SenderThread] = WeakSet()
 
 
-def _tell_of_fork() -> None:
+def _note_fork() -> None:
     for thread in list(_threads):
         thread.on_fork()
 
@@ -245,6 +245,6 @@ def _end_all() -> None:
         thread.end_program()
 
 
-os.register_at_fork(after_in_child=_tell_of_fork)
+os.register_at_fork(after_in_child=_note_fork)
 # Daemon threads still run when this is called, and others have ended; after it none does.
 atexit.register(_end_all)

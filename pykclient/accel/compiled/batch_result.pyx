@@ -1,6 +1,6 @@
 """What the records of a delivered batch have in common, and their delivery callbacks.
 
-`Callbacks` is an append-only sequence; a fate is as in `accel.pure.fate`.
+`Callbacks` is an append-only sequence; a result is as in `accel.pure.batch_result`.
 
 Owner: the appender's while its batch is open, then whoever ends the batch.
 Source: Java classes ``ProduceRequestResult``, ``FutureRecordMetadata``.
@@ -26,7 +26,7 @@ cdef extern from *:
     """
     tuple new_tuple_of(object kind, Py_ssize_t size)
 
-__all__ = ["BatchFate", "Callbacks"]
+__all__ = ["BatchResult", "Callbacks"]
 
 cdef array NUMBERS = array("q")
 
@@ -53,12 +53,12 @@ cdef class Callbacks:
         return 0
 
 
-cdef class BatchFate:
+cdef class BatchResult:
     """Where the records of a batch stand. `kind` is a NamedTuple, made of topic, partition, offset
     and timestamp, the last two None where they are not known.
 
-    `is_well`: every record is delivered, and everybody has been told, so that a `Delivery` need not
-    ask its batch any more. `base_offset` is the first record's; `log_append_time_ms` is None where
+    `is_well`: every record is delivered and every callback has run, so that a `Delivery` takes its
+    result from here. `base_offset` is the first record's; `log_append_time_ms` is None where
     records keep their own time.
     """
 
@@ -81,7 +81,7 @@ cdef class BatchFate:
         """Return where the record at `index` stands."""
         return self.at(index, self.run_of(index))
 
-    def tell(self, callbacks, on_error):
+    def report(self, callbacks, on_error):
         """Call delivery callbacks with where their records stand; they come in order.
 
         `on_error` is called with one that raises, whatever it is (an exit too: this is the sender

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import Appender, OnDelivery
 
-__all__ = ["BatchFate"]
+__all__ = ["BatchResult"]
 
 T = TypeVar("T")
 
 
-class BatchFate(Generic[T]):
+class BatchResult(Generic[T]):
     """Where the records of a batch stand. `kind` is a NamedTuple, made of topic, partition, offset
     and timestamp, the last two None where they are not known.
 
-    `is_well`: every record is delivered, and everybody has been told, so that a `Delivery` need not
-    ask its batch any more. `base_offset` is the first record's; `log_append_time_ms` is None where
+    `is_well`: every record is delivered and every callback has run, so that a `Delivery` takes its
+    result from here. `base_offset` is the first record's; `log_append_time_ms` is None where
     records keep their own time.
     """
 
@@ -64,7 +64,7 @@ class BatchFate(Generic[T]):
         fields = (*self._topic_and_partition, offset, timestamp_ms)
         return tuple.__new__(self._kind, fields)  # type: ignore[type-var]  # it is a NamedTuple
 
-    def tell(
+    def report(
         self,
         callbacks: Iterable[tuple[int, OnDelivery[T]]],
         on_error: Callable[[OnDelivery[T]], object],

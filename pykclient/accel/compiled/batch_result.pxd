@@ -1,4 +1,4 @@
-# What other compiled modules may use of fate.pyx.
+# What other compiled modules may use of batch_result.pyx.
 
 from cpython.array cimport array
 from libc.stdint cimport int64_t
@@ -10,7 +10,7 @@ cdef class Callbacks:
     cdef int add(self, Py_ssize_t index, object function) except -1
 
 
-cdef class BatchFate:
+cdef class BatchResult:
     cdef public bint is_well
     cdef public object base_offset
     cdef public object log_append_time_ms
