@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.consumer.fetch.session import EPOCH_MAX, Asked, FetchSession, SessionFetch
+from pykclient.consumer.fetch.session import EPOCH_MAX, FetchSession, PartitionFetch, SessionFetch
 from pykclient.errors import (
     DisconnectedError,
     FetchSessionIdNotFoundError,
@@ -18,20 +18,20 @@ from pykclient.network.cluster.cluster import NO_TOPIC_ID
 
 A, B, C = (("t", number) for number in range(3))
 ID, OTHER_ID = b"i" * 16, b"o" * 16
-FIRST = Asked(ID, 4, 0)
+FIRST = PartitionFetch(ID, 4, 0)
 
 
 def ask(session: FetchSession, *, uses_ids: bool = True, **wanted: int) -> SessionFetch:
     """Ask for partitions by the last letter of their name, each from an offset."""
     names = {"a": A, "b": B, "c": C}
     asked = {names[name]: FIRST._replace(offset=offset) for name, offset in wanted.items()}
-    return session.ask(asked, uses_ids=uses_ids)
+    return session.next_fetch(asked, uses_ids=uses_ids)
 
 
 def begun(session_id: int = 7) -> FetchSession:
     session = FetchSession()
     ask(session, a=0, b=0)
-    session.on_answer(session_id)
+    session.on_response(session_id)
     return session
 
 
@@ -53,20 +53,20 @@ def test_nothing_is_named_while_nothing_changes() -> None:
     for epoch in range(1, 5):
         fetch = ask(session, a=0, b=0)
         assert (fetch.epoch, fetch.named, fetch.forgotten) == (epoch, {}, [])
-        session.on_answer(7)
+        session.on_response(7)
 
 
 def test_a_new_leader_epoch_is_a_change() -> None:
     session = begun()
     newer = FIRST._replace(leader_epoch=5)
-    assert session.ask({A: FIRST, B: newer}, uses_ids=True).named == {B: newer}
+    assert session.next_fetch({A: FIRST, B: newer}, uses_ids=True).named == {B: newer}
 
 
 def test_after_the_largest_epoch_comes_one() -> None:
     session = begun()
     session._epoch = EPOCH_MAX
     assert ask(session, a=0).epoch == EPOCH_MAX
-    session.on_answer(7)
+    session.on_response(7)
     assert ask(session, a=0).epoch == 1
 
 
@@ -75,7 +75,7 @@ def test_after_the_largest_epoch_comes_one() -> None:
 )
 def test_another_topic_id_ends_the_session_and_begins_one(topic_id: bytes, uses_ids: bool) -> None:
     wanted = {A: FIRST._replace(topic_id=topic_id)}
-    fetch = begun().ask(wanted, uses_ids=uses_ids)
+    fetch = begun().next_fetch(wanted, uses_ids=uses_ids)
     assert (fetch.session_id, fetch.epoch, fetch.named) == (7, 0, wanted)
 
 
@@ -84,13 +84,13 @@ def test_a_broker_without_room_for_a_session_is_told_everything_each_time() -> N
     for _ in range(3):
         fetch = ask(session, a=0, b=0)
         assert (fetch.session_id, fetch.epoch, set(fetch.named)) == (0, 0, {A, B})
-        session.on_answer(0)
+        session.on_response(0)
 
 
 def test_a_session_that_the_broker_ends_begins_anew() -> None:
     session = begun()
     ask(session, a=0, b=0)
-    session.on_answer(0)
+    session.on_response(0)
     fetch = ask(session, a=0, b=0)
     assert (fetch.session_id, fetch.epoch, set(fetch.named)) == (0, 0, {A, B})
 
@@ -114,7 +114,7 @@ def test_after_an_error_everything_is_named_and_a_session_that_may_be_left_is_en
     session.on_error(error)
     fetch = ask(session, a=3, b=0)
     assert (fetch.session_id, fetch.epoch, set(fetch.named)) == (session_id, 0, {A, B})
-    session.on_answer(8)
+    session.on_response(8)
     assert ask(session, a=3, b=0) == SessionFetch(8, 1, {}, [])
 
 
@@ -139,11 +139,11 @@ def test_whatever_happens_the_broker_reads_what_is_wanted(
 ) -> None:
     """A broker by KIP-227 beside the session: after each request it must know all, and no more."""
     session = FetchSession()
-    sessions: dict[int, tuple[int, dict[tuple[str, int], Asked]]] = {}
+    sessions: dict[int, tuple[int, dict[tuple[str, int], PartitionFetch]]] = {}
     next_id = 1
     for offsets, outcome in fetches:
         wanted = {name: FIRST._replace(offset=offset) for name, offset in offsets.items()}
-        fetch = session.ask(wanted, uses_ids=True)
+        fetch = session.next_fetch(wanted, uses_ids=True)
         if outcome == "lost before":
             session.on_error(DisconnectedError("lost"))
             continue
@@ -164,21 +164,21 @@ def test_whatever_happens_the_broker_reads_what_is_wanted(
         assert known == wanted
         sessions[session_id] = (fetch.epoch + 1, known)
         if outcome == "answered":
-            session.on_answer(session_id)
+            session.on_response(session_id)
         elif outcome == "lost after":
             session.on_error(DisconnectedError("lost"))
         else:
             del sessions[session_id]
-            session.on_answer(0)
+            session.on_response(0)
     # A session is left behind only where the answer that named it was lost.
     assert len(sessions) <= 1 + [outcome for _, outcome in fetches].count("lost after")
 
 
 def test_who_asks_for_all_each_time_has_no_session() -> None:
-    session = FetchSession(asks_all=True)
+    session = FetchSession(is_always_full=True)
     for offset in (0, 5):
         fetch = ask(session, a=offset, b=0)
         assert (fetch.session_id, fetch.epoch, fetch.is_full) == (0, -1, True)
         assert set(fetch.named) == {A, B}
-        session.on_answer(0)
+        session.on_response(0)
     assert session.final() is None

@@ -263,7 +263,7 @@ def test_an_answer_too_large_is_told_with_its_cure_and_asked_again_only_once_tha
         assert isinstance(told, FrameTooLargeError)
         assert told.__cause__ is error.__cause__
         assert str(told) == (
-            "the answer of broker 1 to a Fetch of 2 partition(s), t-0 the first, is too large: "
+            "the response of broker 1 to a Fetch of 2 partition(s), t-0 the first, is too large: "
             "broker-1:9092: a frame of 200 bytes; raise the limit; or lower fetch_max_bytes "
             "(50000) and max_partition_fetch_bytes (1000)"
         )

@@ -58,13 +58,13 @@ if TYPE_CHECKING:
 __all__ = ["Fetcher", "Reachability"]
 
 UNUSED_RESPONSES_MAX: Final = 1
-"""With more answers of a node than this still to be read, it is not asked for another."""
+"""With more responses of a node than this still to be read, no other is requested."""
 
 LATE_MS: Final = 2_000
-"""How long after `fetch_max_wait_ms` an answer may still take before we doubt the leader."""
+"""How long after `fetch_max_wait_ms` a response may still take before the leader is suspect."""
 
 ABSENCE_MS: Final = 500
-"""Looked at so much later than asked for, a fetch is not late: its answer may lie unread."""
+"""Looked at so much later than it wanted, a fetch is not late: its response may lie unread."""
 
 UNGROUPED: Final = (-1, -1, -1)
 
@@ -144,7 +144,7 @@ class Fetcher:
 
     def poll(self, now_ms: int) -> PollResult:
         """Fetch from every node that is idle and has partitions to read."""
-        next_poll_ms = self._doubt_late(now_ms)
+        next_poll_ms = self._suspect_late(now_ms)
         self._group(now_ms)
         requests: list[Request] = []
         for node_id in self._by_node:
@@ -167,11 +167,11 @@ class Fetcher:
         return PollResult(requests, next_poll_ms)
 
     def end_sessions(self, now_ms: int) -> list[Request]:
-        """Return requests by which brokers forget us; nobody waits for their answers.
+        """Return requests that end the sessions, whose responses are not waited for.
 
-        Only for those that owe us nothing: behind a fetch that waits for records, the request would
-        not be read before the connection is closed. The others give the place to somebody else when
-        they need it.
+        Only for brokers that owe no response: behind a fetch that waits for records, the request
+        would not be read before the connection is closed. Other brokers give the place to another
+        client when they need it.
         """
         requests = []
         for node_id, node in self._nodes.items():
@@ -194,17 +194,17 @@ class Fetcher:
     def _node(self, node_id: int) -> _Node:
         node = self._nodes.get(node_id)
         if node is None:
-            session = FetchSession(asks_all=self._prefers_lag)
+            session = FetchSession(is_always_full=self._prefers_lag)
             node = self._nodes[node_id] = _Node(session, self._retry_backoff)
         return node
 
-    # Whom to ask for what.
+    # Which node to fetch what from.
 
-    def _doubt_late(self, now_ms: int) -> int:
+    def _suspect_late(self, now_ms: int) -> int:
         """Find out who leads the partitions of nodes that are late; return when to look again.
 
         A leader that hangs, but keeps its connections, has been replaced by the others long before
-        `request_timeout_ms` would tell.
+        `request_timeout_ms` is over.
         """
         next_late_ms = NEVER_MS
         for node_id, node in self._nodes.items():
@@ -213,7 +213,7 @@ class Fetcher:
             late_ms = node.late_ms
             if now_ms >= late_ms:
                 node.late_ms = now_ms + LATE_MS
-                # Looked at much later than asked for: the application was away, not the broker.
+                # Looked at much later than it wanted: the application was away, not the broker.
                 if now_ms < late_ms + ABSENCE_MS:
                     self._metadata.request_update()
                     for assigned in self._by_node.get(node_id, ()):
@@ -279,19 +279,19 @@ class Fetcher:
             if offset is not None:
                 targets[assigned.partition] = Target(assigned, assigned.fetch_epoch, offset)
         if is_ahead and not any(map(self._may_have_more, targets.values())):
-            # Until the next answer, or something changes: a poll that takes a few records must not
-            # look at all partitions each time.
+            # Until the next response, or something changes: a poll that takes a few records must
+            # not look at all partitions each time.
             node.nothing_ahead_ms = retry_ms
             return {}, retry_ms
         if self._prefers_lag:
-            # A broker fills its answer in this order.
+            # A broker fills its response in this order.
             level = self._config.isolation_level
             furthest_behind = sorted(targets.values(), key=lambda target: -target.backlog(level))
             targets = {target.assigned.partition: target for target in furthest_behind}
         return targets, retry_ms
 
     def _may_have_more(self, target: Target) -> bool:
-        """Return whether the log goes on after what is fetched, as far as we have heard."""
+        """Return whether the log goes on after what is fetched, as far as is known."""
         return target.backlog(self._config.isolation_level) > 0
 
     def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
@@ -304,7 +304,7 @@ class Fetcher:
             on_failure=partial(self._on_failure, call),
         )
 
-    # Answers.
+    # Responses.
 
     def _on_response(
         self, call: FetchCall, asked_ms: int, message: Message | None, now_ms: int
@@ -320,44 +320,44 @@ class Fetcher:
             if call.is_full or not isinstance(error, _LOST_SESSIONS):
                 self._fail_all(call.targets, error, now_ms)
             return
-        answers = list(call.answers(message))
-        size_bytes = sum(len(answer.records or b"") for _, answer in answers)
+        partitions = list(call.partitions(message))
+        size_bytes = sum(len(data.records or b"") for _, data in partitions)
         response = FetchedResponse(node_id, size_bytes)
         hints = LeaderHints(message.node_endpoints)
-        told: set[tuple[str, int]] = set()
+        named: set[tuple[str, int]] = set()
         if self._stalls:
-            self._stalls.end(call.well_answered(message))
-        for target, answer in answers:
-            told.add(target.assigned.partition)
-            hints.add(target.assigned.partition, answer.current_leader)
+            self._stalls.end(call.served(message))
+        for target, data in partitions:
+            named.add(target.assigned.partition)
+            hints.add(target.assigned.partition, data.current_leader)
             if target.is_current:
-                self._on_answer(target, answer, response, now_ms)
+                self._on_partition(target, data, response, now_ms)
         self._metrics.on_fetched(size_bytes, now_ms - asked_ms, now_ms)
         if self._metadata.learn_leaders(hints):
-            self._ask_new_leaders(call, now_ms)
+            self._end_back_off_at_new_leaders(call, now_ms)
         if call.is_full:
-            self._wait_for_untold(call, told, now_ms)
+            self._back_off_unnamed(call, named, now_ms)
             self._let_others_first(node_id, response)
 
-    def _wait_for_untold(self, call: FetchCall, told: Set[tuple[str, int]], now_ms: int) -> None:
+    def _back_off_unnamed(self, call: FetchCall, named: Set[tuple[str, int]], now_ms: int) -> None:
         """Leave alone for a while what a broker says nothing of, though it was named."""
         for name, target in call.targets.items():
-            if name not in told:
+            if name not in named:
                 self._log.debug("broker %d: nothing about %s", call.node_id, name)
                 target.assigned.back_off(self._retry_backoff, now_ms)
 
-    def _on_answer(
-        self, target: Target, answer: PartitionData, response: FetchedResponse, now_ms: int
+    def _on_partition(
+        self, target: Target, data: PartitionData, response: FetchedResponse, now_ms: int
     ) -> None:
         assigned = target.assigned
-        if answer.error_code != 0:
-            self._on_error(target, answer, now_ms)
+        if data.error_code != 0:
+            self._on_error(target, data, now_ms)
             return
         assigned.failure_count = 0
-        self._note_log(assigned, answer)
-        if answer.preferred_read_replica >= 0:
-            self._read_from(assigned, answer.preferred_read_replica, now_ms)
-        if not answer.records:
+        self._note_log(assigned, data)
+        if data.preferred_read_replica >= 0:
+            self._read_from(assigned, data.preferred_read_replica, now_ms)
+        if not data.records:
             return
         if target.offset != self._buffer.fetch_offset(assigned):
             self._log.debug(
@@ -368,12 +368,12 @@ class Fetcher:
         if self._config.isolation_level is IsolationLevel.READ_COMMITTED:
             aborted = AbortedTransactions(
                 (transaction.producer_id, transaction.first_offset)
-                for transaction in answer.aborted_transactions or ()
+                for transaction in data.aborted_transactions or ()
             )
         fetched = CompletedFetch(
             assigned.partition,
             target.offset,
-            answer.records,
+            data.records,
             self._config,
             response=response,
             high_watermark=assigned.high_watermark,
@@ -381,21 +381,21 @@ class Fetcher:
         )
         self._buffer.add(assigned, fetched)
 
-    def _ask_new_leaders(self, call: FetchCall, now_ms: int) -> None:
+    def _end_back_off_at_new_leaders(self, call: FetchCall, now_ms: int) -> None:
         """End the back-off of partitions that another broker leads by now."""
         for target in call.targets.values():
             leader = self._metadata.cluster.leader_of(target.assigned.partition)
             if target.is_current and leader is not None and leader.id != call.node_id:
                 target.assigned.retry_at_ms = now_ms
 
-    def _note_log(self, assigned: AssignedPartition, answer: PartitionData) -> None:
-        # -1 is "not known"; no broker has a reason to send less, and nobody depends on it.
-        if answer.high_watermark >= 0:
-            assigned.high_watermark = answer.high_watermark
-        if answer.last_stable_offset >= 0:
-            assigned.last_stable_offset = answer.last_stable_offset
-        if answer.log_start_offset >= 0:
-            assigned.log_start_offset = answer.log_start_offset
+    def _note_log(self, assigned: AssignedPartition, data: PartitionData) -> None:
+        # -1 is "not known"; no broker has a reason to send less, and nothing depends on it.
+        if data.high_watermark >= 0:
+            assigned.high_watermark = data.high_watermark
+        if data.last_stable_offset >= 0:
+            assigned.last_stable_offset = data.last_stable_offset
+        if data.log_start_offset >= 0:
+            assigned.log_start_offset = data.log_start_offset
 
     def _read_from(self, assigned: AssignedPartition, replica_id: int, now_ms: int) -> None:
         if assigned.read_replica_id != replica_id:
@@ -404,10 +404,10 @@ class Fetcher:
         assigned.read_replica_expires_ms = now_ms + self._config.metadata_max_age_ms
         self._grouped_at = UNGROUPED
 
-    def _on_error(self, target: Target, answer: PartitionData, now_ms: int) -> None:
+    def _on_error(self, target: Target, data: PartitionData, now_ms: int) -> None:
         assigned = target.assigned
         error = error_for_code(
-            answer.error_code, f"Fetch of {assigned.partition} at offset {target.offset}"
+            data.error_code, f"Fetch of {assigned.partition} at offset {target.offset}"
         )
         if isinstance(error, OffsetOutOfRangeError):
             self._on_out_of_range(target, now_ms)
@@ -429,7 +429,7 @@ class Fetcher:
         if assigned.read_replica_id is not None:
             self._leave_replica(assigned)  # a follower may lag; the leader has the last word
         elif target.offset != assigned.offset:
-            # Asked for ahead of what is buffered: it counts when reading gets there.
+            # Requested ahead of what is buffered: it counts when reading gets there.
             assigned.back_off(self._retry_backoff, now_ms)
         else:
             self._buffer.drop(assigned)
@@ -465,7 +465,7 @@ class Fetcher:
     def _too_large(self, call: FetchCall, cause: FrameTooLargeError) -> FrameTooLargeError:
         count = len(call.targets)
         error = FrameTooLargeError(
-            f"the answer of broker {call.node_id} to a Fetch of {count} partition(s), "
+            f"the response of broker {call.node_id} to a Fetch of {count} partition(s), "
             f"{min(call.targets)} the first, is too large: {cause}; or lower fetch_max_bytes "
             f"({self._config.fetch_max_bytes}) and max_partition_fetch_bytes "
             f"({self._config.max_partition_fetch_bytes})"
@@ -479,7 +479,7 @@ class Fetcher:
                 self._fail(target.assigned, error, now_ms)
 
     def _fail(self, assigned: AssignedPartition, error: KafkaError, now_ms: int) -> None:
-        """Try again later; tell the user unless that may cure it."""
+        """Try again later; have the error raised unless that may cure it."""
         self._leave_replica(assigned)
         assigned.back_off(self._retry_backoff, now_ms)
         self._stalls.note(assigned, error, now_ms)
@@ -498,14 +498,14 @@ class Fetcher:
             self._grouped_at = UNGROUPED
 
     def _let_others_first(self, node_id: int, response: FetchedResponse) -> None:
-        """Name the partitions last in the next full request that had something in this answer.
+        """Name the partitions last in the next full request that had something in this response.
 
-        A broker fills an answer in order of the request, up to max_bytes. In a session it turns the
-        order itself.
+        A broker fills a response in order of the request, up to max_bytes. In a session it turns
+        the order itself.
         """
         if response.ready_count and node_id in self._by_node:
             self._by_node[node_id].sort(key=self._buffer.has)
 
 
 def _ignore(_: object, now_ms: int) -> None:
-    """Nobody waits for this answer."""
+    """This response is not waited for."""

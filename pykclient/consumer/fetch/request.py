@@ -1,7 +1,7 @@
-"""FetchCall: one Fetch request, from what is asked of each partition to what is said of it.
+"""FetchCall: one Fetch request, from what it requests of each partition to what is reported.
 
-What an answer means is the fetcher's matter; that it tells only of what was asked for, is checked
-here before the fetcher hears of it.
+What a response means the fetcher decides; that it names only what was requested, is checked here
+before the fetcher looks at it.
 
 Owner: the driver of the engine.
 Source: Java class ``AbstractFetch``, method ``createFetchRequest``; KIP-227 (sessions), KIP-516
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.fetch.session import Asked
+from pykclient.consumer.fetch.session import PartitionFetch
 from pykclient.errors import error_for_code
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request, check_answered
@@ -47,7 +47,7 @@ TOPIC_NAMES_MAX_VERSION: Final = 12
 
 
 class Target(NamedTuple):
-    """What was asked of one partition."""
+    """What was requested of one partition."""
 
     assigned: AssignedPartition
     fetch_epoch: int
@@ -55,11 +55,11 @@ class Target(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the answer still concerns anybody."""
+        """Whether a response about it still counts."""
         return self.assigned.is_assigned and self.assigned.fetch_epoch == self.fetch_epoch
 
     def backlog(self, isolation_level: IsolationLevel) -> float:
-        """Return how many offsets there are to fetch, infinitely many where nobody knows."""
+        """Return how many offsets there are to fetch, infinitely many where that is not known."""
         end = self.assigned.end(isolation_level)
         return math.inf if end is None else max(0, end - self.offset)
 
@@ -70,7 +70,7 @@ Targets = dict[tuple[str, int], Target]
 class FetchCall:
     """A request to `node_id` in its `session`; ids and leader epochs are those of `cluster`.
 
-    `targets` is everything that the answer may tell of; the request names what is new of it.
+    `targets` is everything that the response may name; the request names what is new of it.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class FetchCall:
         self.targets = targets
         self._cluster = cluster
         self._session = session
-        wanted = {name: self._asked(target) for name, target in targets.items()}
-        self._has_ids = all(asked.topic_id != NO_TOPIC_ID for asked in wanted.values())
-        self._fetch = session.ask(wanted, uses_ids=self._has_ids)
+        wanted = {name: self._partition_fetch(target) for name, target in targets.items()}
+        self._has_ids = all(partition.topic_id != NO_TOPIC_ID for partition in wanted.values())
+        self._fetch = session.next_fetch(wanted, uses_ids=self._has_ids)
 
     @property
     def is_full(self) -> bool:
-        """Whether the request names all that is wanted, and the answer is due to do so too."""
+        """Whether the request names all that is wanted, and the response is due to do so too."""
         return self._fetch.is_full
 
     def request(
@@ -112,18 +112,18 @@ class FetchCall:
     def settle(self, response: FetchResponse) -> KafkaError | None:
         """Tell the session how the request went; return why it was refused, None if it was not."""
         if response.error_code == 0:
-            self._session.on_answer(response.session_id)
+            self._session.on_response(response.session_id)
             return None
         error = error_for_code(response.error_code, f"Fetch from broker {self.node_id}")
         self._session.on_error(error)
         return error
 
     def fail(self, error: KafkaError) -> None:
-        """Tell the session that the answer will not come."""
+        """Tell the session that no response will come."""
         self._session.on_error(error)
 
     def check(self, response: Message) -> None:
-        """Make sure that an answer names no partition but those asked for, each once.
+        """Make sure that a response names no partition but those requested, each once.
 
         It may leave some out: one that throttles us names none.
 
@@ -131,17 +131,17 @@ class FetchCall:
             DecodeError: it does.
         """
         assert isinstance(response, FetchResponse)
-        answered = (partition for partition, _ in self._answers(response))
+        answered = (partition for partition, _ in self._partitions(response))
         check_answered("Fetch", self.targets, answered, needs_all=False)
 
-    def answers(self, response: FetchResponse) -> Iterator[tuple[Target, PartitionData]]:
-        """Return what is said of each partition. Requires that the answer was checked."""
-        for partition, answer in self._answers(response):
-            yield self.targets[partition], answer
+    def partitions(self, response: FetchResponse) -> Iterator[tuple[Target, PartitionData]]:
+        """Return what is reported of each partition. Requires that the response was checked."""
+        for partition, data in self._partitions(response):
+            yield self.targets[partition], data
 
-    def well_answered(self, response: FetchResponse) -> list[AssignedPartition]:
+    def served(self, response: FetchResponse) -> list[AssignedPartition]:
         """Return what the broker serves: in a session, what it has no news of is among it."""
-        codes = {name: answer.error_code for name, answer in self._answers(response)}
+        codes = {name: data.error_code for name, data in self._partitions(response)}
         silent_code = NO_ERROR if not self.is_full else None
         return [
             target.assigned
@@ -149,32 +149,34 @@ class FetchCall:
             if codes.get(name, silent_code) == NO_ERROR
         ]
 
-    def _asked(self, target: Target) -> Asked:
+    def _partition_fetch(self, target: Target) -> PartitionFetch:
         partition = target.assigned.partition
         info = self._cluster.partition(partition)
         epoch = None if info is None else info.leader_epoch
         topic_id = self._cluster.topic_id(partition.topic)
-        return Asked(topic_id, NO_EPOCH if epoch is None else epoch, target.offset)
+        return PartitionFetch(topic_id, NO_EPOCH if epoch is None else epoch, target.offset)
 
-    def _answers(self, response: FetchResponse) -> Iterator[tuple[tuple[str, int], PartitionData]]:
+    def _partitions(
+        self, response: FetchResponse
+    ) -> Iterator[tuple[tuple[str, int], PartitionData]]:
         for topic in response.responses:
             name = topic.topic or self._cluster.topic_name(topic.topic_id) or ""
-            for answer in topic.partitions:
-                yield (name, answer.partition_index), answer
+            for data in topic.partitions:
+                yield (name, data.partition_index), data
 
 
 def session_message(fetch: SessionFetch, config: ConsumerConfig, max_bytes: int) -> FetchRequest:
     """Return the request that says what a session has to say."""
     topics: dict[str, FetchTopic] = {}
-    for (name, index), asked in fetch.named.items():
+    for (name, index), partition in fetch.named.items():
         topic = topics.get(name)
         if topic is None:
-            topic = topics[name] = FetchTopic(topic=name, topic_id=asked.topic_id)
+            topic = topics[name] = FetchTopic(topic=name, topic_id=partition.topic_id)
         topic.partitions.append(
             FetchPartition(
                 partition=index,
-                current_leader_epoch=asked.leader_epoch,
-                fetch_offset=asked.offset,
+                current_leader_epoch=partition.leader_epoch,
+                fetch_offset=partition.offset,
                 partition_max_bytes=config.max_partition_fetch_bytes,
             )
         )

@@ -1,9 +1,9 @@
-"""FetchSession: what one broker remembers of our fetches, so that each names only what is new.
+"""FetchSession: what one broker remembers of the fetches, so that each names only what is new.
 
 *New*: the next fetch names everything, and asks for a session. *Incremental*: the broker knows what
 is read from where; a fetch names what has changed, and what is read no more. *Closing*: something
 went wrong, so the next fetch ends the session and asks for another. A broker without room for one
-answers with no session, and the next fetch is a full one again. One that `asks_all` never has a
+responds with no session, and the next fetch is a full one again. What `is_always_full` never has a
 session: in it the broker chooses the order of partitions. It sends nothing itself.
 
 Owner: `Fetcher`, which has one for each node.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
 
-__all__ = ["NEXT", "Asked", "FetchSession", "SessionFetch", "SessionState"]
+__all__ = ["NEXT", "FetchSession", "PartitionFetch", "SessionFetch", "SessionState"]
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -45,8 +45,8 @@ NEXT: Final[dict[SessionState, frozenset[SessionState]]] = {
 }
 
 
-class Asked(NamedTuple):
-    """What is asked of one partition, as far as it differs from fetch to fetch."""
+class PartitionFetch(NamedTuple):
+    """What is requested of one partition, as far as it differs from fetch to fetch."""
 
     topic_id: bytes
     leader_epoch: int
@@ -58,37 +58,39 @@ class SessionFetch(NamedTuple):
 
     session_id: int
     epoch: int
-    named: Mapping[tuple[str, int], Asked]
+    named: Mapping[tuple[str, int], PartitionFetch]
     forgotten: Sequence[tuple[tuple[str, int], bytes]] = ()
     """Partitions that are read no more, each with its topic's id."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it names all partitions, so that the answer is due to name them too."""
+        """Whether it names all partitions, so that the response is due to name them too."""
         return self.epoch <= INITIAL_EPOCH
 
 
 class FetchSession:
     """The session with one node."""
 
-    def __init__(self, *, asks_all: bool = False) -> None:
+    def __init__(self, *, is_always_full: bool = False) -> None:
         self.state = SessionState.NEW
-        self._asks_all = asks_all
+        self._is_always_full = is_always_full
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._asked: dict[tuple[str, int], Asked] = {}
-        """What the broker has heard of us, once it has read the last request."""
+        self._named: dict[tuple[str, int], PartitionFetch] = {}
+        """What the broker has on record, once it has read the last request."""
         self._uses_ids = True
 
-    def ask(self, wanted: dict[tuple[str, int], Asked], *, uses_ids: bool) -> SessionFetch:
+    def next_fetch(
+        self, wanted: dict[tuple[str, int], PartitionFetch], *, uses_ids: bool
+    ) -> SessionFetch:
         """Return what to say so that the broker reads what is wanted, and nothing else.
 
         `uses_ids` is whether the request names topics by id. A session does it one way, and does
         not outlive a change of an id.
         """
-        if self._asks_all:
+        if self._is_always_full:
             return SessionFetch(NO_SESSION, FINAL_EPOCH, wanted)
-        before, self._asked = self._asked, wanted
+        before, self._named = self._named, wanted
         is_incremental = self.state is SessionState.INCREMENTAL and uses_ids == self._uses_ids
         self._uses_ids = uses_ids
         if is_incremental:
@@ -99,8 +101,8 @@ class FetchSession:
         # With the id of one that there was, the broker ends it and has room for the new one.
         return SessionFetch(self._id, INITIAL_EPOCH, wanted)
 
-    def on_answer(self, session_id: int) -> None:
-        """Take the session's id from an answer without an error."""
+    def on_response(self, session_id: int) -> None:
+        """Take the session's id from a response without an error."""
         if session_id <= NO_SESSION:
             self._begin_anew()
             return
@@ -138,15 +140,16 @@ class FetchSession:
 
 
 def _changes(
-    before: Mapping[tuple[str, int], Asked], wanted: Mapping[tuple[str, int], Asked]
-) -> dict[tuple[str, int], Asked] | None:
-    """Return what a broker has to hear; None if a topic has another id by now."""
-    changed: dict[tuple[str, int], Asked] = {}
-    for name, asked in wanted.items():
+    before: Mapping[tuple[str, int], PartitionFetch],
+    wanted: Mapping[tuple[str, int], PartitionFetch],
+) -> dict[tuple[str, int], PartitionFetch] | None:
+    """Return what a request has to name; None if a topic has another id by now."""
+    changed: dict[tuple[str, int], PartitionFetch] = {}
+    for name, fetch in wanted.items():
         known = before.get(name)
-        if known == asked:
+        if known == fetch:
             continue
-        if known is not None and known.topic_id != asked.topic_id:
+        if known is not None and known.topic_id != fetch.topic_id:
             return None
-        changed[name] = asked
+        changed[name] = fetch
     return changed
