@@ -60,7 +60,7 @@ def test_the_simulation_meets_all_that_moves_positions_and_epochs() -> None:
 # What is wrong on purpose.
 
 complete = PositionManager._complete
-on_answer = PositionValidator._on_answer
+on_partition = PositionValidator._on_partition
 settle = FetchBuffer._settle
 skip_to = SubscriptionState.skip_to
 accept_leader = SubscriptionState.accept_leader
@@ -90,9 +90,9 @@ def take_an_unknown_epoch_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
             reset = validator._auto_offset_reset
             validator._subscription.lose_position(question.assigned, reset)
         else:
-            on_answer(validator, question, answer, now_ms)
+            on_partition(validator, question, answer, now_ms)
 
-    patch.setattr(PositionValidator, "_on_answer", defect)
+    patch.setattr(PositionValidator, "_on_partition", defect)
 
 
 def keep_the_epoch_past_markers(patch: pytest.MonkeyPatch) -> None:

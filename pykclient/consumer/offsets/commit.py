@@ -179,11 +179,11 @@ class Commits:
         self._auto_due_ms: int | None = None
         self._error: KafkaError | None = None
 
-    # What the front-end and the group's membership ask for.
+    # For the front-end and the group's membership.
 
     @property
     def is_automatic(self) -> bool:
-        """Whether offsets are committed without being asked."""
+        """Whether offsets are committed by a timer."""
         return self._auto_interval_ms is not None
 
     @property
@@ -237,7 +237,7 @@ class Commits:
         """Commit what the application has finished with, before others may read there.
 
         Ends at once where nothing is committed automatically. A failure does not keep the
-        partitions: whoever reads on from the last commit reads some records again.
+        partitions: the member that reads on from the last commit reads some records again.
         """
         if self._auto is not None:
             self.cancel(self._auto)  # what is committed now is at least as new
@@ -254,7 +254,7 @@ class Commits:
     def commit_if_due(self, now_ms: int, deadline_ms: int) -> bool:
         """Commit what the application has finished with, if it is time; return whether it is.
 
-        For partitions that the user is about to drop: nobody else commits them later.
+        For partitions that the user is about to drop: no other member commits them later.
         """
         interval_ms = self._auto_interval_ms
         if interval_ms is None or self._auto_due_ms is None or now_ms < self._auto_due_ms:
@@ -273,7 +273,7 @@ class Commits:
                 self._auto = None
 
     def begin_poll(self, now_ms: int) -> None:
-        """Note that the application asks for more: it has finished with what it had."""
+        """Note that the application polls: what it had is processed."""
         self.unprocessed.clear()
         self._is_in_poll = True
         interval_ms = self._auto_interval_ms
@@ -295,21 +295,21 @@ class Commits:
         error, self._error = self._error, None
         return error
 
-    # Asked by the engine.
+    # For the engine.
 
     def poll(self, now_ms: int) -> PollResult:
         """Send what is due."""
         self._expire(now_ms)
         next_poll_ms = self._commit_automatically(now_ms)
         while self._waiting and not (self._waiting[0].offsets or self._in_flight):
-            self._end(self._waiting.popleft(), None, now_ms)  # there is nobody to tell anything
+            self._end(self._waiting.popleft(), None, now_ms)
         if not self._waiting:
             return PollResult(next_poll_ms=next_poll_ms)
         node_id = self._find_coordinator(now_ms)
         requests = [] if node_id is None else self._send_due(node_id, now_ms)
         if self._waiting:
             next_poll_ms = min(next_poll_ms, min(commit.deadline_ms for commit in self._waiting))
-            # Otherwise an answer is waited for: the coordinator's, or one about the coordinator.
+            # Otherwise a response is waited for: the coordinator's, or one about the coordinator.
             if node_id is not None and self._waiting[0].attempt.due_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, self._waiting[0].attempt.due_ms)
         return PollResult(requests, next_poll_ms)
@@ -336,7 +336,7 @@ class Commits:
                 commit.operation.fail(lost)
                 self._commits.pop(commit, None)
         self._waiting = deque(self._commits)
-        # One whose call was interrupted before it was noted as begun is nobody's.
+        # One whose call was interrupted before it was noted as begun has no caller.
         self._unreported = deque(
             each for each in self._unreported if each.operation.is_done or each in self._commits
         )
@@ -436,7 +436,7 @@ class Commits:
             on_failure=partial(self._on_failure, commit, node_id),
         )
 
-    # Answers.
+    # Responses.
 
     def _on_response(
         self,
@@ -490,7 +490,7 @@ class Commits:
         return node is not None and node.id == node_id
 
     def _first_error(self, refusals: Mapping[TopicPartition, int]) -> BrokerError:
-        """Return what to tell of several refusals: what concerns the group before a topic."""
+        """Return what to report of several refusals: what concerns the group before a topic."""
         code = min(refusals.values(), key=lambda code: code == TopicAuthorizationFailedError.code)
         refused = [partition for partition, each in refusals.items() if each == code]
         return error_for_code(
@@ -611,24 +611,24 @@ class OffsetCommitCall:
         )
 
     def check(self, message: Message) -> None:
-        """Make sure that an answer names the partitions that were committed, each once.
+        """Make sure that a response names the partitions that were committed, each once.
 
         Raises:
             DecodeError: it does not.
         """
-        answered = (partition for partition, _ in self._answers(message))
+        answered = (partition for partition, _ in self._partitions(message))
         check_answered("OffsetCommit", self._offsets, answered)
 
     def refusals(self, message: Message) -> dict[TopicPartition, int]:
         """Return the error code of each partition whose offset was not taken."""
-        return {partition: code for partition, code in self._answers(message) if code != 0}
+        return {partition: code for partition, code in self._partitions(message) if code != 0}
 
-    def _answers(self, message: Message) -> Iterator[tuple[TopicPartition, int]]:
+    def _partitions(self, message: Message) -> Iterator[tuple[TopicPartition, int]]:
         assert isinstance(message, OffsetCommitResponse)
         for topic in message.topics:
             name = topic.name or self._names_by_id.get(topic.topic_id, "")
-            for answer in topic.partitions:
-                yield TopicPartition(name, answer.partition_index), answer.error_code
+            for partition in topic.partitions:
+                yield TopicPartition(name, partition.partition_index), partition.error_code
 
 
 def _raise(error: BaseException | None) -> None:

@@ -59,7 +59,7 @@ TOPIC_NAMES_MAX_VERSION: Final = 9
 
 
 class CommittedLookup:
-    """One question. `operation` ends with what is committed, None where nothing is."""
+    """One lookup. `operation` ends with what is committed, None where nothing is."""
 
     __slots__ = ("attempt", "operation", "partitions")
 
@@ -90,7 +90,7 @@ class CommittedOffsets:
         """Neither done nor cancelled; some of them in flight."""
 
     def start(self, partitions: Iterable[TopicPartition]) -> CommittedLookup:
-        """Ask about partitions, at least one."""
+        """Look up partitions, at least one."""
         lookup = CommittedLookup(partitions, self._retry_backoff)
         self._waiting[lookup] = None
         return lookup
@@ -100,7 +100,7 @@ class CommittedOffsets:
         self._waiting.pop(lookup, None)
 
     def poll(self, now_ms: int) -> PollResult:
-        """Ask what is due."""
+        """Send what is due."""
         next_poll_ms = NEVER_MS
         due = []
         for lookup in self._waiting:
@@ -113,7 +113,7 @@ class CommittedOffsets:
         return PollResult(requests, next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Ask anew."""
+        """Send anew."""
         del now_ms
         for lookup in self._waiting:
             lookup.attempt.lost()
@@ -158,13 +158,13 @@ class CommittedOffsets:
             return
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         errors: list[KafkaError] = []
-        for answer in call.answers(message):
-            found[answer.partition] = answer.committed
-            if answer.error_code != 0:
-                text = f"OffsetFetch of {answer.partition} in group {self._group_id!r}"
-                errors.append(error_for_code(answer.error_code, text))
+        for reported in call.partitions(message):
+            found[reported.partition] = reported.committed
+            if reported.error_code != 0:
+                text = f"OffsetFetch of {reported.partition} in group {self._group_id!r}"
+                errors.append(error_for_code(reported.error_code, text))
         if errors:
-            # What trying again does not cure comes first: the others are asked for with it.
+            # What trying again does not cure comes first: the others are requested with it.
             self._on_error(lookup, min(errors, key=lambda e: e.retriable), node_id, now_ms)
             return
         self._waiting.pop(lookup, None)
@@ -199,8 +199,8 @@ class CommittedOffsets:
         lookup.operation.fail(error)
 
 
-class CommittedAnswer(NamedTuple):
-    """What is said of one partition. `committed` None means that nothing was committed."""
+class CommittedPartition(NamedTuple):
+    """What is reported of one partition. `committed` None means that nothing was committed."""
 
     partition: TopicPartition
     error_code: int
@@ -208,7 +208,7 @@ class CommittedAnswer(NamedTuple):
 
 
 class OffsetFetchCall:
-    """A question about `partitions` as `member`; topic ids are those of `cluster`."""
+    """A request for `partitions` as `member`; topic ids are those of `cluster`."""
 
     def __init__(
         self, member: GroupMetadata, partitions: Iterable[TopicPartition], cluster: Cluster
@@ -265,7 +265,7 @@ class OffsetFetchCall:
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
     def check(self, message: Message) -> None:
-        """Make sure that an answer names the partitions asked for, each once.
+        """Make sure that a response names the partitions requested, each once.
 
         Raises:
             DecodeError: it does not.
@@ -273,10 +273,10 @@ class OffsetFetchCall:
         assert isinstance(message, OffsetFetchResponse)
         groups = [group.group_id for group in message.groups]
         if groups not in ([], [self.member.group_id]):
-            raise DecodeError(f"an OffsetFetch answer is about the groups {groups}")
+            raise DecodeError(f"an OffsetFetch response is about the groups {groups}")
         if self.group_error(message) != 0:
             return
-        answered = (answer.partition for answer in self.answers(message))
+        answered = (reported.partition for reported in self.partitions(message))
         check_answered("OffsetFetch", self._partitions, answered)
 
     def group_error(self, message: Message) -> int:
@@ -284,26 +284,28 @@ class OffsetFetchCall:
         assert isinstance(message, OffsetFetchResponse)
         return message.groups[0].error_code if message.groups else message.error_code
 
-    def answers(self, message: Message) -> Iterator[CommittedAnswer]:
-        """Return what is said of each partition."""
+    def partitions(self, message: Message) -> Iterator[CommittedPartition]:
+        """Return what is reported of each partition."""
         assert isinstance(message, OffsetFetchResponse)
         for group in message.groups:
             for topic in group.topics:
                 name = topic.name or self._names_by_id.get(topic.topic_id, "")
                 for partition in topic.partitions:
-                    yield _answer(name, partition)
+                    yield _committed_partition(name, partition)
         for older in message.topics:
             for older_partition in older.partitions:
-                yield _answer(older.name, older_partition)
+                yield _committed_partition(older.name, older_partition)
 
 
-def _answer(
-    topic: str, told: OffsetFetchResponsePartitions | OffsetFetchResponsePartition
-) -> CommittedAnswer:
+def _committed_partition(
+    topic: str, response: OffsetFetchResponsePartitions | OffsetFetchResponsePartition
+) -> CommittedPartition:
     committed = None
-    if told.committed_offset >= 0:
-        epoch = told.committed_leader_epoch
+    if response.committed_offset >= 0:
+        epoch = response.committed_leader_epoch
         committed = OffsetAndMetadata(
-            told.committed_offset, told.metadata or "", None if epoch < 0 else epoch
+            response.committed_offset, response.metadata or "", None if epoch < 0 else epoch
         )
-    return CommittedAnswer(TopicPartition(topic, told.partition_index), told.error_code, committed)
+    return CommittedPartition(
+        TopicPartition(topic, response.partition_index), response.error_code, committed
+    )

@@ -1,8 +1,8 @@
-"""OffsetLookups: asks leaders where partitions begin and end, and where a point in time stands.
+"""OffsetLookups: where partitions begin and end, and where a point in time stands, from leaders.
 
-A lookup waits for a leader, is in flight, waits out a back-off, and ends with an answer or with an
-error that trying again does not cure. It never gives up on its own: who started it has a deadline,
-and cancels it then.
+A lookup waits for a leader, is in flight, waits out a back-off, and ends with an offset or with an
+error that trying again does not cure. It never gives up on its own: the call that started it has a
+deadline, and cancels it then.
 
 Owner: the driver of the engine.
 Source: Java class ``OffsetFetcher``; KIP-79 (offsets by time), KIP-320 (leader epochs).
@@ -49,7 +49,7 @@ NO_OFFSET: Final = -1
 
 
 class OffsetLookup:
-    """One question about one partition.
+    """One lookup in one partition.
 
     `operation` ends with the offset, or with None when no record is that late.
     """
@@ -76,7 +76,7 @@ class OffsetLookups:
         """Neither done nor cancelled; some of them in flight."""
 
     def start(self, partition: TopicPartition, timestamp: int) -> OffsetLookup:
-        """Ask for the first offset at or after a time in ms, or for `EARLIEST` or `LATEST`."""
+        """Look up the first offset at or after a time in ms, or for `EARLIEST` or `LATEST`."""
         lookup = OffsetLookup(partition, timestamp, self._retry_backoff)
         self._waiting[lookup] = None
         return lookup
@@ -86,7 +86,7 @@ class OffsetLookups:
         self._waiting.pop(lookup, None)
 
     def poll(self, now_ms: int) -> PollResult:
-        """Ask each leader in one request about everything that is due."""
+        """Request from each leader everything that is due, at once."""
         by_node: defaultdict[int, list[OffsetLookup]] = defaultdict(list)
         next_poll_ms = NEVER_MS
         for lookup in list(self._waiting):
@@ -104,7 +104,7 @@ class OffsetLookups:
         return PollResult(requests, next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Ask anew."""
+        """Send anew."""
         del now_ms
         for lookup in self._waiting:
             lookup.attempt.lost()
@@ -129,7 +129,7 @@ class OffsetLookups:
         return None
 
     def _requests(self, node_id: int, lookups: list[OffsetLookup]) -> Iterator[Request]:
-        # A request may name a partition once only, and two lookups may ask about the same one.
+        # A request may name a partition once only, and two lookups may be about the same one.
         while lookups:
             batch: dict[TopicPartition, OffsetLookup] = {}
             for lookup in lookups:
@@ -168,28 +168,28 @@ class OffsetLookups:
     ) -> None:
         assert isinstance(message, ListOffsetsResponse)
         for topic in message.topics:
-            for answer in topic.partitions:
-                lookup = batch[TopicPartition(topic.name, answer.partition_index)]
-                self._on_answer(lookup, answer, now_ms)
+            for reported in topic.partitions:
+                lookup = batch[TopicPartition(topic.name, reported.partition_index)]
+                self._on_partition(lookup, reported, now_ms)
 
-    def _on_answer(
-        self, lookup: OffsetLookup, answer: ListOffsetsPartitionResponse, now_ms: int
+    def _on_partition(
+        self, lookup: OffsetLookup, reported: ListOffsetsPartitionResponse, now_ms: int
     ) -> None:
-        if answer.error_code != 0:
+        if reported.error_code != 0:
             self._on_error(
                 lookup,
-                error_for_code(answer.error_code, f"ListOffsets of {lookup.partition}"),
+                error_for_code(reported.error_code, f"ListOffsets of {lookup.partition}"),
                 now_ms,
             )
-        elif answer.offset >= 0:
-            epoch = None if answer.leader_epoch < 0 else answer.leader_epoch
-            found = OffsetAndTimestamp(answer.offset, answer.timestamp, epoch)
+        elif reported.offset >= 0:
+            epoch = None if reported.leader_epoch < 0 else reported.leader_epoch
+            found = OffsetAndTimestamp(reported.offset, reported.timestamp, epoch)
             self._end(lookup, found=found)
-        elif answer.offset == NO_OFFSET and lookup.timestamp >= 0:
+        elif reported.offset == NO_OFFSET and lookup.timestamp >= 0:
             self._end(lookup, found=None)
         else:
             error = DecodeError(
-                f"a ListOffsets answer gives {lookup.partition} the offset {answer.offset}"
+                f"a ListOffsets response gives {lookup.partition} the offset {reported.offset}"
             )
             self._end(lookup, error=error)
 
@@ -222,11 +222,11 @@ class OffsetLookups:
 
 
 def _check(batch: Mapping[TopicPartition, OffsetLookup], message: Message) -> None:
-    """Make sure that an answer names the partitions asked about, each once."""
+    """Make sure that a response names the partitions requested, each once."""
     assert isinstance(message, ListOffsetsResponse)
     answered = (
-        (topic.name, answer.partition_index)
+        (topic.name, reported.partition_index)
         for topic in message.topics
-        for answer in topic.partitions
+        for reported in topic.partitions
     )
     check_answered("ListOffsets", batch, answered)

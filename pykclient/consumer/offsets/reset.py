@@ -1,7 +1,7 @@
 """PositionManager: gives a position to each partition that has none.
 
 A group's partition goes on where the group has committed. Where there is nothing to start from,
-`auto_offset_reset` decides: a broker is asked for the beginning or the end of the log, or (none)
+`auto_offset_reset` decides: a broker reports the beginning or the end of the log, or (none)
 the user gets an error. It moves no position that is known, and never moves one silently: what a
 reset skips is logged.
 
@@ -40,8 +40,8 @@ TIMESTAMPS: Final = {
     OffsetReset.BY_DURATION: (LATEST,),
     OffsetReset.NONE: (EARLIEST, LATEST),
 }
-"""What is asked for a reset. By duration a time comes before it: where no record is that young, the
-end counts. With none it is the whole range, to tell the user."""
+"""What is looked up for a reset. By duration a time comes before it: where no record is that young,
+the end counts. With none it is the whole range, for the error."""
 
 
 class _Reset:
@@ -55,9 +55,9 @@ class _Reset:
 
 
 class PositionManager:
-    """Looks after `subscription.without_position`. Comes before what it asks in the engine.
+    """Looks after `subscription.without_position`. Comes before its lookups in the engine.
 
-    `committed` is None without a group. `reset_from_ms` tells the time, in ms since 1970, of the
+    `committed` is None without a group. `reset_from_ms` is the time, in ms since 1970, of the
     first record to be read after a reset by duration.
     """
 
@@ -81,7 +81,7 @@ class PositionManager:
         self._reset_from_ms = reset_from_ms
         self._committed = committed
         self._lookup: CommittedLookup | None = None
-        """The question under way about what the group has committed."""
+        """The lookup under way of what the group has committed."""
         self._now_ms = 0
 
     def poll(self, now_ms: int) -> PollResult:
@@ -123,8 +123,8 @@ class PositionManager:
         return next((error for error in errors if error is not None), None)
 
     def _look_up_committed(self, committed: CommittedOffsets, new: list[AssignedPartition]) -> None:
-        """Ask in one question about all that are new, again when there are others."""
-        # One that the user is told of is asked about again after that.
+        """Look up all that are new at once, again when there are others."""
+        # One that has an error for the user is looked up again after that.
         wanted = {a.partition for a in new if self._subscription.error_of(a) is None}
         if self._lookup is not None and not wanted <= self._lookup.partitions:
             committed.cancel(self._lookup)
@@ -141,18 +141,18 @@ class PositionManager:
         if lookup is not self._lookup:
             return
         self._lookup = None
-        asked = [
+        new = [
             assigned
             for assigned in self._subscription.without_position
             if assigned.state is PositionState.INITIALIZING
             and assigned.partition in lookup.partitions
         ]
         if operation.error is not None:
-            for assigned in asked[:1]:  # one error for all, which are asked about again together
+            for assigned in new[:1]:  # one error for all, which are looked up again together
                 self._subscription.fail(assigned, operation.error)
             return
         found = operation.result()
-        for assigned in asked:
+        for assigned in new:
             committed = found[assigned.partition]
             if committed is None:
                 self._begin(assigned)
@@ -207,7 +207,7 @@ class PositionManager:
             return
         for lookup in reset.lookups:
             if lookup.operation.error is not None:
-                # It stays without a position, so that the next poll asks and tells again.
+                # It stays without a position, so that the next poll looks it up again.
                 self._subscription.fail(assigned, lookup.operation.error)
                 return
         self._complete(assigned, [lookup.operation.result() for lookup in reset.lookups])
@@ -255,8 +255,8 @@ class PositionManager:
         assert first is not None
         assert end is not None
         lost_offset = assigned.lost_offset
-        assert lost_offset is not None, "only a position that was lost is looked up to be told"
-        # The position stays where it is, so that each poll tells it again until the user seeks.
+        assert lost_offset is not None, "only a position that was lost is looked up for the error"
+        # The position stays where it is, so that each poll raises it again until the user seeks.
         self._subscription.complete_reset(assigned, lost_offset)
         assigned.retry_at_ms = self._now_ms + self._retry_backoff.delay_ms(0)
         self._subscription.fail(

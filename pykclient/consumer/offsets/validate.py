@@ -1,18 +1,18 @@
-"""PositionValidator: asks a new leader whether its log still has what was read before.
+"""PositionValidator: finds out from a new leader whether its log still has what was read before.
 
 A leader that was elected without having everything makes the others cut their logs. A position
 beyond the cut would skip records without a trace. So a position is held against the log of each new
 leader before anything is read from there: by the epoch of the leader that wrote the record before
 it. Where the logs part, reading goes back to that place, which is logged; without
-`auto_offset_reset` the user is told instead. A log that reaches the position but does not know the
+`auto_offset_reset` that is an error instead. A log that reaches the position but does not know the
 epoch proves nothing: an epoch in which nothing was written is known to its leader alone, and one
 whose batches were cleaned away is known to no replica that was built since. Reading goes on there,
 with a warning.
 
 A topic that was deleted and made anew under its name has another log altogether: no position
 outlives that. All of the new log came after what was read, so it is read from its beginning.
-Brokers that lag still tell of the old one for a while, or of a leader that was deposed: whom they
-name is not asked before they have had time to hear of the newer one.
+Brokers that lag still name the old one for a while, or a leader that was deposed: it gets no
+request before they have had time to learn of the newer one.
 
 Owner: the driver of the engine.
 Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``
@@ -61,19 +61,19 @@ CONSUMER_REPLICA_ID: Final = -1
 NOT_LOOKED_AT: Final = (-1, -1)
 
 OLD_LEADER_LOOKS_MAX: Final = 28
-"""How often newer metadata is asked for when a position was written by a newer leader than ours.
+"""How often newer metadata is requested when a position was written by a newer leader than ours.
 
 With the default back-offs that takes 20 s at least, longer than a broker's session
 (`broker.session.timeout.ms` is 9 s, often set to 18 s): as long may a leader that hung not know
-that it is none any more. After that whoever leads is asked: the epoch may be one that somebody made
-up.
+that it is none any more. After that the leader they name gets the request: the epoch may be one
+that was made up.
 """
 
 GONE_IDS_MAX: Final = 1_000
 """Ids of topics that were replaced, remembered; the oldest is forgotten first."""
 
 _CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
-"""Brokers before 2.3 answer this question to other brokers only."""
+"""Brokers before 2.3 respond to this request of other brokers only."""
 
 
 class _Question(NamedTuple):
@@ -130,21 +130,21 @@ class PositionValidator:
         self._looked_at = NOT_LOOKED_AT
         """The versions of subscription and cluster that were looked at last."""
         self._in_flight: dict[AssignedPartition, int] = {}
-        """By its `fetch_epoch`, what is being asked about."""
+        """By its `fetch_epoch`, what is being validated."""
         self._topic_ids: dict[AssignedPartition, bytes] = {}
-        """The topic in which each position stands, as far as brokers tell (2.8 and newer)."""
+        """The topic in which each position stands, as far as brokers report it (2.8 and newer)."""
         self._made_anew: dict[AssignedPartition, int] = {}
         """By its `fetch_epoch`, whose topic is another one now, while the user is to seek."""
         self._gone_ids: dict[bytes, None] = {}
-        """Of topics that were replaced. They never come back, but brokers that lag tell of them."""
+        """Of topics that were replaced. They never come back, but brokers that lag report them."""
 
     def poll(self, now_ms: int) -> PollResult:
-        """Stop reading where the leader is another one, and ask it."""
+        """Stop reading where the leader is another one, and send it a request."""
         next_poll_ms = NEVER_MS
         versions = (self._subscription.version, self._metadata.cluster.version)
         if versions != self._looked_at:
             if self._lose_what_was_made_anew():
-                next_poll_ms = now_ms  # who looks after resets had his turn before this one
+                next_poll_ms = now_ms  # resets had their turn before this one
             self._look()
             self._looked_at = (self._subscription.version, self._metadata.cluster.version)
         by_node: defaultdict[int, _Questions] = defaultdict(dict)
@@ -161,11 +161,11 @@ class PositionValidator:
             self._ask(assigned, by_node, now_ms)
             if assigned.retry_at_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
-        requests = [self._request(node_id, asked) for node_id, asked in by_node.items()]
+        requests = [self._request(node_id, questions) for node_id, questions in by_node.items()]
         return PollResult(requests, next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Look at every position, and ask anew."""
+        """Look at every position, and send anew."""
         del now_ms
         self._in_flight.clear()
         self._looked_at = NOT_LOOKED_AT
@@ -198,7 +198,7 @@ class PositionValidator:
         return has_lost
 
     def _topic_id(self, assigned: AssignedPartition) -> bytes:
-        """Return the id of the topic, `NO_TOPIC_ID` while brokers tell none, or a former one."""
+        """Return the id of the topic, `NO_TOPIC_ID` while brokers report none, or a former one."""
         topic_id = self._metadata.cluster.topic_id(assigned.partition.topic)
         return NO_TOPIC_ID if topic_id in self._gone_ids else topic_id
 
@@ -262,12 +262,12 @@ class PositionValidator:
         if is_behind and assigned.failure_count < OLD_LEADER_LOOKS_MAX:
             # 1. A leader hangs, and another one is elected. 2. A member of the group reads there,
             # and commits with the new epoch. 3. The partition comes to us. 4. The old leader goes
-            # on, not knowing yet that it is none: it has never heard of that epoch.
+            # on, not knowing yet that it is none: it does not know that epoch.
             assigned.back_off(self._retry_backoff, now_ms)
             self._metadata.request_update()
             self._stalls.note(assigned, "brokers name only a former leader", now_ms)
             return
-        self._gone_ids.pop(topic_id, None)  # told for so long it is the newer one after all
+        self._gone_ids.pop(topic_id, None)  # reported for so long it is the newer one after all
         self._in_flight[assigned] = assigned.fetch_epoch
         by_node[info.leader_id][assigned.partition] = _Question(
             assigned,
@@ -297,16 +297,16 @@ class PositionValidator:
             check=partial(_check, questions),
         )
 
-    # Answers.
+    # Responses.
 
     def _on_response(self, questions: _Questions, message: Message | None, now_ms: int) -> None:
         assert isinstance(message, OffsetForLeaderEpochResponse)
         for topic in message.topics:
-            for answer in topic.partitions:
-                question = questions[TopicPartition(topic.topic, answer.partition)]
+            for found in topic.partitions:
+                question = questions[TopicPartition(topic.topic, found.partition)]
                 self._end(question)
                 if question.is_current and not self._waits_for_seek(question.assigned):
-                    self._on_answer(question, answer, now_ms)
+                    self._on_partition(question, found, now_ms)
 
     def _on_failure(self, questions: _Questions, error: KafkaError, now_ms: int) -> None:
         for question in questions.values():
@@ -318,16 +318,16 @@ class PositionValidator:
         if self._in_flight.get(question.assigned) == question.fetch_epoch:
             del self._in_flight[question.assigned]
 
-    def _on_answer(self, question: _Question, answer: EpochEndOffset, now_ms: int) -> None:
+    def _on_partition(self, question: _Question, found: EpochEndOffset, now_ms: int) -> None:
         assigned = question.assigned
-        if answer.error_code != 0:
+        if found.error_code != 0:
             what = f"OffsetForLeaderEpoch of {assigned.partition}"
-            self._on_error(question, error_for_code(answer.error_code, what), now_ms)
+            self._on_error(question, error_for_code(found.error_code, what), now_ms)
             return
-        has_end = answer.end_offset >= 0 and answer.leader_epoch >= 0
-        if has_end and answer.end_offset < question.offset:
-            self._on_truncation(question, answer, now_ms)
-        elif has_end and answer.leader_epoch >= question.leader_epoch:
+        has_end = found.end_offset >= 0 and found.leader_epoch >= 0
+        if has_end and found.end_offset < question.offset:
+            self._on_truncation(question, found, now_ms)
+        elif has_end and found.leader_epoch >= question.leader_epoch:
             self._confirm(question, question.leader_epoch)
         else:
             # Nothing was written in that epoch, or it was cleaned away; or a leader that was
@@ -348,20 +348,20 @@ class PositionValidator:
             question.assigned, question.offset, leader_epoch, question.validated_in
         )
 
-    def _on_truncation(self, question: _Question, answer: EpochEndOffset, now_ms: int) -> None:
+    def _on_truncation(self, question: _Question, found: EpochEndOffset, now_ms: int) -> None:
         assigned = question.assigned
         if self._auto_offset_reset is OffsetReset.NONE:
             assigned.back_off(self._retry_backoff, now_ms)
-            self._subscription.fail(assigned, _truncated(assigned, answer.end_offset))
+            self._subscription.fail(assigned, _truncated(assigned, found.end_offset))
             return
         self._log.warning(
             "%s: the log was cut at offset %d, before the position %d; reading goes on there",
             assigned.partition,
-            answer.end_offset,
+            found.end_offset,
             assigned.offset,
         )
         self._subscription.complete_validation(
-            assigned, answer.end_offset, answer.leader_epoch, question.validated_in
+            assigned, found.end_offset, found.leader_epoch, question.validated_in
         )
 
     def _on_error(self, question: _Question, error: KafkaError, now_ms: int) -> None:
@@ -407,9 +407,9 @@ def _made_anew(assigned: AssignedPartition) -> LogTruncationError:
 
 
 def _check(questions: Mapping[TopicPartition, _Question], message: Message) -> None:
-    """Make sure that an answer names the partitions asked about, each once."""
+    """Make sure that a response names the partitions requested, each once."""
     assert isinstance(message, OffsetForLeaderEpochResponse)
     answered = (
-        (topic.topic, answer.partition) for topic in message.topics for answer in topic.partitions
+        (topic.topic, found.partition) for topic in message.topics for found in topic.partitions
     )
     check_answered("OffsetForLeaderEpoch", questions, answered)
