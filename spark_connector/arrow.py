@@ -1,4 +1,4 @@
-"""RecordColumns: from the columns that a consumer returns to those that Spark asked for.
+"""RecordColumns: from the columns that a consumer returns to those of the query.
 
 Spark takes an Arrow batch only when names, order, types and nullability are exactly those of the
 query's schema. Columns are picked and, where types differ, cast; nothing is done per record.

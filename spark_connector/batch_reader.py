@@ -2,7 +2,7 @@
 
 `partitions` runs once, on the driver: it finds the partitions, resolves the limits to offsets and
 cuts the ranges. `read` runs in a task: it assigns one partition to a consumer of its own and hands
-Arrow batches on until the end of the range. A task does not ask for offsets again, unless records
+Arrow batches on until the end of the range. A task does not look up offsets again, unless records
 have gone in between.
 
 Owner: the reader is immutable and pickled to the tasks; a task owns its consumer.
@@ -94,7 +94,7 @@ class _RangeRead:
         self._consumer = consumer
         self._wanted = wanted
         self._options = options
-        # A user who sets max.poll.records decides how large batches are.
+        # A max.poll.records of the user's decides how large batches are.
         settings = options.client_settings
         chosen = settings.get("max.poll.records", settings.get("max_poll_records", BATCH_ROWS))
         self._rows_max = int(chosen)

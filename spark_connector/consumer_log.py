@@ -1,4 +1,4 @@
-"""ConsumerLog: what a consumer can tell about topics, for planning a read.
+"""ConsumerLog: what a consumer knows of topics, for planning a read.
 
 Owner: whoever owns the consumer.
 Source: Spark's Structured Streaming + Kafka Integration Guide (how options choose topics).
@@ -64,8 +64,7 @@ class ConsumerLog:
         """First offset at or after a time for each partition; None when there is none."""
         found = self._consumer.offsets_for_times(timestamps_ms)
         return {
-            partition: None if answer is None else answer.offset
-            for partition, answer in found.items()
+            partition: None if first is None else first.offset for partition, first in found.items()
         }
 
     def _all_of(self, topic: str) -> list[TopicPartition]:

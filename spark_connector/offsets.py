@@ -2,7 +2,7 @@
 
 A limit says where reading starts or ends: one offset or time for every partition, or one for each.
 On the driver limits are resolved once against what the partitions hold, checked for data that is
-gone, and cut into ranges of plain numbers; tasks never ask for offsets. Nothing here speaks to a
+gone, and cut into ranges of plain numbers; tasks never look up offsets. Nothing here speaks to a
 broker: what the partitions hold comes through `PartitionLog`.
 
 Owner: none, all values are immutable.
@@ -47,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class DataLossError(KafkaError):
-    """Records that were asked for are gone, and `failOnDataLoss` is true."""
+    """Records that were requested are gone, and `failOnDataLoss` is true."""
 
 
 class LogBounds(NamedTuple):

@@ -18,7 +18,7 @@ __all__ = ["add_cluster_options", "client_settings"]
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of a command how the cluster is found, and how results are printed."""
+    """Add the options that say how the cluster is found, and how results are printed."""
     parser.add_argument(
         *("-b", "--bootstrap-servers"),
         metavar="HOST:PORT,...",

@@ -1,7 +1,7 @@
 """What serves sockets to tests: a thread around a selector, and objects that are closed at an end.
 
-The thread is *running* until it is closed, or until a turn of it has failed, which whoever uses it
-next is told of, as is whoever closes it.
+The thread is *running* until it is closed, or until a turn of it has failed, which is raised by its
+next use and by its close.
 
 Owner: any thread may wake it, look at it and close it; the selector is the thread's.
 """
@@ -84,7 +84,7 @@ class ServingThread:
 
     def wake(self) -> None:
         """Have `select` return soon. May be called from any thread."""
-        # Enough is there to wake it; or it has ended, of which others will hear.
+        # Enough is there to wake it; or it has ended, which the next use raises.
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             self._waker.send(b"\0")
 

@@ -1,6 +1,6 @@
 """`python -m pykclient.testing.verifiable_consumer`: the consumer of Kafka's own system tests.
 
-It takes the options of Java's VerifiableConsumer of 4.3.1 and tells what happens as JSON, one
+It takes the options of Java's VerifiableConsumer of 4.3.1 and reports what happens as JSON, one
 object a line, on standard output: partitions that come and go, records, commits. It ends after
 ``--max-messages``, or at SIGTERM and SIGINT, when it leaves its group; errors go to standard error.
 
@@ -34,7 +34,7 @@ __all__ = ["VerifiableConsumer", "main"]
 
 NO_LIMIT: Final = -1
 POLL_S: Final = 60.0
-"""Java's waits for ever; an empty answer is not told."""
+"""Java's waits for ever; an empty response is not reported."""
 NS_PER_MS: Final = 1_000_000
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -65,26 +65,26 @@ class VerifiableConsumer:
             self.consumer.wakeup()
 
     def run(self) -> int:
-        """Read, tell, and commit; the exit status."""
-        tell("startup_complete")
+        """Read, report, and commit; the exit status."""
+        report("startup_complete")
         status = 0
         try:
             self._read()
         except WakeupError:
-            tell("shutdown_requested")
+            report("shutdown_requested")
         except KafkaError as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             status = 1
         finally:
             self._is_stopping = True  # a signal from now on must not wake up `close`
             self.consumer.close()
-            tell("shutdown_complete")
+            report("shutdown_complete")
         return status
 
     def _read(self) -> None:
         listener = RebalanceListener(
-            on_assigned=lambda partitions: tell_partitions("partitions_assigned", partitions),
-            on_revoked=lambda partitions: tell_partitions("partitions_revoked", partitions),
+            on_assigned=lambda partitions: report_partitions("partitions_assigned", partitions),
+            on_revoked=lambda partitions: report_partitions("partitions_revoked", partitions),
         )
         self.consumer.subscribe([self._topic], listener=listener)
         while not self._is_finished:
@@ -109,7 +109,7 @@ class VerifiableConsumer:
         return self.consumer.poll(POLL_S)
 
     def on_records(self, records: ConsumerRecords) -> Offsets:
-        """Tell what was read; what to commit for it."""
+        """Report what was read; what to commit for it."""
         offsets: Offsets = {}
         summaries = []
         for partition, received in records.by_partition().items():
@@ -128,9 +128,9 @@ class VerifiableConsumer:
             )
             if self._is_verbose:
                 for record in taken:
-                    tell_record(record)
+                    report_record(record)
             self._consumed_count += len(taken)
-        tell("records_consumed", count=len(records), partitions=summaries)
+        report("records_consumed", count=len(records), partitions=summaries)
         return offsets
 
     def _commit(self, offsets: Offsets) -> None:
@@ -143,26 +143,26 @@ class VerifiableConsumer:
         except FencedInstanceIdError:
             raise
         except KafkaError as error:
-            tell_commit(offsets, error)
+            report_commit(offsets, error)
         else:
-            tell_commit(offsets, None)
+            report_commit(offsets, None)
 
 
-def tell(name: str, **fields: object) -> None:
+def report(name: str, **fields: object) -> None:
     """Print one event at once."""
     event = {"timestamp": time.time_ns() // NS_PER_MS, "name": name, **fields}
     sys.stdout.write(f"{json.dumps(event)}\n")
     sys.stdout.flush()
 
 
-def tell_partitions(name: str, partitions: Iterable[TopicPartition]) -> None:
+def report_partitions(name: str, partitions: Iterable[TopicPartition]) -> None:
     """Print what came or went."""
-    tell(name, partitions=[partition._asdict() for partition in partitions])
+    report(name, partitions=[partition._asdict() for partition in partitions])
 
 
-def tell_record(record: ConsumerRecord) -> None:
+def report_record(record: ConsumerRecord) -> None:
     """Print one record."""
-    tell(
+    report(
         "record_data",
         key=_text(record.key),
         value=_text(record.value),
@@ -172,13 +172,15 @@ def tell_record(record: ConsumerRecord) -> None:
     )
 
 
-def tell_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: object | None) -> None:
+def report_commit(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], error: object | None
+) -> None:
     """Print what came of a commit."""
-    told = [
+    committed = [
         {**partition._asdict(), "offset": offset.offset} for partition, offset in offsets.items()
     ]
     reason = {} if error is None else {"error": str(error)}
-    tell("offsets_committed", offsets=told, **reason, success=error is None)
+    report("offsets_committed", offsets=committed, **reason, success=error is None)
 
 
 def main(
@@ -236,7 +238,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pykclient.testing.verifiable_consumer",
-        description="Read a topic and tell what happens as JSON.",
+        description="Read a topic and report what happens as JSON.",
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--topic", required=True)
@@ -248,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--session-timeout", type=int, default=30_000, help="milliseconds, protocol classic only"
     )
-    parser.add_argument("--verbose", action="store_true", help="tell each record, too")
+    parser.add_argument("--verbose", action="store_true", help="report each record, too")
     parser.add_argument("--enable-autocommit", action="store_true")
     parser.add_argument("--reset-policy", default="earliest", metavar="earliest|latest|none")
     parser.add_argument(

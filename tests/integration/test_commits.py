@@ -421,7 +421,7 @@ def test_a_coordinator_that_stops_is_replaced(fake_kafka: FakeKafka, servers: st
 def test_a_lost_answer_is_asked_for_again(fake_kafka: FakeKafka, servers: str) -> None:
     with fake_kafka.control() as cluster:
         for api_key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR):
-            cluster.faults.add(faults.lose_answer(closes=True), api_key)
+            cluster.faults.add(faults.lose_response(closes=True), api_key)
             cluster.faults.add(faults.fail_with(CoordinatorLoadInProgressError), api_key)
     with reader(servers, enable_auto_commit=False) as consumer:
         consumer.commit({P0: 1})

@@ -226,7 +226,7 @@ def test_idempotent_clients_survive_lost_answers_and_moved_leaders(
     write: Callable[[str], None], fake_kafka: FakeKafka, servers: str
 ) -> None:
     with fake_kafka.control() as cluster:
-        lost = cluster.faults.add(faults.lose_answer(closes=True), ApiKey.PRODUCE, times=2)
+        lost = cluster.faults.add(faults.lose_response(closes=True), ApiKey.PRODUCE, times=2)
         for number in range(PARTITION_COUNT):
             cluster.move_leader(TopicPartition("t", number))
     write(servers)

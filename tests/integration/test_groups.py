@@ -116,7 +116,7 @@ def test_heartbeats_go_on_while_the_application_works(fake_kafka: FakeKafka) -> 
         consumer.subscribe([TOPIC])
         poll_until(has_all(consumer), consumer)
         with fake_kafka.control() as cluster:
-            beats = cluster.faults.add(faults.delay_answer(0), ApiKey.HEARTBEAT, times=None)
+            beats = cluster.faults.add(faults.delay_response(0), ApiKey.HEARTBEAT, times=None)
         wait_until(lambda: beats.used_count >= 5)
         consumer.poll(POLL_S)
         assert has_all(consumer)()
@@ -125,7 +125,7 @@ def test_heartbeats_go_on_while_the_application_works(fake_kafka: FakeKafka) -> 
 @pytest.mark.promise("heartbeats go on while the application or a listener works")
 def test_heartbeats_go_on_while_a_listener_works(fake_kafka: FakeKafka) -> None:
     with fake_kafka.control() as cluster:
-        beats = cluster.faults.add(faults.delay_answer(0), ApiKey.HEARTBEAT, times=None)
+        beats = cluster.faults.add(faults.delay_response(0), ApiKey.HEARTBEAT, times=None)
     with member(fake_kafka) as consumer:
         listener = RebalanceListener(
             on_assigned=lambda _: wait_until(lambda: beats.used_count >= 5)

@@ -345,7 +345,7 @@ def test_lost_answers_lose_no_membership(fake: FakeKafka) -> None:
     write(fake)
     with fake.control() as cluster:
         for api_key in (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.OFFSET_COMMIT):
-            cluster.faults.add(faults.lose_answer(closes=True), api_key, times=3)
+            cluster.faults.add(faults.lose_response(closes=True), api_key, times=3)
     read: list[bytes] = []
     with member(fake, auto_commit_interval_ms=20) as first, member(fake) as second:
         first.subscribe([TOPIC])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pykclient import Producer
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka
-from pykclient.testing.fake.faults import Fault, delay_answer, drop
+from pykclient.testing.fake.faults import Fault, delay_response, drop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def send_around_a_move(fault: Fault) -> list[int | None]:
 
 
 def test_what_is_sent_after_the_move_goes_out_as_soon_as_the_old_connection_is_drained() -> None:
-    assert send_around_a_move(delay_answer(HELD_MS)) == [1, 2]
+    assert send_around_a_move(delay_response(HELD_MS)) == [1, 2]
 
 
 def test_an_old_address_that_falls_silent_holds_nothing_back() -> None:

@@ -91,8 +91,8 @@ def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake_kafka: Fa
     told = [list(diary.lines) for diary in group.diaries[1:]]
     group.members[0].close()
     with fake_kafka.control() as cluster:
-        joins = cluster.faults.add(faults.delay_answer(0), ApiKey.JOIN_GROUP, times=None)
-        asked = cluster.faults.add(faults.delay_answer(0), ApiKey.DESCRIBE_GROUPS, times=None)
+        joins = cluster.faults.add(faults.delay_response(0), ApiKey.JOIN_GROUP, times=None)
+        asked = cluster.faults.add(faults.delay_response(0), ApiKey.DESCRIBE_GROUPS, times=None)
     group.restart_leader()
     group.poll_until(lambda: asked.used_count == 1 and group.all_have_some)
     group.poll_on()

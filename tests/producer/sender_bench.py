@@ -288,9 +288,9 @@ class SenderBench:
         """Answer a request partition by partition."""
         assert isinstance(request.message, ProduceRequest)
         (topic_id,) = {topic.topic_id for topic in request.message.topic_data}
-        assert self.answer_with(request, list(answers.values()), topic_id) is None
+        assert self.respond_with(request, list(answers.values()), topic_id) is None
 
-    def answer_with(
+    def respond_with(
         self,
         request: Request,
         answers: list[PartitionProduceResponse],

@@ -44,7 +44,7 @@ def test_an_answer_that_contradicts_its_request_counts_as_none_and_is_sent_again
     deliveries = [bench.send(partition=partition) for partition in (0, 1)]
     (request,) = bench.poll()
     answers = [PartitionProduceResponse(index=index, base_offset=7) for index in indexes]
-    error = bench.answer_with(request, answers)
+    error = bench.respond_with(request, answers)
     assert complaint in str(error)
     assert not any(delivery.done() for delivery in deliveries)
     (again,) = bench.poll(after_ms=100)
@@ -58,4 +58,4 @@ def test_an_answer_of_a_topic_id_that_was_not_asked_for_contradicts_its_request(
     bench.send()
     (request,) = bench.poll()
     answer = PartitionProduceResponse(index=0, base_offset=7)
-    assert bench.answer_with(request, [answer], topic_id=bytes(16)) is not None
+    assert bench.respond_with(request, [answer], topic_id=bytes(16)) is not None

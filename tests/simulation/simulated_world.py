@@ -92,10 +92,10 @@ class SimulatedWorld:
         kind, fault = self.random.choice(
             (
                 ("error", faults.fail_with(self.random.choice(self.api_faults[key]))),
-                ("delay", faults.delay_answer(self.random.choice(self.delays_ms))),
+                ("delay", faults.delay_response(self.random.choice(self.delays_ms))),
                 ("drop", faults.drop()),
-                ("lost answer", faults.lose_answer()),
-                ("lost answer", faults.lose_answer(closes=True)),
+                ("lost answer", faults.lose_response()),
+                ("lost answer", faults.lose_response(closes=True)),
                 ("disconnect", faults.disconnect()),
             )
         )

@@ -9,7 +9,7 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.proxy.faults import Cut, Direction, Double, Fault, Flip, Lose, Refuse
 from pykclient.testing.proxy.plan import DOUBLE_BYTES_MAX, FaultPlan, FrameHead
 
-ANSWER = FrameHead(Direction.ANSWER, ApiKey.PRODUCE, 100)
+ANSWER = FrameHead(Direction.RESPONSE, ApiKey.PRODUCE, 100)
 SEED = 7
 THROWS = 2000
 
@@ -40,7 +40,7 @@ def test_which_frames_a_fault_strikes(fault: Fault, is_struck: bool) -> None:
 
 
 def test_an_answer_to_no_known_request_is_struck_by_faults_for_any_api() -> None:
-    head = FrameHead(Direction.ANSWER, None, 100)
+    head = FrameHead(Direction.RESPONSE, None, 100)
     assert plan_of(Lose(api=ApiKey.PRODUCE)).strike_frame(head) is None
     assert plan_of(Lose()).strike_frame(head) is not None
 
@@ -71,7 +71,7 @@ def test_a_probability_is_kept_and_the_seed_repeats_it() -> None:
 @pytest.mark.promise("the fault proxy cuts a frame in the middle")
 def test_places_lie_in_the_frame_behind_its_size() -> None:
     plan = plan_of(Flip())
-    head = FrameHead(Direction.ANSWER, None, 12)
+    head = FrameHead(Direction.RESPONSE, None, 12)
     strikes = [strike for _ in range(THROWS) if (strike := plan.strike_frame(head))]
     assert {strike.byte for strike in strikes} == set(range(4, 12))
     assert {strike.bit for strike in strikes} == set(range(8))
@@ -80,7 +80,7 @@ def test_places_lie_in_the_frame_behind_its_size() -> None:
 def test_a_frame_too_large_to_keep_is_not_doubled() -> None:
     plan = plan_of(Double(), Lose())
     small, large = (
-        plan.strike_frame(FrameHead(Direction.ANSWER, None, size))
+        plan.strike_frame(FrameHead(Direction.RESPONSE, None, size))
         for size in (DOUBLE_BYTES_MAX, DOUBLE_BYTES_MAX + 1)
     )
     assert small is not None

@@ -32,7 +32,7 @@ OTHER = (5).to_bytes(4, "big") + b"other"
 def stream_of(strikes: Iterable[Strike | None]) -> FrameStream:
     """A stream of answers whose frames meet these strikes in turn."""
     upcoming = iter(strikes)
-    return FrameStream(Direction.ANSWER, lambda head: next(upcoming))
+    return FrameStream(Direction.RESPONSE, lambda head: next(upcoming))
 
 
 def feed(stream: FrameStream, data: bytes, piece_bytes: int) -> list[Event]:
@@ -81,7 +81,7 @@ def test_what_a_frame_meets(
 
 
 @pytest.mark.parametrize(
-    ("direction", "head_bytes"), [(Direction.REQUEST, 12), (Direction.ANSWER, 8)]
+    ("direction", "head_bytes"), [(Direction.REQUEST, 12), (Direction.RESPONSE, 8)]
 )
 def test_the_decision_is_made_from_the_head_alone(direction: Direction, head_bytes: int) -> None:
     heads: list[bytes] = []
@@ -127,6 +127,6 @@ def test_unharmed_streams_are_not_changed(
 ) -> None:
     data = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     data += (100).to_bytes(4, "big") + rest
-    stream = FrameStream(Direction.ANSWER, lambda head: None)
+    stream = FrameStream(Direction.RESPONSE, lambda head: None)
     passed = [*feed(stream, data, piece_bytes), *stream.end()]
     assert b"".join(event for event in passed if isinstance(event, bytes)) == data

@@ -10,7 +10,7 @@ from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.testing.proxy.faults import Cut, Direction, Fault, Lose
 from pykclient.testing.proxy.frames import Ending
-from pykclient.testing.proxy.link import UNANSWERED_COUNT_MAX, ProxiedExchange
+from pykclient.testing.proxy.link import IN_FLIGHT_COUNT_MAX, ProxiedExchange
 from pykclient.testing.proxy.plan import FaultPlan
 
 
@@ -50,7 +50,7 @@ def test_only_answers_of_the_api_are_lost(piece_bytes: int) -> None:
     events = [
         event
         for start in range(0, len(answers), piece_bytes)
-        for event in exchange.answers.feed(answers[start : start + piece_bytes])
+        for event in exchange.responses.feed(answers[start : start + piece_bytes])
     ]
     assert events[-1] is Ending.CLOSE
     assert b"".join(event for event in events if isinstance(event, bytes)) == api_versions_answer(1)
@@ -68,21 +68,21 @@ def test_a_request_can_be_struck_before_the_broker_sees_it() -> None:
 def test_a_request_without_an_answer_is_passed_over() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(api_versions(1) + metadata(2) + api_versions(3))
-    assert exchange.answers.feed(api_versions_answer(3)) == [api_versions_answer(3)]
+    assert exchange.responses.feed(api_versions_answer(3)) == [api_versions_answer(3)]
     # The second one can no longer be answered, so this answers nothing that is known.
-    assert exchange.answers.feed(metadata_answer(2)) == [metadata_answer(2)]
+    assert exchange.responses.feed(metadata_answer(2)) == [metadata_answer(2)]
 
 
 def test_an_answer_to_nothing_leaves_the_others_alone() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(metadata(2))
-    assert exchange.answers.feed(metadata_answer(7)) == [metadata_answer(7)]
-    assert exchange.answers.feed(metadata_answer(2)) == [Ending.CLOSE]
+    assert exchange.responses.feed(metadata_answer(7)) == [metadata_answer(7)]
+    assert exchange.responses.feed(metadata_answer(2)) == [Ending.CLOSE]
 
 
 def test_requests_that_are_never_answered_are_forgotten_in_the_end() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(metadata(0))
-    for correlation_id in range(1, UNANSWERED_COUNT_MAX + 1):
+    for correlation_id in range(1, IN_FLIGHT_COUNT_MAX + 1):
         exchange.requests.feed(api_versions(correlation_id))
-    assert exchange.answers.feed(metadata_answer(0)) == [metadata_answer(0)]
+    assert exchange.responses.feed(metadata_answer(0)) == [metadata_answer(0)]

@@ -14,7 +14,7 @@ PIECE_BYTES = 64 * 1024
 
 def channel_with(fault: Fault | None = None, byte: int = 0) -> ProxyChannel:
     strike = None if fault is None else Strike(fault, byte, 0)
-    return ProxyChannel(FrameStream(Direction.ANSWER, lambda head: strike))
+    return ProxyChannel(FrameStream(Direction.RESPONSE, lambda head: strike))
 
 
 def test_what_the_receiver_did_not_take_stays_ready() -> None:

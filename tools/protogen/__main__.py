@@ -86,7 +86,7 @@ def generate(jar: Path) -> dict[str, str]:
 
 
 def _errors(jar: Path) -> str:
-    title = "One class per error code that a broker can answer with."
+    title = "One class per error code that a broker can respond with."
     return emit_errors(read_errors(jar), _banner("Java's enum Errors", title, _ERRORS_NOTE))
 
 

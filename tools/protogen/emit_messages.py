@@ -24,7 +24,7 @@ _BASES = {"request": "Request", "response": "Message", "data": "DataMessage"}
 def emit_module(messages: Sequence[Message], banner: str) -> str:
     """The source of the module that holds `messages`: an API's pair, or some data schemas.
 
-    A response must come before its request, which names the class of its answer.
+    A response must come before its request, which names the class of its response.
     """
     module = ModuleCode()
     names = class_names(messages)

@@ -73,7 +73,7 @@ TEXTS = {
         "The note committed with an offset is too long; the broker's limit is"
         " offset.metadata.max.bytes."
     ),
-    "NETWORK_EXCEPTION": "The connection broke before the answer was there.",
+    "NETWORK_EXCEPTION": "The connection broke before the response was there.",
     "COORDINATOR_LOAD_IN_PROGRESS": (
         "The coordinator has just taken over and still reads its state; it will answer soon."
     ),

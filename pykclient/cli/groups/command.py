@@ -1,4 +1,4 @@
-"""``pykclient groups``: what groups there are, who coordinates them, how far they have come.
+"""``pykclient groups``: the groups of a cluster, their coordinators and offsets.
 
 The clients are loaded when a part is run, so that other commands start without them.
 
@@ -36,7 +36,7 @@ DESCRIPTION: Final = "Show consumer groups and how far they have come, and move 
 
 
 class CoordinatorRow(NamedTuple):
-    """Where a group is looked after; None while the partition has no leader."""
+    """The coordinator of a group; None while the partition has no leader."""
 
     group: str
     topic: str
@@ -80,7 +80,7 @@ class MemberRow(NamedTuple):
 
 
 class OffsetRow(NamedTuple):
-    """How far a group has come with a partition, and who reads it; None where there is none."""
+    """A group's offset in a partition, and the member that reads it; None where there is none."""
 
     group: str
     topic: str
@@ -94,16 +94,16 @@ class OffsetRow(NamedTuple):
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Tell the parser of the command line about this command and its parts."""
+    """Add this command and its parts to the parser of the command line."""
     parser = commands.add_parser("groups", help="show and move groups", description=DESCRIPTION)
     parts = parser.add_subparsers(title="parts", metavar="PART", required=True)
     _add_part(parts, "list", run_list, "list all groups")
-    for name, run, told in (
-        ("coordinator", run_coordinator, f"tell a group's partition of {OFFSETS_TOPIC}"),
+    for name, run, aim in (
+        ("coordinator", run_coordinator, f"show a group's partition of {OFFSETS_TOPIC}"),
         ("describe", run_describe, "show the members of groups and what they have"),
         ("offsets", run_offsets, "show how far groups have come, and their lag"),
     ):
-        part = _add_part(parts, name, run, told)
+        part = _add_part(parts, name, run, aim)
         part.add_argument("groups", nargs="+", metavar="GROUP")
     reset.add_part(parts)
 
@@ -118,7 +118,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_coordinator(options: argparse.Namespace) -> int:
-    """Print where groups are looked after; the exit status."""
+    """Print the coordinators of groups; the exit status."""
     with pykclient.Admin(client_settings(options)) as admin:
         try:
             topic = admin.describe_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC]
@@ -139,14 +139,14 @@ def run_coordinator(options: argparse.Namespace) -> int:
             sys.stderr.write(
                 f"pykclient: group {group!r} is moving: brokers name {node} as its coordinator\n"
             )
-        is_told = node is not None and node.id == place.leader_id
+        is_leader = node is not None and node.id == place.leader_id
         rows.append(
             CoordinatorRow(
                 group,
                 OFFSETS_TOPIC,
                 place.partition,
                 place.leader_id,
-                f"{node.host}:{node.port}" if node is not None and is_told else None,
+                f"{node.host}:{node.port}" if node is not None and is_leader else None,
                 place.replica_ids,
                 place.in_sync_replica_ids,
             )
@@ -164,11 +164,11 @@ def run_describe(options: argparse.Namespace) -> int:
     if members and not options.json:
         sys.stdout.write("\n")
     write_rows("member", members, is_json=options.json)
-    return _tell(errors)
+    return _report(errors)
 
 
 def run_offsets(options: argparse.Namespace) -> int:
-    """Print how far groups have come; the exit status."""
+    """Print the offsets of groups; the exit status."""
     settings = client_settings(options)
     rows: list[OffsetRow] = []
     with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
@@ -190,16 +190,16 @@ def run_offsets(options: argparse.Namespace) -> int:
             if not partitions:
                 sys.stderr.write(f"pykclient: group {group!r} has committed nothing\n")
     write_rows("offset", rows, is_json=options.json)
-    return _tell(errors)
+    return _report(errors)
 
 
 def _add_part(
     parts: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     run: Callable[[argparse.Namespace], int],
-    told: str,
+    aim: str,
 ) -> argparse.ArgumentParser:
-    part = parts.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
+    part = parts.add_parser(name, help=aim, description=f"{aim[0].upper()}{aim[1:]}.")
     add_cluster_options(part)
     part.set_defaults(run=run)
     return part
@@ -219,7 +219,7 @@ def _described(
     return found, errors
 
 
-def _tell(errors: Iterable[BrokerError]) -> int:
+def _report(errors: Iterable[BrokerError]) -> int:
     """Say what went wrong; the exit status."""
     status = 0
     for error in errors:

@@ -183,8 +183,8 @@ def _at_or_after(time_ms: int) -> Target:
         later = [partition for partition in partitions if found[partition] is None]
         ends = consumer.end_offsets(later) if later else {}
         return {
-            partition: ends[partition] if answer is None else answer.offset
-            for partition, answer in found.items()
+            partition: ends[partition] if first is None else first.offset
+            for partition, first in found.items()
         }
 
     return target

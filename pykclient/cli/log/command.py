@@ -61,7 +61,7 @@ class Dump(Protocol):
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Tell the parser of the command line about this command."""
+    """Add this command to the parser of the command line."""
     parser = commands.add_parser(
         "log",
         help="show the batches and records in a segment file of a broker",
@@ -113,7 +113,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is asked for; the exit status."""
+    """Print what the options name; the exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Any text may be in a record, and not every terminal can show it.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -166,7 +166,7 @@ def _open_segment(stack: ExitStack, options: argparse.Namespace) -> LogSegment:
 
 
 def _index_beside(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex | None:
-    """Open an index; a missing one makes the search longer, which is told."""
+    """Open an index; a missing one makes the search longer, as a line says."""
     try:
         return open_index(stack, path, kind)
     except FileNotFoundError:
@@ -175,7 +175,7 @@ def _index_beside(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyInde
 
 
 def _start(segment: LogSegment, options: argparse.Namespace) -> Start | None:
-    """Where to begin; None when what was asked for is after the end, which is told."""
+    """Where to begin; None when that is after the end, as a line says."""
     if options.offset is not None:
         start = segment.find_offset(options.offset)
         sought = f"offset {options.offset}"

@@ -67,7 +67,7 @@ class KafkaCluster(Closing):
     of them may be down.
 
     With `proxied` clients reach each broker through a fault proxy, `proxy(1)` and so on, which
-    breaks their connections as told. What brokers say to each other does not pass it. A proxy
+    breaks their connections on command. What brokers send each other does not pass it. A proxy
     refuses connections while its broker is stopped or killed by this object.
 
     With ``PYKCLIENT_BOOTSTRAP_SERVERS`` in the environment this is the cluster found there, which
@@ -81,7 +81,7 @@ class KafkaCluster(Closing):
         BrokerFailedError: a broker ended at its start; ends with the tail of its log.
         KafkaTimeoutError: it was not ready in time.
         UsageError: the existing cluster is too small, was given a `config`, or is to be `proxied`.
-        ConnectionFailedError: the existing cluster does not answer.
+        ConnectionFailedError: the existing cluster does not respond.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class KafkaCluster(Closing):
 
     @property
     def version(self) -> str:
-        """The Kafka version that was asked for."""
+        """Kafka's version, as it was given."""
         return self._version
 
     def kill(self, broker: int) -> None:
@@ -136,7 +136,7 @@ class KafkaCluster(Closing):
         self._shut_proxy(broker)
 
     def pause(self, broker: int) -> None:
-        """Hold a broker with SIGSTOP: it keeps its connections and answers nothing.
+        """Hold a broker with SIGSTOP: it keeps its connections and sends nothing.
 
         Raises:
             UsageError: it is not running, there is no such broker, or the cluster is not ours.
@@ -222,7 +222,7 @@ class KafkaCluster(Closing):
         """
         deadline = Deadline(timeout)
         while True:
-            leader_id, reason = self._ask_leader(topic, partition, deadline)
+            leader_id, reason = self._find_leader(topic, partition, deadline)
             if leader_id is not None:
                 return leader_id
             if deadline.has_passed():
@@ -262,16 +262,18 @@ class KafkaCluster(Closing):
         if broker in proxies:
             proxies[broker].refuse_connections()
 
-    def _ask_leader(self, topic: str, partition: int, deadline: Deadline) -> tuple[int | None, str]:
+    def _find_leader(
+        self, topic: str, partition: int, deadline: Deadline
+    ) -> tuple[int | None, str]:
         """The leader, or None and why there is none."""
         reason = "no broker is running"
         for address in self._running_addresses():
             try:
-                answer = fetch_metadata(address, [topic], timeout=response_timeout_s(deadline))
+                response = fetch_metadata(address, [topic], timeout=response_timeout_s(deadline))
             except ConnectionFailedError as error:
                 reason = str(error)
                 continue
-            leader_id, reason = _leader_in(answer.topics[0], partition)
+            leader_id, reason = _leader_in(response.topics[0], partition)
             if leader_id is not None and not self._is_stopped(leader_id):
                 return leader_id, ""
             if leader_id is not None:
@@ -290,7 +292,7 @@ class KafkaCluster(Closing):
 
 
 def _leader_in(topic: MetadataResponseTopic, partition: int) -> tuple[int | None, str]:
-    """The leader that an answer names, or None and why it names none."""
+    """The leader that a response names, or None and why it names none."""
     if topic.error_code:
         return None, f"the broker says error code {topic.error_code} for the topic"
     for found in topic.partitions:
@@ -332,7 +334,7 @@ def _existing_addresses(servers: str) -> list[Address]:
 def _check_existing(
     addresses: Sequence[Address], broker_count: int, config: Mapping[str, PropertyValue]
 ) -> None:
-    """Any address will do that answers, as with a client's bootstrap list."""
+    """Any address will do that responds, as with a client's bootstrap list."""
     if config:
         raise UsageError(
             f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, so it cannot be given "
@@ -352,5 +354,5 @@ def _check_existing(
             )
         return
     raise ConnectionFailedError(
-        f"{BOOTSTRAP_VARIABLE} names a cluster that does not answer: {'; '.join(failures)}"
+        f"{BOOTSTRAP_VARIABLE} names a cluster that does not respond: {'; '.join(failures)}"
     )

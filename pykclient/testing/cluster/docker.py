@@ -4,11 +4,11 @@ Each runs Apache's image ``apache/kafka:<version>``, with settings of ours in pl
 in a network of the cluster's own, where the servers know each other by name. Clients come in by a
 port of the engine's host, the same in all lives of a broker, which advertises it.
 
-They are started in the constructor, which returns when every broker answers and knows all the
+They are started in the constructor, which returns when every broker responds and knows all the
 others. Containers and network are gone after `close`; when this process dies before, the reaper
 of testcontainers (Ryuk) removes them.
 
-This was never run on a real engine: what is asked of one is tested, what it does is not.
+This was never run on a real engine: what is sent to one is tested, what it does is not.
 
 Owner: the thread that made it.
 Source: testcontainers' ``DockerContainer`` and ``Network``, docker-py's ``Container``; Kafka's
@@ -131,7 +131,7 @@ class DockerBroker:
                 self._is_made = True
 
     def pause(self) -> None:
-        """Freeze it: it holds its connections and answers nothing. Raises `UsageError`."""
+        """Freeze it: it holds its connections and sends nothing. Raises `UsageError`."""
         check_allowed("pause", self.name, self.state)
         with self._telling("pause"):
             self._container.get_wrapped_container().pause()
@@ -215,7 +215,7 @@ class DockerCluster(ClusterServers):
 
     Raises:
         ConfigError: a setting that the cluster chooses itself, or an unusable version.
-        MissingPrerequisiteError: no engine answers; says the cure.
+        MissingPrerequisiteError: no engine responds; names the cure.
         BrokerFailedError: the engine refused, as where there is no such image, or a server did not
             start; ends with the tail of its log.
         KafkaTimeoutError: the brokers were not ready within `timeout` seconds, of which fetching
@@ -294,7 +294,7 @@ class DockerCluster(ClusterServers):
 
 
 class DockerLayout:
-    """The settings of each server; brokers tell clients to come to their `advertised` address.
+    """The settings of each server; brokers name their `advertised` address to clients.
 
     Raises:
         ConfigError: `config` has a setting that the cluster must choose itself.
@@ -360,7 +360,7 @@ def _engine_host() -> str:
     except (OSError, *ENGINE_ERRORS) as error:
         place = os.environ.get("DOCKER_HOST") or "its usual socket"
         raise MissingPrerequisiteError(
-            f"PYKCLIENT_KAFKA_PROVIDER=docker needs a Docker engine, and none answers at {place}: "
+            f"PYKCLIENT_KAFKA_PROVIDER=docker needs a Docker engine, and none responds at {place}: "
             f"{error}. Start one, or name another in DOCKER_HOST, or unset "
             "PYKCLIENT_KAFKA_PROVIDER to run Kafka from its jars."
         ) from error
@@ -378,7 +378,7 @@ def _engine_host() -> str:
 
 def _reach_socket() -> None:
     """Connect to the engine, where its address is a file: docker-py never closes a socket for which
-    nobody listened, and a test would be blamed for it. Raises OSError.
+    nothing listened, and a test would be blamed for it. Raises OSError.
     """
     _, is_file, path = (get_docker_host() or DEFAULT_UNIX_SOCKET).partition("unix://")
     if is_file:

@@ -3,7 +3,7 @@
 A version's folder ``$XDG_CACHE_HOME/pykclient/kafka-<version>`` (``~/.cache`` where that is unset)
 either does not exist or is complete: the jars are fetched into a folder beside it, checked, and
 moved into place in one step, under a file lock so that several processes fetch once. Once it is
-there nothing is asked of any network.
+there no network is needed.
 
 They come from Maven Central, through ``mvn`` where it is on the PATH, else through the Ivy that the
 PyPI package ``pyspark`` carries; both read the registry that they were set up for. The set is
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["KAFKA_VERSIONS", "KafkaJars", "cache_folder", "check_version", "kafka_jars"]
 
 KAFKA_VERSIONS = ("4.3.1", "3.9.2")
-"""The versions that are tested here, the default first. Any from 3.9 on may be asked for."""
+"""The versions that are tested here, the default first. Any from 3.9 on may be given."""
 
 VERSION_MIN = (3, 9)
 FETCH_TIMEOUT_S = 600.0
@@ -248,7 +248,7 @@ def _ivy_jar() -> Path | None:
 
 def _run(command: Sequence[str], version: str, environ: Mapping[str, str]) -> None:
     try:
-        answer = subprocess.run(
+        ended = subprocess.run(
             command,
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -262,12 +262,12 @@ def _run(command: Sequence[str], version: str, environ: Mapping[str, str]) -> No
             f"fetching the jars of Kafka {version} failed: {error}; it needs a registry of Maven "
             "packages once, and nothing after that"
         ) from error
-    if answer.returncode != 0:
-        output = answer.stdout.decode(errors="replace")
+    if ended.returncode != 0:
+        output = ended.stdout.decode(errors="replace")
         tail = "\n".join(output.splitlines()[-OUTPUT_TAIL_LINES:])
         raise MissingPrerequisiteError(
             f"fetching the jars of Kafka {version} failed: {command[0]} ended with status "
-            f"{answer.returncode}; it needs a registry of Maven packages once, and nothing after "
+            f"{ended.returncode}; it needs a registry of Maven packages once, and nothing after "
             f"that.{_TRUST_CURE if 'PKIX' in output else ''} Its last lines:\n{tail}"
         )
 

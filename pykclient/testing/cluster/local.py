@@ -1,6 +1,6 @@
 """The servers of one Kafka cluster on this machine, from the jars.
 
-They are started in the constructor, which returns when every broker answers and knows all the
+They are started in the constructor, which returns when every broker responds and knows all the
 others. Folder, processes and ports are gone after `close`, and also when this process dies before.
 
 Kafka's own StorageTool formats one data folder. The others get copies that differ in the two ids by

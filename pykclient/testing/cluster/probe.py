@@ -1,11 +1,11 @@
-"""Asks one broker who it is and what it knows, over a connection of its own.
+"""What one broker knows of its cluster, read over a connection of its own.
 
 This is how a test cluster learns that it is ready and where a leader is. It shares the messages
 with the clients under test and nothing else, so a fault in their network code cannot hide here.
 
 Owner: the calling thread, for the length of one call.
-Source: the Kafka protocol guide, APIs ApiVersions (versions are always asked in version 0, which
-every broker answers) and Metadata.
+Source: the Kafka protocol guide, APIs ApiVersions (ApiVersions is always sent in version 0, which
+every broker knows) and Metadata.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RESPONSE_TIMEOUT_S_MAX = 5.0
 RESPONSE_TIMEOUT_S_MIN = 0.5
 CLIENT_ID = "pykclient-testing"
 METADATA_VERSION_MIN = 4
-"""The first in which a broker can be asked not to create a topic that it does not know."""
+"""The first whose request can keep a broker from creating a topic that it does not know."""
 
 _SIZE_BYTES = 4
 
@@ -50,7 +50,7 @@ M = TypeVar("M", bound=Message)
 
 
 def response_timeout_s(deadline: Deadline) -> float:
-    """How long to give one broker of several; at the very end, still enough for a real answer."""
+    """How long to give one broker of several; at the very end, still enough for a real response."""
     return min(RESPONSE_TIMEOUT_S_MAX, max(RESPONSE_TIMEOUT_S_MIN, deadline.remaining_s()))
 
 
@@ -60,22 +60,22 @@ def fetch_metadata(
     """What the broker at `address` knows of the brokers and of `topics`, which are not created.
 
     Raises:
-        ConnectionFailedError: nobody listens there, or no whole answer came in `timeout` seconds.
-        DecodeError: the answer is not one of Kafka's.
+        ConnectionFailedError: nothing listens there, or no whole response came in time.
+        DecodeError: the response is not one of Kafka's.
         UnsupportedVersionError: the broker speaks no version of Metadata that we speak.
     """
     deadline = Deadline(timeout)
     try:
         with socket.create_connection(address, timeout=timeout) as connection:
-            call = _Calls(connection, deadline)
-            versions = call.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            exchange = _Exchange(connection, deadline)
+            versions = exchange.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
             request = MetadataRequest(
                 topics=[MetadataRequestTopic(name=topic) for topic in topics],
                 allow_auto_topic_creation=False,
             )
-            return call.ask(request, _metadata_version(address, versions), MetadataResponse)
+            return exchange.request(request, _metadata_version(address, versions), MetadataResponse)
     except OSError as error:
-        raise ConnectionFailedError(f"no answer from the broker at {address}: {error}") from error
+        raise ConnectionFailedError(f"no response from the broker at {address}: {error}") from error
 
 
 def _metadata_version(address: Address, versions: ApiVersionsResponse) -> int:
@@ -90,14 +90,14 @@ def _metadata_version(address: Address, versions: ApiVersionsResponse) -> int:
     )
 
 
-class _Calls:
-    """Requests on one connection, each answered before the next, all before one deadline."""
+class _Exchange:
+    """Requests on one connection, each ended before the next, all before one deadline."""
 
     def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._connection = connection
         self._deadline = deadline
 
-    def ask(self, request: Request, version: int, kind: type[M]) -> M:
+    def request(self, request: Request, version: int, kind: type[M]) -> M:
         self._arm()
         self._connection.sendall(encode_request(request, version, 0, CLIENT_ID))
         size = int.from_bytes(self._read(_SIZE_BYTES), "big", signed=True)

@@ -2,7 +2,7 @@
 
 A server is stopped, running or paused. What it printed in all its lives is in one log file, and its
 data stay where they are from one life to the next. It may end by itself at any time, which is
-noticed when its state is asked for.
+noticed when its state is read.
 
 Processes and their folder vanish together with the process that made them. A `watchdog` process
 leads a process group of its own and watches a pipe to us. What is started here joins that group. On
@@ -113,7 +113,7 @@ class ProcessGroup:
 
         Raises:
             ClosedError: the group was closed.
-            KafkaError: the watchdog died, so that nobody would end the process.
+            KafkaError: the watchdog died, so that nothing would end the process.
         """
         if self._lifeline.closed:
             raise ClosedError(f"the processes of {self.folder} were ended; start new ones instead")
@@ -209,7 +209,7 @@ class BrokerProcess:
         self._state = BrokerState.RUNNING
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and answers nothing. Raises `UsageError`."""
+        """SIGSTOP: it holds its connections and sends nothing. Raises `UsageError`."""
         process = self._check_live("pause")
         process.send_signal(signal.SIGSTOP)
         # Wait for the kernel's word that all of its threads stand still, or that it is gone.

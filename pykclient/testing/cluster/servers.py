@@ -81,7 +81,7 @@ class ClusterServers(ABC):
         """Where the broker keeps its partitions; `UsageError` where that is not on this machine."""
 
     def client_address(self, node_id: int) -> Address:
-        """Where broker `node_id` tells clients to go: its proxy, if it has one."""
+        """Where broker `node_id` is advertised to clients: its proxy, if it has one."""
         if node_id in self.proxies:
             return self.proxies[node_id].address
         return self.address(node_id)

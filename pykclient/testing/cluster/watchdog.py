@@ -40,7 +40,7 @@ def watch(parent_pid: int) -> None:
     """Return when the parent has closed our standard input or has died."""
     while os.getppid() == parent_pid:
         readable, _, _ = select.select([sys.stdin], [], [], PARENT_CHECK_S)
-        if readable:  # Nobody ever writes, so this is the end.
+        if readable:  # Nothing is ever written, so this is the end.
             return
 
 

@@ -2,7 +2,7 @@
 
 A call is *open*, then ended in one of three ways: *answered*; *silent*, when nothing is to be sent;
 or *closed*, when its connection is to be closed. A handler may end it at once or much later; what
-is said after the end is dropped, since the client has gone.
+comes after the end is dropped, since the client has gone.
 
 Owner: the cluster.
 """
@@ -48,11 +48,11 @@ class Call:
         self.state = CallState.OPEN
         self.response: Message | None = None
         self.frame: bytes | bytearray = b""
-        self.answer_version = header.api_version
-        self.answer_delay_ms = 0
-        """How long an answer is held back: a fault."""
+        self.response_version = header.api_version
+        self.response_delay_ms = 0
+        """How long a response is held back: a fault."""
         self.ending = CallState.ANSWERED
-        """What an answer makes of the call; a fault makes it silence or a closed connection."""
+        """What a response makes of the call; a fault makes it silence or a closed connection."""
         self._timers = timers
         self._on_end: Callable[[int], None] | None = None
 
@@ -72,22 +72,24 @@ class Call:
         self._on_end = callback
 
     def answered(self) -> Message:
-        """The answer. Raises `UsageError` if there is none, or none yet."""
+        """The response. Raises `UsageError` if there is none, or none yet."""
         if self.response is None:
-            raise UsageError(f"there is no answer: the call is {self.state.value}")
+            raise UsageError(f"there is no response: the call is {self.state.value}")
         return self.response
 
-    def answer(self, response: Message, now_ms: int) -> None:
-        """Send this answer; what faults make of it is decided here."""
+    def respond(self, response: Message, now_ms: int) -> None:
+        """Send this response; what faults make of it is decided here."""
         if self.ending is not CallState.ANSWERED:
             self._end(self.ending, now_ms)
-        elif self.answer_delay_ms:
-            late_ms = now_ms + self.answer_delay_ms
-            self.answer_delay_ms = 0
-            self._timers.add(late_ms, lambda then_ms: self.answer(response, then_ms))
+        elif self.response_delay_ms:
+            late_ms = now_ms + self.response_delay_ms
+            self.response_delay_ms = 0
+            self._timers.add(late_ms, lambda then_ms: self.respond(response, then_ms))
         elif not self.is_ended:
             self.response = response
-            self.frame = encode_response(response, self.answer_version, self.header.correlation_id)
+            self.frame = encode_response(
+                response, self.response_version, self.header.correlation_id
+            )
             self._end(CallState.ANSWERED, now_ms)
 
     def silence(self, now_ms: int) -> None:

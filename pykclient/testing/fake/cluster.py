@@ -18,7 +18,7 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import RequestHeader, decode_request, decode_request_header
 from pykclient.testing.fake.call import Call, CallState
 from pykclient.testing.fake.handlers import HANDLERS
-from pykclient.testing.fake.handlers.api_versions import answer_unsupported
+from pykclient.testing.fake.handlers.api_versions import respond_with_versions
 from pykclient.testing.fake.state import ClusterState
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class FakeCluster(ClusterState):
     ) -> Call:
         """Take a request's frame, without its size; what comes of it is in the `Call`.
 
-        Nothing that a frame may hold raises: what Kafka would not answer closes the connection.
+        Nothing that a frame may hold raises: what Kafka has no response to closes the connection.
         """
         self.advance(now_ms)
         try:
@@ -58,7 +58,7 @@ class FakeCluster(ClusterState):
         call = Call(broker_id, header, client_host=client_host, timers=self.timers)
         if not self._is_spoken(call):
             if header.api_key == ApiKey.API_VERSIONS:
-                answer_unsupported(self, call)
+                respond_with_versions(self, call)
             else:
                 call.close(now_ms)
             return call
@@ -110,7 +110,7 @@ class FakeCluster(ClusterState):
             return
         response = handler.handle(self, call, request)
         if response is not None:
-            call.answer(response, self._now_ms)
+            call.respond(response, self._now_ms)
 
     def _prepare(self, call: Call, request: Request, fault: Fault) -> bool:
         """Apply what a fault does before the broker acts; whether it shall act."""
@@ -118,16 +118,16 @@ class FakeCluster(ClusterState):
             call.ending = CallState.SILENT
         elif fault.closes:
             call.ending = CallState.CLOSED
-        call.answer_delay_ms = fault.delay_ms
+        call.response_delay_ms = fault.delay_ms
         if fault.acts:
             return True
         if fault.closes:
             call.close(self._now_ms)
         elif fault.response is not None:
-            call.answer(fault.response(request), self._now_ms)
+            call.respond(fault.response(request), self._now_ms)
         elif fault.error is not None:
             refused = HANDLERS[request.api_key].refuse(self, request, fault.error.code)
-            call.answer(refused, self._now_ms)
+            call.respond(refused, self._now_ms)
         else:
             call.silence(self._now_ms)
         return False

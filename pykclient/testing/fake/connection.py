@@ -1,8 +1,8 @@
 """One client's connection to one fake broker: bytes in, bytes out, no socket.
 
 Requests are served one at a time, in the order in which they came, as Kafka does: while one waits,
-those behind it wait too. The connection is *open*; *silent*, once an answer was lost, since an
-answer to a later request would stand in its place; or *closed*.
+those behind it wait too. The connection is *open*; *silent*, once a response was lost, since a
+response to a later request would stand in its place; or *closed*.
 
 Owner: whoever moves the bytes; the same thread as the cluster.
 Source: Java classes ``SocketServer.Processor`` and ``KafkaChannel`` (muting).
@@ -30,7 +30,7 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 """So many requests, or bytes of them, wait behind the first; then nothing more is read."""
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
-"""While so many bytes of answers were not taken, nothing more is served."""
+"""While so many bytes of responses were not taken, nothing more is served."""
 
 RECEIVE_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's ``socket.request.max.bytes``."""
@@ -98,7 +98,7 @@ class FakeConnection:
         return output
 
     def close(self) -> None:
-        """Close it from either side; what waits is given up, what is answered may still be sent."""
+        """Close it from either side; requests are given up, responses may still be sent."""
         if self.is_closed:
             return
         self.is_closed = True

@@ -23,10 +23,13 @@ __all__ = [
     "Faults",
     "answer_with",
     "delay_answer",
+    "delay_response",
     "disconnect",
     "drop",
     "fail_with",
     "lose_answer",
+    "lose_response",
+    "respond_with",
 ]
 
 
@@ -34,9 +37,9 @@ __all__ = [
 class Fault:
     """One thing that happens to a request; made by the functions of this module.
 
-    `acts` says whether the broker does what it was asked. Of what comes back: `response` replaces
-    the answer, `error` is an answer that refuses, `is_lost` keeps the answer back for good with all
-    later ones of the connection, `closes` closes it instead, `delay_ms` holds it back.
+    `acts` says whether the broker does what was requested. Of what comes back: `response` stands in
+    its place, `error` refuses, `is_lost` keeps it back for good with all later ones of the
+    connection, `closes` closes that instead, `delay_ms` holds it back.
     """
 
     acts: bool = True
@@ -47,36 +50,40 @@ class Fault:
     delay_ms: int = 0
 
 
-def answer_with(response: Message | Callable[[Request], Message]) -> Fault:
-    """Do nothing, and answer this, or what the function makes of the request."""
+def respond_with(response: Message | Callable[[Request], Message]) -> Fault:
+    """Do nothing, and respond with this, or what the function makes of the request."""
     if callable(response):
         return Fault(acts=False, response=response)
     return Fault(acts=False, response=lambda _: response)
 
 
 def fail_with(error: type[BrokerError]) -> Fault:
-    """Do nothing, and refuse everything that was asked with this error's code."""
+    """Do nothing, and refuse everything that was requested with this error's code."""
     return Fault(acts=False, error=error)
 
 
-def delay_answer(delay_ms: int) -> Fault:
-    """Act at once, and answer that much later."""
+def delay_response(delay_ms: int) -> Fault:
+    """Act at once, and respond that much later."""
     return Fault(delay_ms=delay_ms)
 
 
 def drop() -> Fault:
-    """Do nothing and answer nothing; the connection stays, and stays silent."""
+    """Do nothing and send nothing; the connection stays, and stays silent."""
     return Fault(acts=False, is_lost=True)
 
 
-def lose_answer(*, closes: bool = False) -> Fault:
-    """Act and answer nothing; the connection stays silent, or is closed if `closes`."""
+def lose_response(*, closes: bool = False) -> Fault:
+    """Act and send nothing; the connection stays silent, or is closed if `closes`."""
     return Fault(is_lost=not closes, closes=closes)
 
 
 def disconnect() -> Fault:
     """Do nothing and close the connection."""
     return Fault(acts=False, closes=True)
+
+
+# The names of before.
+answer_with, delay_answer, lose_answer = respond_with, delay_response, lose_response
 
 
 @dataclass(slots=True)

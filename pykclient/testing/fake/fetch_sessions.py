@@ -1,4 +1,4 @@
-"""Fetch sessions of one broker: what a client has asked for and been told, so that it need not say.
+"""Fetch sessions of one broker: what a client has requested and received, and need not repeat.
 
 A session is made by a fetch of epoch 0, goes on with 1, 2, ..., and ends by a fetch of epoch -1, or
 when the broker needs its place for another.
@@ -38,21 +38,21 @@ class FetchSession:
         self.wanted: dict[TopicPartition, FetchPartition] = {}
         self.topic_ids: dict[TopicPartition, bytes] = {}
         """By which id a partition was named (KIP-516), whatever has become of its topic since."""
-        self._told: dict[TopicPartition, tuple[int, int, int]] = {}
+        self._sent: dict[TopicPartition, tuple[int, int, int]] = {}
 
     def forget(self, name: TopicPartition) -> None:
         """Follow this partition no more."""
         self.wanted.pop(name, None)
         self.topic_ids.pop(name, None)
-        self._told.pop(name, None)
+        self._sent.pop(name, None)
 
     def is_news(self, name: TopicPartition, data: PartitionData) -> bool:
-        """Whether the client must be told, which is then taken for done."""
+        """Whether the client must get this, which is then taken for done."""
         if name not in self.wanted:
             return True  # a later fetch has forgotten it while this one waited
-        told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
-        has_changed = self._told.get(name) != told
-        self._told[name] = told
+        sent = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+        has_changed = self._sent.get(name) != sent
+        self._sent[name] = sent
         if data.records or data.error_code or data.preferred_read_replica >= 0:
             # What was read goes to the end, so that the others have their turn (KIP-74).
             self.wanted[name] = self.wanted.pop(name)

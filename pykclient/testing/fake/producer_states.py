@@ -1,7 +1,8 @@
 """What a partition knows of its producers: epochs, sequences, and which transactions are open.
 
-Of each producer id the last five batches are remembered, so that one that comes again is answered
-as it was, and not appended (KIP-98). A producer that is not known may begin with any sequence.
+Of each producer id the last five batches are remembered, so that one that comes again gets the
+response of the first, and is not appended (KIP-98). A producer that is not known may begin with
+any sequence.
 
 Owner: the log that it belongs to.
 Source: KIP-98, KIP-360; Java classes ``ProducerStateManager``, ``ProducerAppendInfo``.

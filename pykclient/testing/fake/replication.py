@@ -1,4 +1,4 @@
-"""Who has a copy of what: followers that copy, fall behind and come back; leaders that move.
+"""Replicas: followers that copy, fall behind and come back; leaders that move.
 
 A follower copies what the leader has `delay_ms` after it was appended, unless it is stalled or its
 broker stopped. The high watermark is the least that all in-sync replicas have. A follower that is
@@ -62,7 +62,7 @@ class Replication:
             self.copy(partition, now_ms)
 
     def copy(self, partition: Partition, now_ms: int) -> None:
-        """Have every follower that can copy all there is, and see who lags behind."""
+        """Have every follower that can copy all there is, and see which lag behind."""
         if partition.leader_id == NO_LEADER:
             return
         end_offset = partition.log.log_end_offset

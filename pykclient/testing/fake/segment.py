@@ -79,7 +79,7 @@ class Segment:
     def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
         """Whole batches from the one with `offset` up to those that begin at `end_offset`.
 
-        The answer is at most `max_bytes` long, unless `whole_first`: then the first batch comes
+        The response is at most `max_bytes` long, unless `whole_first`: then the first batch comes
         whatever its size (KIP-74). A last batch that does not fit is cut off, as brokers do.
         """
         start = self._position_of(offset)

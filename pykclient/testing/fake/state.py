@@ -42,7 +42,7 @@ DEFAULT_REPLICATION_FACTOR = 3
 GROUP_KEY = 0
 """What FindCoordinator calls a group."""
 SMALLEST_EPOCH_MS = 1_700_000_000_000
-"""The wall clock at time 0, unless told: some day of 2023, since records with time 0 are odd."""
+"""The wall clock at time 0, unless given: some day of 2023, since records with time 0 are odd."""
 
 VersionRange = tuple[int, int]
 
@@ -133,7 +133,7 @@ class ClusterState:
 
     @property
     def now_ms(self) -> int:
-        """The latest time that it was told, in ms."""
+        """The latest time that `advance` was given, in ms."""
         return self._now_ms
 
     @property
@@ -320,13 +320,13 @@ class ClusterState:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients are told to be the controller; -1 when none runs."""
+        """The broker that is named to clients as the controller; -1 when none runs."""
         return min(self.alive, default=-1)
 
     # Coordinators and producer ids.
 
     def coordinator(self, key_type: int, key: str) -> Broker | None:
-        """Who coordinates a group (0), a transactional id (1) or a share group (2)."""
+        """The coordinator of a group (0), a transactional id (1) or a share group (2)."""
         if key_type == GROUP_KEY:
             return self.brokers.get(self.groups.partition(key).leader_id)
         moved = self._moved_coordinators.get((key_type, key))
@@ -351,7 +351,7 @@ class ClusterState:
         self._moved_coordinators[key_type, key] = broker_id
 
     def new_producer_id(self) -> int:
-        """A producer id that nobody has."""
+        """A producer id that is not in use."""
         self._next_producer_id += 1
         return self._next_producer_id
 

@@ -186,9 +186,9 @@ class TimingWheel:
 
 
 class DelayedOperation:
-    """One operation; `try_complete(now_ms)` answers if it can and returns whether it did.
+    """One operation; `try_complete(now_ms)` completes if it can and returns whether it did.
 
-    `expire(now_ms)` answers in any case.
+    `expire(now_ms)` completes it in any case.
     """
 
     __slots__ = ("_try_complete", "expire", "is_done", "keys")
@@ -202,7 +202,7 @@ class DelayedOperation:
     def attempt(self, now_ms: int) -> bool:
         """Complete it if it can be, and return whether that was now.
 
-        An answer may make a connection serve its next request, which may change what this
+        A response may make a connection serve its next request, which may change what this
         operation watches: it counts as done while it completes.
         """
         if self.is_done:
@@ -236,7 +236,7 @@ class Purgatory:
             self._watchers.setdefault(key, {})[operation] = timer.cancel
 
     def check(self, key: Hashable, now_ms: int) -> None:
-        """Say that `key` has changed: the operations that watch it are asked again."""
+        """Say that `key` has changed: the operations that watch it are tried again."""
         for operation, cancel_timer in list(self._watchers.get(key, {}).items()):
             if operation.attempt(now_ms):
                 cancel_timer()
@@ -247,7 +247,7 @@ class Purgatory:
         return len({operation for each in self._watchers.values() for operation in each})
 
     def _expire(self, operation: DelayedOperation, now_ms: int) -> None:
-        if operation.is_done:  # it completes just now, and its answer has moved the clock
+        if operation.is_done:  # it completes just now, and its response has moved the clock
             return
         self._end(operation)
         operation.expire(now_ms)
@@ -262,14 +262,14 @@ class Purgatory:
 
 
 class Turns:
-    """Those who are to be served, in the order in which they came."""
+    """Connections to be served, in the order in which they came."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[int], None]] = deque()
         self._is_serving = False
 
     def take(self, serve: Callable[[int], None], now_ms: int) -> None:
-        """Call `serve(now_ms)`: now, or when those who came before have had their turns."""
+        """Call `serve(now_ms)`: now, or when those before have had their turns."""
         self._waiting.append(serve)
         if self._is_serving:
             return

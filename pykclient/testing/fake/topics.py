@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class Partition:
-    """One partition: who leads it, who has how much of it, and the log.
+    """One partition: its leader, how much each replica has, and the log.
 
     `replica_ends` says up to where each replica has copied the leader's log.
     """

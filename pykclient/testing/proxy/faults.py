@@ -37,7 +37,9 @@ class Direction(Enum):
     """Which way a frame goes."""
 
     REQUEST = "request"
-    ANSWER = "answer"
+    RESPONSE = "response"
+    ANSWER = RESPONSE
+    """The name of before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Fault:
     """
 
     api: ApiKey | None = None
-    direction: Direction = Direction.ANSWER
+    direction: Direction = Direction.RESPONSE
     probability: float = 1.0
     count_max: int | None = None
 
@@ -74,7 +76,7 @@ class Delay(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lose(Fault):
-    """The frame is swallowed and the connection closed: of an answer, after the broker acted."""
+    """The frame is swallowed and the connection closed: of a response, after the broker acted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

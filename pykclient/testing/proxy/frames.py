@@ -35,7 +35,7 @@ FRAME_BYTES_MAX: Final = 2**30
 """What announces more is no frame of Kafka's."""
 
 SIZE: Final = struct.Struct(">i")
-_HEAD_BYTES: Final = {Direction.REQUEST: 12, Direction.ANSWER: 8}
+_HEAD_BYTES: Final = {Direction.REQUEST: 12, Direction.RESPONSE: 8}
 """Size and correlation id, and of a request, between them, API and version."""
 
 
@@ -57,7 +57,7 @@ class Ending(Enum):
 Event = bytes | Pause | Ending
 
 OnHead = Callable[[bytes], Strike | None]
-"""Is told each frame's head, and says what the frame meets."""
+"""Takes each frame's head, and returns what the frame meets."""
 
 
 class FrameStream:

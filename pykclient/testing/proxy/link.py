@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pykclient.testing.proxy.plan import FaultPlan, Strike
 
 __all__ = [
+    "IN_FLIGHT_COUNT_MAX",
     "READ_BYTES",
-    "UNANSWERED_COUNT_MAX",
     "WAITING_BYTES_MAX",
     "ProxiedExchange",
     "ProxyChannel",
@@ -49,11 +49,11 @@ WAITING_BYTES_MAX: Final = 256 * 1024
 
 BURST_MS: Final = 20
 """How long a rate that was not used may be saved up."""
-UNANSWERED_COUNT_MAX: Final = 10_000
-"""Of more requests without an answer the oldest are forgotten."""
+IN_FLIGHT_COUNT_MAX: Final = 10_000
+"""Of more requests without a response the oldest are forgotten."""
 
 REQUEST_HEAD: Final = struct.Struct(">ihhi")
-ANSWER_HEAD: Final = struct.Struct(">ii")
+RESPONSE_HEAD: Final = struct.Struct(">ii")
 
 
 class _Way(NamedTuple):
@@ -79,7 +79,7 @@ class ProxyLink:
         self._is_blackhole = False
         self._ways = (
             _Way(client, broker, ProxyChannel(exchange.requests)),
-            _Way(broker, client, ProxyChannel(exchange.answers)),
+            _Way(broker, client, ProxyChannel(exchange.responses)),
         )
         self._ended: set[socket.socket] = set()
         """Sockets from which nothing more will come."""
@@ -145,7 +145,7 @@ class ProxyLink:
             each.close()
 
     def reset(self) -> None:
-        """Close both sockets so that both sides are told of an error."""
+        """Close both sockets so that both sides see an error."""
         self.is_closed = True
         for each in self.sockets:
             reset(each)
@@ -155,7 +155,7 @@ class ProxyLink:
             self.close()
         elif ending is Ending.BLACKHOLE:
             self._is_blackhole = True
-            if self._ended:  # Nobody is left who would notice.
+            if self._ended:  # No side is left that would notice.
                 self.close()
 
 
@@ -247,30 +247,30 @@ class ProxyChannel:
 
 
 class ProxiedExchange:
-    """`requests` takes what the client sends, `answers` what the broker sends."""
+    """`requests` takes what the client sends, `responses` what the broker sends."""
 
     def __init__(self, plan: FaultPlan) -> None:
         self._plan = plan
-        self._unanswered: deque[tuple[int, int]] = deque(maxlen=UNANSWERED_COUNT_MAX)
+        self._in_flight: deque[tuple[int, int]] = deque(maxlen=IN_FLIGHT_COUNT_MAX)
         """Correlation id and API of each."""
         self.requests: Final = FrameStream(Direction.REQUEST, self._on_request)
-        self.answers: Final = FrameStream(Direction.ANSWER, self._on_answer)
+        self.responses: Final = FrameStream(Direction.RESPONSE, self._on_response)
 
     def _on_request(self, head: bytes) -> Strike | None:
         size_bytes, api, _, correlation_id = REQUEST_HEAD.unpack(head)
-        self._unanswered.append((correlation_id, api))
+        self._in_flight.append((correlation_id, api))
         return self._plan.strike_frame(FrameHead(Direction.REQUEST, api, SIZE.size + size_bytes))
 
-    def _on_answer(self, head: bytes) -> Strike | None:
-        size_bytes, correlation_id = ANSWER_HEAD.unpack(head)
+    def _on_response(self, head: bytes) -> Strike | None:
+        size_bytes, correlation_id = RESPONSE_HEAD.unpack(head)
         api = self._take_api(correlation_id)
-        return self._plan.strike_frame(FrameHead(Direction.ANSWER, api, SIZE.size + size_bytes))
+        return self._plan.strike_frame(FrameHead(Direction.RESPONSE, api, SIZE.size + size_bytes))
 
     def _take_api(self, correlation_id: int) -> int | None:
         """The API of the request with this id; None, and nothing is forgotten, without one."""
-        for index, (known_id, api) in enumerate(self._unanswered):
+        for index, (known_id, api) in enumerate(self._in_flight):
             if known_id == correlation_id:
                 for _ in range(index + 1):
-                    self._unanswered.popleft()
+                    self._in_flight.popleft()
                 return api
         return None

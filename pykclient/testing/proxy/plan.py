@@ -26,7 +26,7 @@ SIZE_BYTES: Final = 4
 
 
 class FrameHead(NamedTuple):
-    """What is known when a frame begins; `api` None when the answer is to no request seen."""
+    """What is known when a frame begins; `api` None when the response is to no request seen."""
 
     direction: Direction
     api: int | None

@@ -1,7 +1,7 @@
-"""A TCP proxy between Kafka clients and one broker, which breaks what passes as it is told.
+"""A TCP proxy between Kafka clients and one broker, which breaks what passes on command.
 
 It knows Kafka's frames, so that it can do what no other network fault does: lose an acknowledgement
-after the broker has written, cut in the middle of an answer, forge a size. It rewrites nothing
+after the broker has written, cut in the middle of a response, forge a size. It rewrites nothing
 else: the broker must advertise the proxy's address, on a listener that only clients use
 (``KafkaCluster(proxied=True)`` sees to that).
 
@@ -261,7 +261,7 @@ class FaultProxy(Closing):
         for each in (client, broker):
             each.setblocking(False)
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Where nobody listens the first read says so, and the client's connection is reset.
+        # Where nothing listens the first read says so, and the client's connection is reset.
         broker.connect_ex(self._upstream)
         lifetimes_ms = self._lifetimes_ms
         dies_at_ms = None

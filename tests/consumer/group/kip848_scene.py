@@ -144,7 +144,7 @@ class ModernScene:
         )
         request.on_response(response, self.now_ms)
 
-    def lose_answer(self, error: KafkaError) -> None:
+    def lose_response(self, error: KafkaError) -> None:
         """Let the heartbeat under way fail."""
         self.told()
         self.sent.pop().on_failure(error, self.now_ms)

@@ -151,7 +151,7 @@ def test_a_change_of_the_subscription_is_told_at_once(stable: ModernScene) -> No
 
 def test_after_a_lost_answer_everything_is_told_again(stable: ModernScene) -> None:
     stable.wait(INTERVAL_MS)
-    stable.lose_answer(DisconnectedError("gone"))
+    stable.lose_response(DisconnectedError("gone"))
     assert stable.coordinator.reasons == ["gone"]
     stable.wait(RETRY_MS - 1)
     assert stable.sent == []
@@ -428,7 +428,7 @@ def test_brokers_without_such_groups_are_told_as_such() -> None:
     for scene in (old, off):
         scene.membership.ask_to_join()
         scene.poll()
-    old.lose_answer(UnsupportedVersionError("no such API"))
+    old.lose_response(UnsupportedVersionError("no such API"))
     off.answer(code=BrokerUnsupportedVersionError.code)
     for scene in (old, off):
         error = scene.membership.take_error()

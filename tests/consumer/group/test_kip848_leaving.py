@@ -69,7 +69,7 @@ def test_heartbeats_go_on_while_everything_is_given_up(stable: ModernScene) -> N
 def test_leaving_ends_also_when_the_answer_is_lost_or_nobody_is_there(stable: ModernScene) -> None:
     left = stable.membership.begin_leave("done", sends=True, now_ms=stable.now_ms)
     stable.poll()
-    stable.lose_answer(DisconnectedError("gone"))
+    stable.lose_response(DisconnectedError("gone"))
     assert left.is_done
     alone = ModernScene()
     alone.join({A: (0,)})
@@ -154,7 +154,7 @@ def test_one_whose_first_heartbeat_was_lost_is_told_to_leave() -> None:
     scene = ModernScene()
     scene.membership.ask_to_join()
     scene.poll()
-    scene.lose_answer(DisconnectedError("gone"))
+    scene.lose_response(DisconnectedError("gone"))
     scene.membership.begin_leave("done", sends=True, now_ms=scene.now_ms)
     scene.poll()
     assert scene.told().member_epoch == -1

@@ -350,8 +350,8 @@ def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
     for fault, state, end_offset in (
         (faults.drop(), CallState.SILENT, 0),
         (faults.disconnect(), CallState.CLOSED, 0),
-        (faults.lose_answer(), CallState.SILENT, 1),
-        (faults.lose_answer(closes=True), CallState.CLOSED, 2),
+        (faults.lose_response(), CallState.SILENT, 1),
+        (faults.lose_response(closes=True), CallState.CLOSED, 2),
     ):
         cluster.faults.add(fault, ApiKey.PRODUCE)
         assert produce(cluster, 0, batch_of(b"v")).state is state
@@ -362,14 +362,14 @@ def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
     "faults by API: respond, delay, drop, lose the response, disconnect, error code"
 )
 def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
-    cluster.faults.add(faults.delay_answer(300))
+    cluster.faults.add(faults.delay_response(300))
     call = produce(cluster, 0, batch_of(b"v"), now_ms=100)
     cluster.advance(399)
     assert not call.is_ended
     cluster.advance(400)
     assert produced(call).base_offset == 0
     other = MetadataResponse(cluster_id="other")
-    cluster.faults.add(faults.answer_with(other), ApiKey.METADATA)
+    cluster.faults.add(faults.respond_with(other), ApiKey.METADATA)
     assert cluster.ask(0, MetadataRequest(), 400).answered() is other
 
 

@@ -113,7 +113,7 @@ def test_what_is_no_request_closes_the_connection(data: bytes, cluster: FakeClus
 
 @pytest.mark.promise("a fake broker handles bytes without a socket or a thread")
 def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
-    cluster.faults.add(faults.delay_answer(50))
+    cluster.faults.add(faults.delay_response(50))
     client = Client(cluster)
     assert client.send(VERSIONS * 3) == b""
     cluster.advance(50)
@@ -124,7 +124,7 @@ def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
 
 @pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_a_client_that_sends_on_and_on_is_not_read_on_and_on(cluster: FakeCluster) -> None:
-    cluster.faults.add(faults.delay_answer(50))
+    cluster.faults.add(faults.delay_response(50))
     client = Client(cluster)
 
     def wants_input() -> bool:
@@ -143,7 +143,7 @@ def test_large_requests_are_read_ahead_by_their_bytes(
 ) -> None:
     frame_bytes = len(VERSIONS) - 4  # without its size
     monkeypatch.setattr(connection, "WAITING_BYTES_MAX", 2 * frame_bytes)
-    cluster.faults.add(faults.delay_answer(50))
+    cluster.faults.add(faults.delay_response(50))
     client = Client(cluster)
     told = []
     for _ in range(4):
@@ -191,7 +191,7 @@ def test_calls_that_end_each_other_do_not_pile_up(cluster: FakeCluster) -> None:
 
 
 def test_after_a_lost_answer_the_connection_stays_silent(cluster: FakeCluster) -> None:
-    cluster.faults.add(faults.lose_answer())
+    cluster.faults.add(faults.lose_response())
     client = Client(cluster)
     assert client.send(VERSIONS) == b""
     assert client.send(VERSIONS) == b""

@@ -32,7 +32,7 @@ def test_a_fault_is_for_its_api_its_broker_and_the_requests_it_looks_for() -> No
 
 def test_the_oldest_that_fits_comes_first_and_what_was_taken_back_never() -> None:
     waiting = Faults()
-    first, second, third = (faults.delay_answer(delay_ms) for delay_ms in (1, 2, 3))
+    first, second, third = (faults.delay_response(delay_ms) for delay_ms in (1, 2, 3))
     waiting.add(first)
     taken_back = waiting.add(second, times=None)
     waiting.add(third)

@@ -1,4 +1,4 @@
-"""Groups of a fake cluster: who is in them, who coordinates them, and what they have committed.
+"""Groups of a fake cluster: their members, coordinators and committed offsets.
 
 Owner: the cluster.
 """

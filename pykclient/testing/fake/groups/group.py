@@ -57,7 +57,7 @@ class MemberSnapshot:
     """A member at one moment.
 
     `partitions` is what it was assigned; empty in a classic group of another protocol than that of
-    consumers, whose `assignment` nobody else can read.
+    consumers, whose `assignment` only its members can read.
     """
 
     member_id: str
@@ -67,7 +67,7 @@ class MemberSnapshot:
     partitions: tuple[TopicPartition, ...]
     assignment: bytes = b""
     metadata: bytes = b""
-    """What it told the leader, for the protocol that was chosen."""
+    """Its metadata for the protocol that was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Group(Protocol):
         ...
 
     def on_commit(self, member_id: str, now_ms: int) -> None:
-        """A member, or somebody without a member id, has committed: a sign of life."""
+        """A member, or a client without a member id, has committed: a sign of life."""
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> Refusal | None:

@@ -21,7 +21,7 @@ NO_EPOCH = -1
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset; `leader_epoch` is -1 when the client did not tell it."""
+    """One committed offset; `leader_epoch` is -1 when the client did not send it."""
 
     offset: int
     leader_epoch: int = NO_EPOCH

@@ -80,7 +80,7 @@ class GroupRegistry:
         return self._offsets.setdefault(name, GroupOffsets())
 
     def new_member_id(self, prefix: str) -> str:
-        """A member id that nobody has; the same ones in each run of a test."""
+        """A member id that is not in use; the same ones in each run of a test."""
         self._member_count += 1
         return f"{prefix}-{UUID(int=(0xFA4E << 64) + self._member_count)}"
 

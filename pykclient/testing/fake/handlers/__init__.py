@@ -1,7 +1,7 @@
 """How each API is served, one module per API.
 
 To serve another one, write its module and name it here. A handler gets the cluster, the call and
-the request; it returns the answer, or None and ends the call later (`Call.answer`), for which
+the request; it returns the response, or None and ends the call later (`Call.respond`), for which
 `cluster.purgatory` and `cluster.timers` are made.
 
 Owner: none; handlers hold no state.

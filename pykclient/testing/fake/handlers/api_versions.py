@@ -1,8 +1,8 @@
 """ApiVersions: which versions of which APIs a broker speaks.
 
-A version of ApiVersions itself that is not spoken is answered in version 0 with the versions that
-are, so that any client gets on (KIP-511). Of Kafka's features only ``group.version`` is named, by
-which a client may tell whether there are groups of KIP-848: no other one is here to be switched.
+A version of ApiVersions itself that is not spoken gets a response in version 0 with the versions
+that are, so that any client gets on (KIP-511). Of Kafka's features only ``group.version`` is named,
+by which a client knows whether there are groups of KIP-848: no other one is here to be switched.
 
 Owner: none; it holds no state.
 Source: KIP-511, KIP-584 (features), KAFKA-17011 (features from 0 on); Java classes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "answer_unsupported", "handle", "refuse"]
+__all__ = ["HANDLER", "handle", "refuse", "respond_with_versions"]
 
 GROUP_FEATURE = "group.version"
 CLASSIC_ONLY, CLASSIC_AND_CONSUMER = 0, 1
@@ -73,11 +73,11 @@ def _name_features(response: ApiVersionsResponse, version: int) -> None:
     response.finalized_features_epoch = _FEATURES_EPOCH
 
 
-def answer_unsupported(cluster: ClusterState, call: Call) -> None:
+def respond_with_versions(cluster: ClusterState, call: Call) -> None:
     """Say in version 0 which versions of ApiVersions itself there are."""
     low, high = cluster.versions(call.broker_id).get(ApiKey.API_VERSIONS, (0, 0))
-    call.answer_version = 0
-    call.answer(
+    call.response_version = 0
+    call.respond(
         ApiVersionsResponse(
             error_code=BrokerUnsupportedVersionError.code,
             api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=low, max_version=high)],

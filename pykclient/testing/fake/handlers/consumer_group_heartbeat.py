@@ -39,7 +39,7 @@ _NOT_SAID = -1
 def handle(
     cluster: ClusterState, call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Let the group answer, or say why there is none that could."""
+    """Have the group respond, or say why there is none."""
     try:
         _check(request, call.version)
         refusal = cluster.groups.check_coordinator(call.broker_id, request.group_id)
@@ -83,7 +83,7 @@ def _group(cluster: ClusterState, request: ConsumerGroupHeartbeatRequest) -> Con
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Refuse what no client may ask, whatever the group."""
+    """Refuse what no client may send, whatever the group."""
     needs_id = version >= MEMBER_ID_FROM_VERSION or request.member_epoch not in (
         JOIN_EPOCH,
         STATIC_LEAVE_EPOCH,

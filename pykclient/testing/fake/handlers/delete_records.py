@@ -34,25 +34,25 @@ def handle(
 ) -> DeleteRecordsResponse:
     """Delete from each partition what is before the offset."""
 
-    def deleted(topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        partition = led_partition(cluster, call.broker_id, topic, asked.partition_index)
+    def deleted(topic: str, requested: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        partition = led_partition(cluster, call.broker_id, topic, requested.partition_index)
         if isinstance(partition, type):
-            return _refused(asked, partition.code)
+            return _refused(requested, partition.code)
         log = partition.log
-        offset = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        offset = log.high_watermark if requested.offset == TO_HIGH_WATERMARK else requested.offset
         if not log.log_start_offset <= offset <= log.high_watermark:
-            return _refused(asked, OffsetOutOfRangeError.code)
+            return _refused(requested, OffsetOutOfRangeError.code)
         log.delete_records(offset)
         cluster.purgatory.check(partition.name, cluster.now_ms)
         return DeleteRecordsPartitionResult(
-            partition_index=asked.partition_index, low_watermark=log.log_start_offset
+            partition_index=requested.partition_index, low_watermark=log.log_start_offset
         )
 
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[deleted(topic.name, asked) for asked in topic.partitions],
+                partitions=[deleted(topic.name, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -67,16 +67,18 @@ def refuse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_refused(asked, error_code) for asked in topic.partitions],
+                partitions=[_refused(requested, error_code) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _refused(asked: DeleteRecordsPartition, error_code: int) -> DeleteRecordsPartitionResult:
+def _refused(requested: DeleteRecordsPartition, error_code: int) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=_NO_WATERMARK, error_code=error_code
+        partition_index=requested.partition_index,
+        low_watermark=_NO_WATERMARK,
+        error_code=error_code,
     )
 
 

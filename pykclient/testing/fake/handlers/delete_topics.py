@@ -26,33 +26,39 @@ __all__ = ["HANDLER", "handle", "refuse"]
 
 def handle(cluster: ClusterState, _: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete each topic that is there."""
-    return DeleteTopicsResponse(responses=[_deleted(cluster, asked) for asked in _asked(request)])
+    return DeleteTopicsResponse(
+        responses=[_deleted(cluster, requested) for requested in _requested(request)]
+    )
 
 
 def refuse(_: ClusterState, request: DeleteTopicsRequest, error_code: int) -> DeleteTopicsResponse:
     """Refuse every topic."""
     return DeleteTopicsResponse(
         responses=[
-            DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=error_code)
-            for asked in _asked(request)
+            DeletableTopicResult(
+                name=requested.name, topic_id=requested.topic_id, error_code=error_code
+            )
+            for requested in _requested(request)
         ]
     )
 
 
-def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
-    """What is asked for, in whichever form the version has."""
+def _requested(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    """What is requested, in whichever form the version has."""
     return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _deleted(cluster: ClusterState, asked: DeleteTopicState) -> DeletableTopicResult:
-    if asked.name is None:
-        topic = cluster.topic_by_id(asked.topic_id)
+def _deleted(cluster: ClusterState, requested: DeleteTopicState) -> DeletableTopicResult:
+    if requested.name is None:
+        topic = cluster.topic_by_id(requested.topic_id)
         error: int = UnknownTopicIdError.code
     else:
-        topic = cluster.topics.get(asked.name)
+        topic = cluster.topics.get(requested.name)
         error = UnknownTopicOrPartitionError.code
     if topic is None:
-        return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=error)
+        return DeletableTopicResult(
+            name=requested.name, topic_id=requested.topic_id, error_code=error
+        )
     cluster.delete_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["ALL_OPERATIONS", "HANDLER", "handle", "refuse"]
 
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what anybody may do to a group where
-nobody's rights are checked."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what a client may do to a group where
+no rights are checked."""
 _TELLS_NO_GROUP_FROM_VERSION = 6
 
 
@@ -79,7 +79,7 @@ def _described(cluster: ClusterState, call: Call, name: str) -> DescribedGroup:
 
 
 def _missing(name: str, version: int) -> DescribedGroup:
-    """A group that is not there, or of another kind, is dead; newer clients are told so."""
+    """A group that is not there, or of another kind, is dead; newer clients get an error for it."""
     missing = DescribedGroup(group_id=name, group_state=ClassicState.DEAD.value)
     if version >= _TELLS_NO_GROUP_FROM_VERSION:
         missing.error_code = GroupIdNotFoundError.code

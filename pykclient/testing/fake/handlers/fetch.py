@@ -56,7 +56,7 @@ FIRST_WHOLE_FROM_VERSION = 3
 READ_COMMITTED = 1
 UNKNOWN = -1
 
-ANSWER_BYTES_MAX = 55 * 1024 * 1024
+RESPONSE_BYTES_MAX = 55 * 1024 * 1024
 """Kafka's ``fetch.max.bytes`` of a broker, whatever the client would take."""
 
 _LEADER_ERRORS = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
@@ -84,10 +84,10 @@ class _Reading:
         self._unknown = _unknown_topics(cluster, call, request)
 
     def run(self) -> None:
-        """Answer at once, or leave that to the purgatory."""
+        """Respond at once, or leave that to the purgatory."""
         now_ms = self._cluster.now_ms
         self._cluster.purgatory.complete_or_watch(
-            DelayedOperation(self._try_complete, self._answer),
+            DelayedOperation(self._try_complete, self._respond),
             list(self._wanted),
             deadline_ms=now_ms + max(0, self._request.max_wait_ms),
             now_ms=now_ms,
@@ -107,24 +107,24 @@ class _Reading:
         self._send(data, now_ms)
         return True
 
-    def _answer(self, now_ms: int) -> None:
+    def _respond(self, now_ms: int) -> None:
         self._send(self._read(), now_ms)
 
     def _read(self) -> dict[TopicPartition, PartitionData]:
-        """Read each partition in turn until the whole answer is full."""
-        left_bytes = min(self._request.max_bytes, ANSWER_BYTES_MAX)
+        """Read each partition in turn until the whole response is full."""
+        left_bytes = min(self._request.max_bytes, RESPONSE_BYTES_MAX)
         is_first = self._call.version >= FIRST_WHOLE_FROM_VERSION
-        answers: dict[TopicPartition, PartitionData] = {}
-        for name, asked in self._wanted.items():
-            answer = self._read_one(name, asked, left_bytes, is_first=is_first)
-            size_bytes = len(answer.records or b"")
+        found: dict[TopicPartition, PartitionData] = {}
+        for name, requested in self._wanted.items():
+            data = self._read_one(name, requested, left_bytes, is_first=is_first)
+            size_bytes = len(data.records or b"")
             left_bytes = max(0, left_bytes - size_bytes)
             is_first = is_first and not size_bytes
-            answers[name] = answer
-        return answers
+            found[name] = data
+        return found
 
     def _read_one(
-        self, name: TopicPartition, asked: FetchPartition, left_bytes: int, *, is_first: bool
+        self, name: TopicPartition, requested: FetchPartition, left_bytes: int, *, is_first: bool
     ) -> PartitionData:
         topic = self._cluster.topics.get(name.topic)
         if topic is not None and self._topic_ids.get(name, topic.topic_id) != topic.topic_id:
@@ -135,22 +135,22 @@ class _Reading:
             self._call.broker_id,
             name.topic,
             name.partition,
-            leader_epoch=asked.current_leader_epoch,
+            leader_epoch=requested.current_leader_epoch,
             also_follower=may_follow,
         )
         if isinstance(partition, type):
             return _refused(name, partition.code)
-        answer = self._described(partition)
+        response = self._described(partition)
         nearest = self._nearest_replica(partition)
-        diverging = _diverging(partition, asked)
+        diverging = _diverging(partition, requested)
         if diverging is not None:
-            answer.diverging_epoch = diverging
+            response.diverging_epoch = diverging
         elif nearest is not None:
-            answer.preferred_read_replica = nearest
+            response.preferred_read_replica = nearest
         else:
-            limit_bytes = min(asked.partition_max_bytes, left_bytes)
-            self._fill(answer, partition, asked, limit_bytes, is_first=is_first)
-        return answer
+            limit_bytes = min(requested.partition_max_bytes, left_bytes)
+            self._fill(response, partition, requested, limit_bytes, is_first=is_first)
+        return response
 
     def _described(self, partition: Partition) -> PartitionData:
         log = partition.log
@@ -167,34 +167,34 @@ class _Reading:
 
     def _fill(
         self,
-        answer: PartitionData,
+        response: PartitionData,
         partition: Partition,
-        asked: FetchPartition,
+        requested: FetchPartition,
         max_bytes: int,
         *,
         is_first: bool,
     ) -> None:
         is_committed = self._request.isolation_level == READ_COMMITTED
-        end_offset = answer.last_stable_offset if is_committed else answer.high_watermark
+        end_offset = response.last_stable_offset if is_committed else response.high_watermark
         records = partition.log.read(
-            asked.fetch_offset, end_offset=end_offset, max_bytes=max_bytes, whole_first=is_first
+            requested.fetch_offset, end_offset=end_offset, max_bytes=max_bytes, whole_first=is_first
         )
         if isinstance(records, type):
-            answer.error_code = records.code
-            answer.high_watermark = answer.last_stable_offset = UNKNOWN
-            answer.log_start_offset = UNKNOWN
+            response.error_code = records.code
+            response.high_watermark = response.last_stable_offset = UNKNOWN
+            response.log_start_offset = UNKNOWN
             return
         if self._call.version >= FIRST_WHOLE_FROM_VERSION and _is_cut(records):
             records = b""  # nothing rather than a part of the first batch
-        answer.records = records
+        response.records = records
         if is_committed:
-            answer.aborted_transactions = [
+            response.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                for each in partition.log.aborted_between(asked.fetch_offset, end_offset)
+                for each in partition.log.aborted_between(requested.fetch_offset, end_offset)
             ]
 
     def _nearest_replica(self, partition: Partition) -> int | None:
-        """The in-sync follower in the client's rack, which it should rather ask (KIP-392)."""
+        """The in-sync follower in the client's rack, which it should rather read from (KIP-392)."""
         cluster, rack = self._cluster, self._request.rack_id
         is_leader = partition.leader_id == self._call.broker_id
         if not (cluster.has_rack_aware_reads and rack and is_leader):
@@ -229,17 +229,17 @@ class _Reading:
         )
         if self._call.version >= LEADERS_FROM_VERSION:
             self._name_leaders(response)
-        self._call.answer(response, now_ms)
+        self._call.respond(response, now_ms)
 
     def _name_leaders(self, response: FetchResponse) -> None:
-        """Tell a client that asked the wrong broker which one is right (KIP-951)."""
+        """Name the right broker to a client that has the wrong one (KIP-951)."""
         leaders: set[int] = set()
         for topic in response.responses:
-            for answer in topic.partitions:
+            for data in topic.partitions:
                 found = self._cluster.topics.get(topic.topic)
-                partition = find_partition(found, answer.partition_index)
-                if answer.error_code in _LEADER_ERRORS and partition is not None:
-                    answer.current_leader = LeaderIdAndEpoch(
+                partition = find_partition(found, data.partition_index)
+                if data.error_code in _LEADER_ERRORS and partition is not None:
+                    data.current_leader = LeaderIdAndEpoch(
                         leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
                     )
                     leaders.add(partition.leader_id)
@@ -300,7 +300,7 @@ def refuse(_: ClusterState, request: FetchRequest, error_code: int) -> FetchResp
 def _named(
     cluster: ClusterState, call: Call, request: FetchRequest
 ) -> tuple[dict[TopicPartition, FetchPartition], dict[TopicPartition, bytes]]:
-    """What is asked for, by name, and by which id; unknown ids are left to `_unknown_topics`."""
+    """What is requested, by name, and by which id; unknown ids are left to `_unknown_topics`."""
     named: dict[TopicPartition, FetchPartition] = {}
     topic_ids: dict[TopicPartition, bytes] = {}
     for topic in request.topics:
@@ -366,12 +366,12 @@ def _is_cut(records: bytes) -> bool:
     return size_bytes is None or size_bytes > len(records)
 
 
-def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+def _diverging(partition: Partition, requested: FetchPartition) -> EpochEndOffset | None:
     """Where the reader's log and this one part, None while they agree."""
-    if asked.last_fetched_epoch < 0:
+    if requested.last_fetched_epoch < 0:
         return None
-    epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch)
-    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+    epoch, end_offset = partition.log.epoch_end(requested.last_fetched_epoch)
+    if epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
 

@@ -43,6 +43,6 @@ class Handler(Generic[R_co]):
         return self._handle(cluster, call, request)
 
     def refuse(self, cluster: ClusterState, request: Request, error_code: int) -> Message:
-        """Give the response that refuses everything that was asked for."""
+        """Give the response that refuses everything that was requested."""
         assert isinstance(request, self._kind)
         return self._refuse(cluster, request, error_code)

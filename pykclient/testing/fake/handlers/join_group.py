@@ -1,4 +1,4 @@
-"""JoinGroup: a member asks to be in the next generation of a classic group.
+"""JoinGroup: a member joins the next generation of a classic group.
 
 Owner: none; it holds no state.
 Source: KIP-62, KIP-345, KIP-394; Java class ``GroupCoordinatorService``.

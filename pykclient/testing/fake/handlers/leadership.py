@@ -1,4 +1,4 @@
-"""Whether a broker leads a partition, and whether a client's idea of who does is up to date.
+"""Whether a broker leads a partition, and whether a client's leader epoch is up to date.
 
 Owner: none; it holds no state.
 Source: KIP-320; Java class ``Partition`` (``checkCurrentLeaderEpoch``).

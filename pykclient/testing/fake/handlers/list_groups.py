@@ -25,7 +25,7 @@ __all__ = ["HANDLER", "handle", "refuse"]
 
 
 def handle(cluster: ClusterState, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List the groups of the states and types asked for; of all, when none is named."""
+    """List the groups of the requested states and types; of all, when none is named."""
     return ListGroupsResponse(
         groups=[
             ListedGroup(

@@ -40,20 +40,20 @@ _EPOCHS_FROM_VERSION = 4
 def handle(cluster: ClusterState, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up each partition."""
 
-    def look_up(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def look_up(topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         partition = led_partition(
             cluster,
             call.broker_id,
             topic,
-            asked.partition_index,
-            leader_epoch=asked.current_leader_epoch,
+            requested.partition_index,
+            leader_epoch=requested.current_leader_epoch,
         )
         if isinstance(partition, type):
-            return _refused(asked, partition.code)
+            return _refused(requested, partition.code)
         is_committed = request.isolation_level == _READ_COMMITTED
         log = partition.log
         end_offset = log.last_stable_offset if is_committed else log.high_watermark
-        found = _found(partition, asked, end_offset)
+        found = _found(partition, requested, end_offset)
         if call.version < _EPOCHS_FROM_VERSION:
             found.leader_epoch = NO_EPOCH
         return found
@@ -62,7 +62,7 @@ def handle(cluster: ClusterState, call: Call, request: ListOffsetsRequest) -> Li
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[look_up(topic.name, asked) for asked in topic.partitions],
+                partitions=[look_up(topic.name, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -75,7 +75,7 @@ def refuse(_: ClusterState, request: ListOffsetsRequest, error_code: int) -> Lis
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_refused(asked, error_code) for asked in topic.partitions],
+                partitions=[_refused(requested, error_code) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -83,32 +83,32 @@ def refuse(_: ClusterState, request: ListOffsetsRequest, error_code: int) -> Lis
 
 
 def _found(
-    partition: Partition, asked: ListOffsetsPartition, end_offset: int
+    partition: Partition, requested: ListOffsetsPartition, end_offset: int
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
-    answer = ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, offset=NOT_FOUND, timestamp=NOT_FOUND
+    response = ListOffsetsPartitionResponse(
+        partition_index=requested.partition_index, offset=NOT_FOUND, timestamp=NOT_FOUND
     )
-    if asked.timestamp == LATEST:
-        answer.offset = end_offset
-        answer.leader_epoch = partition.leader_epoch
-    elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
-        answer.offset = log.log_start_offset
-        answer.leader_epoch = log.epoch_at(log.log_start_offset)
-    elif asked.timestamp != LATEST_TIERED:
+    if requested.timestamp == LATEST:
+        response.offset = end_offset
+        response.leader_epoch = partition.leader_epoch
+    elif requested.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        response.offset = log.log_start_offset
+        response.leader_epoch = log.epoch_at(log.log_start_offset)
+    elif requested.timestamp != LATEST_TIERED:
         found = (
             log.find_max_timestamp(end_offset)
-            if asked.timestamp == MAX_TIMESTAMP
-            else log.find_timestamp(asked.timestamp, end_offset)
+            if requested.timestamp == MAX_TIMESTAMP
+            else log.find_timestamp(requested.timestamp, end_offset)
         )
         if found is not None:
-            answer.offset, answer.timestamp, answer.leader_epoch = found
-    return answer
+            response.offset, response.timestamp, response.leader_epoch = found
+    return response
 
 
-def _refused(asked: ListOffsetsPartition, error_code: int) -> ListOffsetsPartitionResponse:
+def _refused(requested: ListOffsetsPartition, error_code: int) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=error_code,
         offset=NOT_FOUND,
         timestamp=NOT_FOUND,

@@ -39,16 +39,16 @@ IDS_FROM_VERSION = 12
 
 
 def handle(cluster: ClusterState, call: Call, request: MetadataRequest) -> MetadataResponse:
-    """Describe the topics asked for, all when none is named (in version 0 by an empty list)."""
-    asked = request.topics
-    if asked is None or (not asked and call.version == 0):
+    """Describe the requested topics, all when none is named (in version 0 by an empty list)."""
+    requested = request.topics
+    if requested is None or (not requested and call.version == 0):
         topics = [_described(cluster, topic) for topic in cluster.topics.values()]
     else:
         may_create = (
             request.allow_auto_topic_creation or call.version < _MAY_FORBID_CREATION_FROM_VERSION
         )
         topics = [
-            _looked_up(cluster, topic, call.version, may_create=may_create) for topic in asked
+            _looked_up(cluster, topic, call.version, may_create=may_create) for topic in requested
         ]
     return MetadataResponse(
         brokers=_brokers(cluster),
@@ -84,25 +84,25 @@ def _brokers(cluster: ClusterState) -> list[MetadataResponseBroker]:
 
 
 def _looked_up(
-    cluster: ClusterState, asked: MetadataRequestTopic, version: int, *, may_create: bool
+    cluster: ClusterState, requested: MetadataRequestTopic, version: int, *, may_create: bool
 ) -> MetadataResponseTopic:
-    if asked.name is None and version < IDS_FROM_VERSION:
+    if requested.name is None and version < IDS_FROM_VERSION:
         return MetadataResponseTopic(name="", error_code=InvalidRequestError.code)
-    if asked.topic_id != ZERO_UUID and version >= IDS_FROM_VERSION:
-        topic = cluster.topic_by_id(asked.topic_id)
+    if requested.topic_id != ZERO_UUID and version >= IDS_FROM_VERSION:
+        topic = cluster.topic_by_id(requested.topic_id)
         if topic is not None:
             return _described(cluster, topic)
         return MetadataResponseTopic(
-            topic_id=asked.topic_id, name=None, error_code=UnknownTopicIdError.code
+            topic_id=requested.topic_id, name=None, error_code=UnknownTopicIdError.code
         )
-    name = asked.name or ""
+    name = requested.name or ""
     if name in cluster.topics:
         return _described(cluster, cluster.topics[name])
     if not is_valid_name(name):
         return MetadataResponseTopic(name=name, error_code=InvalidTopicError.code)
     if may_create and cluster.auto_create_topics:
         cluster.create_topic(name)
-    # As of a real broker, this answer is that the topic is not there; the next one has it.
+    # As of a real broker, this response is that the topic is not there; the next one has it.
     return MetadataResponseTopic(name=name, error_code=UnknownTopicOrPartitionError.code)
 
 

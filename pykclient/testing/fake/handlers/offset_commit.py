@@ -47,22 +47,22 @@ def handle(cluster: ClusterState, call: Call, request: OffsetCommitRequest) -> O
     """Take the offsets of partitions that exist, if the group lets this member commit."""
     uses_ids = call.version >= _IDS_FROM_VERSION
     found = [
-        cluster.topic_by_id(asked.topic_id) if uses_ids else cluster.topics.get(asked.name)
-        for asked in request.topics
+        cluster.topic_by_id(requested.topic_id) if uses_ids else cluster.topics.get(requested.name)
+        for requested in request.topics
     ]
     unknown = UnknownTopicIdError if uses_ids else UnknownTopicOrPartitionError
     is_any_there = any(
         find_partition(topic, each.partition_index) is not None
-        for topic, asked in zip(found, request.topics, strict=True)
-        for each in asked.partitions
+        for topic, requested in zip(found, request.topics, strict=True)
+        for each in requested.partitions
     )
-    # With nothing to commit, Kafka does not ask who coordinates the group.
+    # With nothing to commit, Kafka does not look whether it coordinates the group.
     refusal = _check(cluster, call, request, found) if is_any_there else None
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name=asked.name,
-                topic_id=asked.topic_id,
+                name=requested.name,
+                topic_id=requested.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=each.partition_index,
@@ -70,28 +70,30 @@ def handle(cluster: ClusterState, call: Call, request: OffsetCommitRequest) -> O
                         if topic is None
                         else _committed(cluster, request.group_id, topic, each, refusal),
                     )
-                    for each in asked.partitions
+                    for each in requested.partitions
                 ],
             )
-            for topic, asked in zip(found, request.topics, strict=True)
+            for topic, requested in zip(found, request.topics, strict=True)
         ]
     )
 
 
 def refuse(_: ClusterState, request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
     """Refuse every partition."""
-    return OffsetCommitResponse(topics=[_refused(asked, error_code) for asked in request.topics])
+    return OffsetCommitResponse(
+        topics=[_refused(requested, error_code) for requested in request.topics]
+    )
 
 
-def _refused(asked: OffsetCommitRequestTopic, error_code: int) -> OffsetCommitResponseTopic:
+def _refused(requested: OffsetCommitRequestTopic, error_code: int) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
-        name=asked.name,
-        topic_id=asked.topic_id,
+        name=requested.name,
+        topic_id=requested.topic_id,
         partitions=[
             OffsetCommitResponsePartition(
                 partition_index=each.partition_index, error_code=error_code
             )
-            for each in asked.partitions
+            for each in requested.partitions
         ],
     )
 
@@ -109,7 +111,7 @@ def _check(
         is_told = call.version >= _TELLS_NO_GROUP_FROM_VERSION
         return GroupIdNotFoundError if is_told else IllegalGenerationError
     if group is None:
-        # Who assigns partitions by hand may commit; the group has no members then.
+        # A consumer with partitions assigned by hand may commit; the group has no members then.
         group = ClassicGroup(name, groups)
         groups.put(group)
     refusal = group.check_commit(
@@ -119,8 +121,8 @@ def _check(
         version=call.version,
         partitions=[
             partition.name
-            for topic, asked in zip(found, request.topics, strict=True)
-            for each in asked.partitions
+            for topic, requested in zip(found, request.topics, strict=True)
+            for each in requested.partitions
             if (partition := find_partition(topic, each.partition_index)) is not None
         ],
     )
@@ -133,19 +135,21 @@ def _committed(
     cluster: ClusterState,
     group: str,
     topic: Topic,
-    asked: OffsetCommitRequestPartition,
+    requested: OffsetCommitRequestPartition,
     refusal: Refusal | None,
 ) -> int:
     """Commit one partition, and return the code for it."""
-    partition = find_partition(topic, asked.partition_index)
+    partition = find_partition(topic, requested.partition_index)
     if partition is None:
         return UnknownTopicOrPartitionError.code
     if refusal is not None:
         return refusal.code
-    metadata = asked.committed_metadata or ""
+    metadata = requested.committed_metadata or ""
     if utf16_unit_count(metadata) > cluster.groups.settings.offset_metadata_max_bytes:
         return OffsetMetadataTooLargeError.code
-    committed = CommittedOffset(asked.committed_offset, asked.committed_leader_epoch, metadata)
+    committed = CommittedOffset(
+        requested.committed_offset, requested.committed_leader_epoch, metadata
+    )
     cluster.groups.offsets(group).commit(partition.name, committed)
     return 0
 

@@ -44,16 +44,16 @@ def handle(cluster: ClusterState, call: Call, request: OffsetDeleteRequest) -> O
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(
-                name=asked.name,
+                name=requested.name,
                 partitions=[
                     OffsetDeleteResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=_deleted(cluster, group, asked.name, each.partition_index),
+                        error_code=_deleted(cluster, group, requested.name, each.partition_index),
                     )
-                    for each in asked.partitions
+                    for each in requested.partitions
                 ],
             )
-            for asked in request.topics
+            for requested in request.topics
         ]
     )
 

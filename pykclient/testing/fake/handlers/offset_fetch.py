@@ -41,28 +41,33 @@ class _Reading:
     """One group's part of a request."""
 
     def __init__(
-        self, cluster: ClusterState, call: Call, asked: OffsetFetchRequestGroup, *, is_stable: bool
+        self,
+        cluster: ClusterState,
+        call: Call,
+        requested: OffsetFetchRequestGroup,
+        *,
+        is_stable: bool,
     ) -> None:
         self._cluster = cluster
-        self._asked = asked
+        self._requested = requested
         self._uses_ids = call.version >= _IDS_FROM_VERSION
         self._is_stable = is_stable
-        self._refusal = cluster.groups.check_coordinator(call.broker_id, asked.group_id)
+        self._refusal = cluster.groups.check_coordinator(call.broker_id, requested.group_id)
         self._offsets = GroupOffsets()
-        group = cluster.groups.find(asked.group_id)
+        group = cluster.groups.find(requested.group_id)
         if self._refusal is None and group is not None:
-            self._refusal = group.check_fetch(asked.member_id, asked.member_epoch)
-            self._offsets = cluster.groups.offsets(asked.group_id)
+            self._refusal = group.check_fetch(requested.member_id, requested.member_epoch)
+            self._offsets = cluster.groups.offsets(requested.group_id)
 
-    def answer(self) -> OffsetFetchResponseGroup:
-        """Tell the offsets asked for, or all."""
+    def response(self) -> OffsetFetchResponseGroup:
+        """The requested offsets, or all."""
         if self._refusal is not None:
             return OffsetFetchResponseGroup(
-                group_id=self._asked.group_id, error_code=self._refusal.code
+                group_id=self._requested.group_id, error_code=self._refusal.code
             )
-        topics = self._all() if self._asked.topics is None else self._asked.topics
+        topics = self._all() if self._requested.topics is None else self._requested.topics
         return OffsetFetchResponseGroup(
-            group_id=self._asked.group_id, topics=[self._topic(topic) for topic in topics]
+            group_id=self._requested.group_id, topics=[self._topic(topic) for topic in topics]
         )
 
     def _all(self) -> list[OffsetFetchRequestTopics]:
@@ -78,19 +83,19 @@ class _Reading:
             for topic, indexes in numbers.items()
         ]
 
-    def _topic(self, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-        name: str | None = asked.name
+    def _topic(self, requested: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+        name: str | None = requested.name
         if self._uses_ids:
-            topic = self._cluster.topic_by_id(asked.topic_id)
+            topic = self._cluster.topic_by_id(requested.topic_id)
             name = None if topic is None else topic.name
         return OffsetFetchResponseTopics(
-            name=asked.name,
-            topic_id=asked.topic_id,
+            name=requested.name,
+            topic_id=requested.topic_id,
             partitions=[
                 _refused(number, UnknownTopicIdError.code)
                 if name is None
                 else self._partition(TopicPartition(name, number))
-                for number in asked.partition_indexes
+                for number in requested.partition_indexes
             ],
         )
 
@@ -109,17 +114,17 @@ class _Reading:
 
 
 def handle(cluster: ClusterState, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Tell what each group has committed."""
+    """Give what each group has committed."""
     is_stable = request.require_stable
     if call.version >= _MANY_FROM_VERSION:
         return OffsetFetchResponse(
             groups=[
-                _Reading(cluster, call, asked, is_stable=is_stable).answer()
-                for asked in request.groups
+                _Reading(cluster, call, requested, is_stable=is_stable).response()
+                for requested in request.groups
             ]
         )
     topics = request.topics
-    asked = OffsetFetchRequestGroup(
+    requested = OffsetFetchRequestGroup(
         group_id=request.group_id,
         topics=None
         if topics is None
@@ -128,11 +133,11 @@ def handle(cluster: ClusterState, call: Call, request: OffsetFetchRequest) -> Of
             for each in topics
         ],
     )
-    answer = _Reading(cluster, call, asked, is_stable=is_stable).answer()
-    if answer.error_code and call.version < _GROUP_ERRORS_FROM_VERSION:
-        return refuse(cluster, request, answer.error_code)
+    group = _Reading(cluster, call, requested, is_stable=is_stable).response()
+    if group.error_code and call.version < _GROUP_ERRORS_FROM_VERSION:
+        return refuse(cluster, request, group.error_code)
     return OffsetFetchResponse(
-        error_code=answer.error_code, topics=[_older(topic) for topic in answer.topics]
+        error_code=group.error_code, topics=[_older(topic) for topic in group.topics]
     )
 
 
@@ -141,8 +146,8 @@ def refuse(_: ClusterState, request: OffsetFetchRequest, error_code: int) -> Off
     return OffsetFetchResponse(
         error_code=error_code,
         groups=[
-            OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error_code)
-            for asked in request.groups
+            OffsetFetchResponseGroup(group_id=requested.group_id, error_code=error_code)
+            for requested in request.groups
         ],
         topics=[
             OffsetFetchResponseTopic(

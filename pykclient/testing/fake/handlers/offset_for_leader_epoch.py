@@ -30,24 +30,26 @@ def handle(
 ) -> OffsetForLeaderEpochResponse:
     """Look up each partition."""
 
-    def look_up(topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    def look_up(topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         partition = led_partition(
             cluster,
             call.broker_id,
             topic,
-            asked.partition,
-            leader_epoch=asked.current_leader_epoch,
+            requested.partition,
+            leader_epoch=requested.current_leader_epoch,
         )
         if isinstance(partition, type):
-            return EpochEndOffset(partition=asked.partition, error_code=partition.code)
-        epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)
-        return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+            return EpochEndOffset(partition=requested.partition, error_code=partition.code)
+        epoch, end_offset = partition.log.epoch_end(requested.leader_epoch)
+        return EpochEndOffset(
+            partition=requested.partition, leader_epoch=epoch, end_offset=end_offset
+        )
 
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[look_up(topic.topic, asked) for asked in topic.partitions],
+                partitions=[look_up(topic.topic, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -63,8 +65,8 @@ def refuse(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    EpochEndOffset(partition=asked.partition, error_code=error_code)
-                    for asked in topic.partitions
+                    EpochEndOffset(partition=requested.partition, error_code=error_code)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics

@@ -1,4 +1,4 @@
-"""Produce: batches are appended by the leader; with acks=all the answer waits for the replicas.
+"""Produce: batches are appended by the leader; with acks=all the response waits for the replicas.
 
 Owner: a `_Production` belongs to its call; the module holds no state.
 Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (new leaders); Java class
@@ -50,15 +50,15 @@ class _Waiting:
     """A partition whose replicas have not copied everything up to `end_offset` yet."""
 
     def __init__(
-        self, partition: Partition, answer: PartitionProduceResponse, end_offset: int
+        self, partition: Partition, response: PartitionProduceResponse, end_offset: int
     ) -> None:
         self.partition = partition
-        self.answer = answer
+        self.response = response
         self.end_offset = end_offset
         self._leader_epoch = partition.leader_epoch
 
     def is_settled(self, min_isr: int) -> bool:
-        """Whether it is known how it went, which then is in the answer."""
+        """Whether it is known how it went, which then is in the response."""
         if self.partition.leader_epoch != self._leader_epoch:
             self._fail(NotLeaderOrFollowerError.code)
             return True
@@ -72,8 +72,8 @@ class _Waiting:
         self._fail(RequestTimedOutError.code)
 
     def _fail(self, error_code: int) -> None:
-        self.answer.error_code = error_code
-        self.answer.base_offset = NO_OFFSET
+        self.response.error_code = error_code
+        self.response.base_offset = NO_OFFSET
 
 
 class _Production:
@@ -89,10 +89,10 @@ class _Production:
         )
 
     def run(self) -> ProduceResponse | None:
-        """Answer at once, or leave that to the purgatory."""
+        """Respond at once, or leave that to the purgatory."""
         now_ms = self._cluster.now_ms
         if self._request.acks == NONE:
-            # There is no answer in which an error could stand; closing is how Kafka tells of one.
+            # There is no response in which an error could stand; closing is how Kafka reports one.
             has_failed = any(p.error_code for t in self._response.responses
                              for p in t.partition_responses)  # fmt: skip
             if has_failed:
@@ -116,14 +116,14 @@ class _Production:
         if self._call.version >= IDS_FROM_VERSION:
             topic = self._cluster.topic_by_id(data.topic_id)
             name, error_code = ("" if topic is None else topic.name), UnknownTopicIdError.code
-        answers = [
+        responses = [
             self._partition(name, each)
             if name in self._cluster.topics
             else _refused(each, error_code)
             for each in data.partition_data
         ]
         return TopicProduceResponse(
-            name=data.name, topic_id=data.topic_id, partition_responses=answers
+            name=data.name, topic_id=data.topic_id, partition_responses=responses
         )
 
     def _partition(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
@@ -140,16 +140,16 @@ class _Production:
         )
         if isinstance(appended, Refused):
             return _refused(data, appended.error.code, appended.reason)
-        answer = PartitionProduceResponse(
+        response = PartitionProduceResponse(
             index=data.index,
             base_offset=appended.base_offset,
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=partition.log.log_start_offset,
         )
-        self._waiting.append(_Waiting(partition, answer, partition.log.log_end_offset))
+        self._waiting.append(_Waiting(partition, response, partition.log.log_end_offset))
         if not appended.is_duplicate:
             cluster.replication.on_append(partition, cluster.now_ms)
-        return answer
+        return response
 
     def _min_isr(self, topic: str) -> int:
         """How many in-sync replicas acks=all needs; 0 once the topic is gone."""
@@ -168,20 +168,20 @@ class _Production:
         ]
         if self._waiting:
             return False
-        self._answer(now_ms)
+        self._respond(now_ms)
         return True
 
     def _expire(self, now_ms: int) -> None:
         for each in self._waiting:
             each.time_out()
-        self._answer(now_ms)
+        self._respond(now_ms)
 
-    def _answer(self, now_ms: int) -> None:
+    def _respond(self, now_ms: int) -> None:
         self._name_leaders()
-        self._call.answer(self._response, now_ms)
+        self._call.respond(self._response, now_ms)
 
     def _name_leaders(self) -> None:
-        """Tell a client that asked the wrong broker which one is right (KIP-951)."""
+        """Name the right broker to a client that has the wrong one (KIP-951)."""
         if self._call.version < LEADERS_FROM_VERSION:
             return
         leaders: set[int] = set()
@@ -189,10 +189,10 @@ class _Production:
             found = self._cluster.topics.get(topic.name) or self._cluster.topic_by_id(
                 topic.topic_id
             )
-            for answer in topic.partition_responses:
-                partition = find_partition(found, answer.index)
-                if answer.error_code == NotLeaderOrFollowerError.code and partition is not None:
-                    answer.current_leader = LeaderIdAndEpoch(
+            for response in topic.partition_responses:
+                partition = find_partition(found, response.index)
+                if response.error_code == NotLeaderOrFollowerError.code and partition is not None:
+                    response.current_leader = LeaderIdAndEpoch(
                         leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
                     )
                     leaders.add(partition.leader_id)
@@ -204,7 +204,7 @@ class _Production:
 
 
 def handle(cluster: ClusterState, call: Call, request: ProduceRequest) -> ProduceResponse | None:
-    """Append, and answer as soon as `acks` allows."""
+    """Append, and respond as soon as `acks` allows."""
     if request.acks not in (ALL, NONE, LEADER):
         return refuse(cluster, request, InvalidRequiredAcksError.code)
     return _Production(cluster, call, request).run()

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader tells the assignments, every member learns its own.
+"""SyncGroup: the leader sends the assignments, every member gets its own.
 
 Owner: none; it holds no state.
 Source: KIP-559 (protocol type and name); Java class ``GroupCoordinatorService``.

@@ -1,7 +1,7 @@
 """A classic group: members join, the leader assigns, all of them keep their sessions alive.
 
 The states are those of `ClassicGroupState`; here are the requests and the time that change them.
-Whatever changes the group only collects answers; they are sent when it has finished changing.
+Whatever changes the group only collects responses; they are sent when it has finished changing.
 
 Owner: the group's registry.
 Source: KIP-62, KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-814
@@ -25,8 +25,8 @@ from pykclient.errors.broker import (
 )
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
 from pykclient.testing.fake.groups.classic.members import (
-    ClassicAnswers,
     ClassicMember,
+    ClassicResponses,
     protocols_of,
 )
 from pykclient.testing.fake.groups.classic.state import NEXT, ClassicGroupState, ClassicState
@@ -54,7 +54,7 @@ _HAVE_GENERATION = (ClassicState.COMPLETING, ClassicState.STABLE)
 
 
 class ClassicGroup:
-    """One group; a new one is empty. It answers calls by itself, now or later."""
+    """One group; a new one is empty. It responds to calls by itself, now or later."""
 
     def __init__(self, name: str, registry: GroupRegistry) -> None:
         self.name = name
@@ -66,10 +66,10 @@ class ClassicGroup:
         self._began_empty = False
         """Whether the rebalance under way is one of a group that had no members."""
         self._has_new_member = False
-        """Whether somebody came while the first members were waited for."""
+        """Whether a member came while the group waited for the first ones."""
         self._join_timer: Timer | None = None
         self._sync_timer: Timer | None = None
-        self._answers = ClassicAnswers()
+        self._responses = ClassicResponses()
 
     @property
     def state_name(self) -> str:
@@ -108,7 +108,7 @@ class ClassicGroup:
     # Joining.
 
     def join(self, call: Call, request: JoinGroupRequest, now_ms: int) -> None:
-        """Take a member in, or say at once why not. The answer comes when all have joined."""
+        """Take a member in, or say at once why not. The response comes when all have joined."""
         is_static = request.group_instance_id is not None
         refusal = self._now.check_join(
             request.member_id,
@@ -118,19 +118,19 @@ class ClassicGroup:
         )
         if refusal is GroupMaxSizeReachedError:
             self._now.members.remove(request.member_id)
-            self._answers.refuse_join(call, "", refusal)
+            self._responses.refuse_join(call, "", refusal)
         elif refusal is not None:
-            self._answers.refuse_join(call, request.member_id, refusal)
+            self._responses.refuse_join(call, request.member_id, refusal)
         elif not request.member_id:
             self._join_new(call, request, now_ms)
         elif request.member_id in self._now.members.pending and is_static:
-            # Static members are never given an id first; Kafka's own answer to this is no better.
-            self._answers.refuse_join(call, request.member_id, UnknownServerError)
+            # Static members are never given an id first; Kafka's own response to this is no better.
+            self._responses.refuse_join(call, request.member_id, UnknownServerError)
         elif request.member_id in self._now.members.pending:
             self._add(call, request, request.member_id, now_ms)
         else:
             self._rejoin(call, request, now_ms)
-        self._answers.send(now_ms)
+        self._responses.send(now_ms)
 
     def _join_new(self, call: Call, request: JoinGroupRequest, now_ms: int) -> None:
         members = self._now.members
@@ -151,7 +151,7 @@ class ClassicGroup:
             now_ms + request.session_timeout_ms,
             lambda then_ms: self._on_session_timeout(new_id, then_ms),
         )
-        self._answers.refuse_join(call, new_id, MemberIdRequiredError)
+        self._responses.refuse_join(call, new_id, MemberIdRequiredError)
 
     def _rejoin(self, call: Call, request: JoinGroupRequest, now_ms: int) -> None:
         members, state = self._now.members, self._now.state
@@ -159,7 +159,7 @@ class ClassicGroup:
         refusal = members.check(member_id, request.group_instance_id)
         member = members.get(member_id)
         if refusal is not None or member is None:
-            self._answers.refuse_join(call, member_id, refusal or UnknownMemberIdError)
+            self._responses.refuse_join(call, member_id, refusal or UnknownMemberIdError)
             return
         is_leader = member_id == members.leader_id
         # A leader rejoins a stable group on purpose: something else has changed, such as a topic.
@@ -169,9 +169,9 @@ class ClassicGroup:
             member.update(call, request)
             self._rebalance(now_ms)
         else:
-            # It did not get the answer the first time.
-            answer = self._now.generation_for(member, is_leader=is_leader)
-            self._answers.add(call, answer)
+            # It did not get the response the first time.
+            response = self._now.generation_for(member, is_leader=is_leader)
+            self._responses.add(call, response)
 
     def _add(self, call: Call, request: JoinGroupRequest, member_id: str, now_ms: int) -> None:
         group = self._now
@@ -202,7 +202,7 @@ class ClassicGroup:
         """A static member has come back: whoever uses its name elsewhere is fenced."""
         group = self._now
         old_leader_id = group.members.leader_id
-        self._answers.end(old, old.member_id, FencedInstanceIdError)
+        self._responses.end(old, old.member_id, FencedInstanceIdError)
         member = group.members.replace_static(old, new_id)
         member.update(call, request)
         self._keep_alive(member, now_ms, member.session_timeout_ms)
@@ -215,7 +215,9 @@ class ClassicGroup:
             self._rebalance(now_ms)
         else:
             group.write()
-            self._answers.join(member, group.generation_again(member, old_leader_id, call.version))
+            self._responses.join(
+                member, group.generation_again(member, old_leader_id, call.version)
+            )
 
     # Rebalancing.
 
@@ -232,7 +234,7 @@ class ClassicGroup:
             for member in group.members:
                 member.assignment = b""
                 error_code = RebalanceInProgressError.code
-                self._answer_sync(member, SyncGroupResponse(error_code=error_code), now_ms)
+                self._respond_to_sync(member, SyncGroupResponse(error_code=error_code), now_ms)
         _stop(self._sync_timer)
         group.members.unsynced.clear()
         self._began_empty = group.is_empty
@@ -247,7 +249,7 @@ class ClassicGroup:
             self._wait_for_rest(now_ms)
 
     def _wait_for_more(self, delay_ms: int, left_ms: int, now_ms: int) -> None:
-        """Give others time to come first; again, if somebody did, while there is time left."""
+        """Give others time to come first; again, if one did, while there is time left."""
 
         def go_on(then_ms: int) -> None:
             if self._has_new_member and left_ms:
@@ -265,7 +267,7 @@ class ClassicGroup:
 
     def _give_up_waiting(self, now_ms: int) -> None:
         self._complete_join(now_ms)
-        self._answers.send(now_ms)
+        self._responses.send(now_ms)
 
     def _complete_join_if_ready(self, now_ms: int) -> None:
         """Complete it as soon as all are here; an initial delay is waited for in any case."""
@@ -278,7 +280,7 @@ class ClassicGroup:
             self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> None:
-        """Begin the next generation with those who have joined; static members may be late."""
+        """Begin the next generation with members that have joined; static ones may be late."""
         group = self._now
         _stop(self._join_timer)
         for member in group.members:
@@ -290,14 +292,14 @@ class ClassicGroup:
             return
         group.begin_generation()
         if not group.is_empty:
-            self._tell_generation(now_ms)
+            self._send_generation(now_ms)
 
-    def _tell_generation(self, now_ms: int) -> None:
+    def _send_generation(self, now_ms: int) -> None:
         group = self._now
         for member in group.members:
             is_leader = member.member_id == group.members.leader_id
             if member.is_joining:
-                self._answers.join(member, group.generation_for(member, is_leader=is_leader))
+                self._responses.join(member, group.generation_for(member, is_leader=is_leader))
             self._keep_alive(member, now_ms, member.session_timeout_ms)
             member.is_new = False
             group.members.unsynced.add(member.member_id)
@@ -313,21 +315,23 @@ class ClassicGroup:
         member = group.members.get(request.member_id)
         if refusal is not None or member is None:
             code = (refusal or UnknownMemberIdError).code
-            self._answers.add(call, SyncGroupResponse(error_code=code))
+            self._responses.add(call, SyncGroupResponse(error_code=code))
         elif group.state is ClassicState.STABLE:
             self._on_synced(member)
-            self._answers.add(call, group.share_of(member))
+            self._responses.add(call, group.assignment_of(member))
         else:
             member.sync_call = call
             self._on_synced(member)
             if member.member_id == group.members.leader_id:
                 group.assign({each.member_id: each.assignment for each in request.assignments})
                 for each in group.members:
-                    self._answer_sync(each, group.share_of(each), now_ms)
-        self._answers.send(now_ms)
+                    self._respond_to_sync(each, group.assignment_of(each), now_ms)
+        self._responses.send(now_ms)
 
-    def _answer_sync(self, member: ClassicMember, response: SyncGroupResponse, now_ms: int) -> None:
-        if self._answers.sync(member, response):
+    def _respond_to_sync(
+        self, member: ClassicMember, response: SyncGroupResponse, now_ms: int
+    ) -> None:
+        if self._responses.sync(member, response):
             self._keep_alive(member, now_ms, member.session_timeout_ms)
 
     def _on_synced(self, member: ClassicMember) -> None:
@@ -337,12 +341,12 @@ class ClassicGroup:
             _stop(self._sync_timer)
 
     def _on_sync_timeout(self, now_ms: int) -> None:
-        """Members that never asked for their share are lost."""
+        """Members that have sent no SyncGroup are removed."""
         members = self._now.members
         for member_id in sorted(members.unsynced):
             members.remove(member_id)
         self._begin_rebalance(now_ms)
-        self._answers.send(now_ms)
+        self._responses.send(now_ms)
 
     # Staying and leaving.
 
@@ -370,7 +374,7 @@ class ClassicGroup:
                 self._rebalance(now_ms)
             else:
                 self._complete_join_if_ready(now_ms)
-        self._answers.send(now_ms)
+        self._responses.send(now_ms)
         return refusals
 
     def _leave_one(self, member_id: str, instance_id: str | None) -> Refusal | None:
@@ -396,7 +400,7 @@ class ClassicGroup:
 
     def _on_session_timeout(self, member_id: str, now_ms: int) -> None:
         member = self._now.members.get(member_id)
-        # Who waits for us may be silent; its timer starts again with its answer.
+        # A member that waits for us may be silent; its timer starts again with its response.
         if member is None or not member.is_excused:
             self._expire(member_id, now_ms)
 
@@ -410,10 +414,10 @@ class ClassicGroup:
             self._rebalance(now_ms)
         else:
             self._complete_join_if_all_are_here(now_ms)
-        self._answers.send(now_ms)
+        self._responses.send(now_ms)
 
     def _remove(self, member: ClassicMember) -> None:
-        self._answers.end(member, "", UnknownMemberIdError)
+        self._responses.end(member, "", UnknownMemberIdError)
         self._now.members.remove(member.member_id)
 
     def _keep_session(self, member_id: str, now_ms: int) -> None:
@@ -441,7 +445,7 @@ class ClassicGroup:
         partitions: Iterable[TopicPartition] = (),
     ) -> Refusal | None:
         """Whether this member may commit; anybody may while the group is empty."""
-        del version, partitions  # all versions are told the same, and may commit anything
+        del version, partitions  # all versions get the same error, and may commit anything
         return self._now.check_commit(
             member_id, instance_id, generation_or_member_epoch, is_transactional=is_transactional
         )
@@ -486,11 +490,11 @@ class ClassicGroup:
 
     def _end_all(self, error: Refusal, now_ms: int) -> None:
         for member in self._now.members:
-            self._answers.end(member, member.member_id, error)
+            self._responses.end(member, member.member_id, error)
         self._now.members.stop_timers()
         _stop(self._join_timer)
         _stop(self._sync_timer)
-        self._answers.send(now_ms)
+        self._responses.send(now_ms)
 
     def _start_join_timer(self, deadline_ms: int, callback: Callable[[int], None]) -> None:
         _stop(self._join_timer)

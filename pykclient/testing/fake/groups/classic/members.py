@@ -1,4 +1,4 @@
-"""The members of one classic group: who they are, who leads, and which protocols all of them speak.
+"""The members of one classic group: their ids, their leader, the protocols that all can speak.
 
 A member is *pending* after it was given an id and before it has joined with it. A static member is
 found by its instance id, and keeps its place when it comes back with no member id (KIP-345).
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import Refusal
     from pykclient.testing.fake.timers import Timer
 
-__all__ = ["ClassicAnswers", "ClassicMember", "ClassicMembers", "protocols_of"]
+__all__ = ["ClassicMember", "ClassicMembers", "ClassicResponses", "protocols_of"]
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class ClassicMember:
     protocols: dict[str, bytes] = field(default_factory=dict)
     assignment: bytes = b""
     is_new: bool = False
-    """Whether it has never been told its generation: then even its waiting keeps it no longer."""
+    """Whether it has not got its generation yet: then even its waiting keeps it no longer."""
     join_call: Call | None = field(default=None, repr=False)
     """Its JoinGroup, while the group waits for the others."""
     sync_call: Call | None = field(default=None, repr=False)
@@ -94,7 +94,7 @@ class ClassicMember:
         )
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it told the leader for this protocol."""
+        """Its metadata for this protocol, which the leader gets."""
         return self.protocols.get(protocol_name or "", b"")
 
 
@@ -106,7 +106,7 @@ class ClassicMembers:
         self.pending: dict[str, Timer] = {}
         """Ids that were given and not used yet, with the timers that end this."""
         self.unsynced: set[str] = set()
-        """Members that were told the generation and have not asked for their share."""
+        """Members that have the generation and have sent no SyncGroup for it."""
         self._members = {member.member_id: member for member in members}
         self._static = {
             member.instance_id: member.member_id
@@ -176,7 +176,7 @@ class ClassicMembers:
         return new
 
     def elect(self) -> bool:
-        """See that the leader is one who has joined; False when nobody has."""
+        """See that the leader is a member that has joined; False when none has."""
         leader = self._members.get(self.leader_id or "")
         if leader is None:
             return False
@@ -194,7 +194,7 @@ class ClassicMembers:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether nobody is missing, not even one that was only given its id."""
+        """Whether no member is missing, not even one that was only given its id."""
         return not self.pending and self.joining_count == len(self._members)
 
     @property
@@ -219,7 +219,7 @@ class ClassicMembers:
         )
         return votes.most_common(1)[0][0]
 
-    def told_to_leader(self, protocol_name: str | None) -> list[JoinGroupResponseMember]:
+    def for_leader(self, protocol_name: str | None) -> list[JoinGroupResponseMember]:
         """What the leader needs of the members to assign."""
         return [
             JoinGroupResponseMember(
@@ -231,7 +231,7 @@ class ClassicMembers:
         ]
 
     def stop_timers(self) -> None:
-        """Let nobody's time run out any more."""
+        """Stop the timers of all members."""
         for timer in self.pending.values():
             timer.cancel()
         for member in self._members.values():
@@ -243,14 +243,14 @@ def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
     return {protocol.name: protocol.metadata for protocol in request.protocols}
 
 
-class ClassicAnswers:
-    """Answers in the order in which they are to be sent."""
+class ClassicResponses:
+    """Responses in the order in which they are to be sent."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Call, Message]] = deque()
 
     def add(self, call: Call, response: Message) -> None:
-        """Answer a request that nobody waits with."""
+        """Respond to a request that does not wait."""
         self._waiting.append((call, response))
 
     def refuse_join(self, call: Call, member_id: str, error: Refusal) -> None:
@@ -258,13 +258,13 @@ class ClassicAnswers:
         self.add(call, JoinGroupResponse(error_code=error.code, member_id=member_id))
 
     def join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
-        """Answer a member's JoinGroup, if it waits with one."""
+        """Respond to a member's JoinGroup, if one waits."""
         if member.join_call is not None:
             self.add(member.join_call, response)
             member.join_call = None
 
     def sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
-        """Answer a member's SyncGroup; whether it waited with one."""
+        """Respond to a member's SyncGroup; whether one waited."""
         if member.sync_call is None:
             return False
         self.add(member.sync_call, response)
@@ -272,7 +272,7 @@ class ClassicAnswers:
         return True
 
     def end(self, member: ClassicMember, member_id: str, error: Refusal) -> None:
-        """Refuse whatever a member waits with; `member_id` is what it is told that it is."""
+        """Refuse whatever a member waits with; `member_id` is the id in the response."""
         self.join(member, JoinGroupResponse(error_code=error.code, member_id=member_id))
         self.sync(member, SyncGroupResponse(error_code=error.code))
 
@@ -280,4 +280,4 @@ class ClassicAnswers:
         """Send them all."""
         while self._waiting:
             call, response = self._waiting.popleft()
-            call.answer(response, now_ms)
+            call.respond(response, now_ms)

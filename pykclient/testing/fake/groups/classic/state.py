@@ -191,23 +191,23 @@ class ClassicGroupState:
         if self.state is ClassicState.EMPTY:
             return True
         if self.state is ClassicState.PREPARING:
-            # Who joins first stays: a group may be larger than it should be by now.
+            # The first that join stay: a group may be larger than it should be by now.
             is_counted = member is not None and member.is_joining
             return is_counted or self.members.joining_count < size_max
         return member is not None or len(self.members) < size_max
 
     def check_sync(self, request: SyncGroupRequest) -> Refusal | None:
-        """Whether a member may have its share, or must wait for the next generation."""
+        """Whether a member may have its assignment, or must wait for the next generation."""
         refusal = self.check_member(
             request.member_id, request.group_instance_id, request.generation_id
         )
         if refusal is not None:
             return refusal
-        for told, own in (
+        for named, own in (
             (request.protocol_type, self.protocol_type),
             (request.protocol_name, self.protocol_name),
         ):
-            if told is not None and told != own:
+            if named is not None and named != own:
                 return InconsistentGroupProtocolError
         return RebalanceInProgressError if self.state is ClassicState.PREPARING else None
 
@@ -236,14 +236,14 @@ class ClassicGroupState:
         return RebalanceInProgressError if is_too_early else None
 
     def check_offset_delete(self) -> Refusal | None:
-        """Only consumers tell which topics are in use, so that the others may go."""
+        """Only consumers name the topics that are in use, so that the others may go."""
         return None if self.is_empty or self.is_consumers else NonEmptyGroupError
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member may read it; yes, when consumers do not say what they read."""
         return self.is_consumers if self._topics is None else topic in self._topics
 
-    # Answers.
+    # Responses.
 
     def generation_for(
         self,
@@ -253,8 +253,8 @@ class ClassicGroupState:
         leader_id: str | None = None,
         skips_assignment: bool = False,
     ) -> JoinGroupResponse:
-        """Tell a member the generation; the leader all members, too."""
-        members = self.members.told_to_leader(self.protocol_name) if is_leader else []
+        """The generation for a member; for the leader with all members."""
+        members = self.members.for_leader(self.protocol_name) if is_leader else []
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -268,15 +268,15 @@ class ClassicGroupState:
     def generation_again(
         self, member: ClassicMember, old_leader_id: str | None, version: int
     ) -> JoinGroupResponse:
-        """Tell a static member that came back the generation that it still belongs to."""
+        """The generation that a static member which came back still belongs to."""
         if version < SKIPS_ASSIGNMENT_FROM_VERSION:
-            # A leader of that age would assign anew: it is told that its former self leads.
+            # A leader of that age would assign anew: its former id is named as the leader.
             return self.generation_for(member, is_leader=False, leader_id=old_leader_id)
         is_leader = member.member_id == self.members.leader_id
         return self.generation_for(member, is_leader=is_leader, skips_assignment=is_leader)
 
-    def share_of(self, member: ClassicMember) -> SyncGroupResponse:
-        """Tell a member what it was assigned."""
+    def assignment_of(self, member: ClassicMember) -> SyncGroupResponse:
+        """What a member was assigned."""
         return SyncGroupResponse(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,

@@ -1,4 +1,4 @@
-"""The assignors that a broker has: how the partitions of a group are shared among its members.
+"""The assignors that a broker has: how the partitions of a group are assigned to its members.
 
 *uniform* gives each member as many partitions as the others, and moves as few as it can; *range*
 gives each member a range of every topic. Both are functions of subscriptions and of the target
@@ -57,7 +57,7 @@ def assign_range(
     members: Sequence[AssignableMember], partition_counts: Mapping[bytes, int]
 ) -> dict[str, Partitions]:
     """Give each member a range of every topic; static members first, by their instance ids."""
-    shares: dict[str, set[TopicIdPartition]] = {member.member_id: set() for member in members}
+    assigned: dict[str, set[TopicIdPartition]] = {member.member_id: set() for member in members}
     ordered = sorted(members, key=_range_order)
     for topic_id, count in partition_counts.items():
         subscribers = [member for member in ordered if topic_id in member.topic_ids]
@@ -65,15 +65,15 @@ def assign_range(
         for place, member in enumerate(subscribers):
             least, extra = divmod(count, len(subscribers))
             end = start + least + (place < extra)
-            shares[member.member_id].update(
+            assigned[member.member_id].update(
                 TopicIdPartition(topic_id, number) for number in range(start, end)
             )
             start = end
-    return {member_id: frozenset(share) for member_id, share in shares.items()}
+    return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}
 
 
 SERVER_ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
-"""By the names that members may ask for."""
+"""By the names that members may give."""
 
 DEFAULT_ASSIGNOR = "uniform"
 
@@ -85,33 +85,33 @@ def _range_order(member: AssignableMember) -> tuple[bool, str]:
 
 
 class _Loads:
-    """Who has what while partitions move; `_shares` of each member in the order of `members`."""
+    """Which member has what while partitions move; `_assigned` is in the order of `members`."""
 
     def __init__(
         self, members: Sequence[AssignableMember], partition_counts: Mapping[bytes, int]
     ) -> None:
         self._counts = partition_counts
         self._subscribers: dict[bytes, list[str]] = {topic_id: [] for topic_id in partition_counts}
-        self._shares: dict[str, set[TopicIdPartition]] = {}
+        self._assigned: dict[str, set[TopicIdPartition]] = {}
         self._taken: set[TopicIdPartition] = set()
         for member in members:
             kept = {name for name in member.target if self._is_kept(member, name)}
-            self._shares[member.member_id] = kept
+            self._assigned[member.member_id] = kept
             self._taken |= kept
             for topic_id in member.topic_ids:
                 self._subscribers[topic_id].append(member.member_id)
 
     def assign_free(self) -> None:
-        """Give what nobody has to whom has least; topics with few subscribers first."""
+        """Give what is free to the member that has least; topics with few subscribers first."""
         for topic_id in self._topics_by_need():
             subscribers = self._subscribers[topic_id]
             for number in range(self._counts[topic_id]):
                 name = TopicIdPartition(topic_id, number)
                 if name not in self._taken:
-                    self._shares[min(subscribers, key=self._load)].add(name)
+                    self._assigned[min(subscribers, key=self._load)].add(name)
 
     def balance(self) -> None:
-        """Move partitions from whom has most of them to whom has least, two apart or more.
+        """Move partitions from members with most to those with least, two apart or more.
 
         Each move lowers the sum of the squares of the loads, so that it ends.
         """
@@ -124,11 +124,13 @@ class _Loads:
 
     def assignment(self) -> dict[str, Partitions]:
         """What each member has by now."""
-        return {member_id: frozenset(share) for member_id, share in self._shares.items()}
+        return {
+            member_id: frozenset(partitions) for member_id, partitions in self._assigned.items()
+        }
 
     def _balance_topic(self, topic_id: bytes) -> bool:
         owned = {
-            member_id: sorted(name for name in self._shares[member_id] if name[0] == topic_id)
+            member_id: sorted(name for name in self._assigned[member_id] if name[0] == topic_id)
             for member_id in self._subscribers[topic_id]
         }
         has_moved = False
@@ -139,8 +141,8 @@ class _Loads:
                 return has_moved
             name = owned[richest].pop()
             owned[poorest].append(name)
-            self._shares[richest].remove(name)
-            self._shares[poorest].add(name)
+            self._assigned[richest].remove(name)
+            self._assigned[poorest].add(name)
             has_moved = True
 
     def _is_kept(self, member: AssignableMember, name: TopicIdPartition) -> bool:
@@ -150,7 +152,7 @@ class _Loads:
         )
 
     def _load(self, member_id: str) -> int:
-        return len(self._shares[member_id])
+        return len(self._assigned[member_id])
 
     def _topics_by_need(self) -> list[bytes]:
         wanted = [topic_id for topic_id, members in self._subscribers.items() if members]

@@ -1,6 +1,6 @@
 """A group of KIP-848: the broker assigns, members follow at their heartbeats.
 
-The *group epoch* rises whenever what is to be shared changes: members, subscriptions, topics. The
+The *group epoch* rises whenever what is to be assigned changes: members, subscriptions, topics. The
 *target assignment* follows it, and each member goes from its own epoch to the target's, giving up
 partitions before anybody else gets them. The group is *empty*; *assigning*, while the target is
 older than the group; *reconciling*, while a member is not where the target wants it; or *stable*.
@@ -63,7 +63,7 @@ __all__ = ["ConsumerGroup"]
 
 FIRST_EPOCH = 1
 COMMIT_FROM_VERSION = 9
-"""The first of OffsetCommit that tells a member's epoch rather than a generation."""
+"""The first of OffsetCommit that has a member's epoch rather than a generation."""
 
 _PROTOCOL_TYPE = "consumer"
 _NOT_SAID = -1
@@ -96,7 +96,7 @@ class ConsumerGroup:
         self._session_timers: dict[str, Timer] = {}
         self._rebalance_timers: dict[str, Timer] = {}
 
-    # What brokers and tests ask.
+    # What brokers and tests look up.
 
     @property
     def state_name(self) -> str:
@@ -121,9 +121,9 @@ class ConsumerGroup:
 
     @property
     def protocol_name(self) -> str:
-        """The assignor that most members ask for."""
-        asked = [each.server_assignor for each in self._members if each.server_assignor]
-        return Counter(asked).most_common(1)[0][0] if asked else DEFAULT_ASSIGNOR
+        """The assignor that most members name."""
+        named = [each.server_assignor for each in self._members if each.server_assignor]
+        return Counter(named).most_common(1)[0][0] if named else DEFAULT_ASSIGNOR
 
     @property
     def leader_id(self) -> None:
@@ -200,7 +200,7 @@ class ConsumerGroup:
         return None if member.epoch == member_epoch else StaleMemberEpochError
 
     def check_offset_delete(self) -> Refusal | None:
-        """Offsets may be deleted, of topics that nobody subscribes to."""
+        """Offsets may be deleted, of topics that no member subscribes to."""
         return None
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -251,12 +251,12 @@ class ConsumerGroup:
         Raises:
             UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError,
             UnreleasedInstanceIdError, GroupMaxSizeReachedError, InvalidRegularExpressionError: as
-            Kafka answers.
+            Kafka responds.
         """
         if request.member_epoch < JOIN_EPOCH:
             return self._leave(request)
         self._check_size(request.member_id)
-        before = self._members.asking(request)
+        before = self._members.sender(request)
         after = _updated(before, request, client_id, client_host)
         regex_change = self._regexes.change(before.topic_regex, after.topic_regex, self._members)
         is_named_anew = before.topic_names != after.topic_names
@@ -318,7 +318,7 @@ class ConsumerGroup:
                 timers.pop(member_id).cancel()
 
     def _fence(self, member_id: str) -> None:
-        """Lose a member: what it had is free, and the others share it at their heartbeats."""
+        """Lose a member: what it had is free, and is assigned to others at their heartbeats."""
         self._remove(member_id)
         self._regexes.forget_unused(self._members)
         self._look_at_metadata(is_forced=True)

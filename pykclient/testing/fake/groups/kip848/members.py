@@ -6,8 +6,8 @@ may go from each of them to each: a new target can come at any time. A member ne
 happens to it makes another one, so that a request that is refused half way leaves nothing behind.
 
 All members are found by id, by instance id, and by the partitions that they have. A partition has
-one owner at most, counting who has yet to give it up. Static members keep their place: one that
-left for a while (epoch -2) is replaced by the next that has its instance id.
+one owner at most, counting a member that has yet to give it up. Static members keep their place:
+one that left for a while (epoch -2) is replaced by the next that has its instance id.
 
 Owner: the group.
 Source: KIP-848; Java classes ``ConsumerGroupMember``, ``CurrentAssignmentBuilder``,
@@ -98,7 +98,7 @@ class Reconciliation:
     """One step of a member towards the target of `epoch`.
 
     `topic_ids` are the topics that the member subscribes to by now, `owned` what it says it has,
-    None when it did not say. `is_taken(partition)` tells what another member has not given up.
+    None when it did not say. `is_taken(partition)` says what another member has not given up.
     """
 
     target: Collection[TopicIdPartition]
@@ -181,7 +181,7 @@ class ConsumerGroupMembers:
         """The member that has a partition, or has yet to give it up; None when it is free."""
         return self._owners.get(name)
 
-    def asking(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
+    def sender(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
         """The member that heartbeats, as it was; a new one when it joins.
 
         Raises:
@@ -271,18 +271,18 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> frozenset[TopicI
 
 
 def _check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """A member may be one epoch behind: the answer that told it the newer one may be lost."""
+    """A member may be one epoch behind: the response with the newer one may be lost."""
     said = request.member_epoch
     if said in (JOIN_EPOCH, member.epoch):
         return
     owned = owned_partitions(request)
-    is_answer_lost = (
+    is_response_lost = (
         said < member.epoch
         and said == member.previous_epoch
         and owned is not None
         and owned <= member.assigned.keys()
     )
-    if not is_answer_lost:
+    if not is_response_lost:
         raise FencedMemberEpochError(
             f"the member {member.member_id} is in epoch {member.epoch}, not {said}: it must "
             "give up all its partitions and join again"

@@ -145,7 +145,7 @@ class RegexSubscriptions:
             self._timer = self._timers.add(now_ms, self._resolve)
 
     def cancel(self) -> None:
-        """Do not resolve what was to be resolved; a later heartbeat asks for it again."""
+        """Do not resolve what was to be resolved; a later heartbeat has it resolved again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
