@@ -74,13 +74,13 @@ def member_figures(
     """Let a client be a member while it computes; `count` tells of its heartbeats."""
     with arena.topic(partition_count=1) as topic, listening(count) as beats_s:
         job = Job(arena.bootstrap_servers, topic, 1, slice_count, value_bytes=0)
-        told = arena.run(client, "member", job)
+        reported = arena.run(client, "member", job)
     gaps_ms = [
         gap_s * 1_000
-        for gap_s in gaps_s(beats_s, told["computing_from_s"], told["computing_until_s"])
+        for gap_s in gaps_s(beats_s, reported["computing_from_s"], reported["computing_until_s"])
     ]
     missed_count = sum(gap_ms > SESSION_TIMEOUT_MS for gap_ms in gaps_ms)
-    if not told["is_member"]:
+    if not reported["is_member"]:
         missed_count = max(missed_count, 1)
     return {"missed_heartbeats": missed_count, "heartbeat_gap_ms": max(gaps_ms)}
 

@@ -3,7 +3,7 @@
     python benchmarks/core.py [--records N] [--runs N] [--json FILE]
 
 A figure is the least of several runs, in nanoseconds of CPU a record: 100-byte values, batches of a
-million bytes, no socket and no second thread. `send` and what a delivery is asked are the share of
+million bytes, no socket and no second thread. `send` and the reading of deliveries are the work of
 the application's thread in producing; the callback and the finishing of a batch are the sender's.
 """
 
@@ -94,10 +94,10 @@ def measure_one_batch(core: ModuleType) -> dict[str, float]:
     result = core.BatchResult(RecordMetadata, "t", 0)
     appender = core.RecordAppender(CAPACITY_BYTES, result, threading.Lock())
     result.follow(appender)
-    told: list[RecordMetadata] = []
+    written: list[RecordMetadata] = []
     deliveries = []
     while delivery := appender.append(
-        NOW_MS, None, VALUE, None, lambda where, _: told.append(where)
+        NOW_MS, None, VALUE, None, lambda where, _: written.append(where)
     ):
         deliveries.append(delivery)
     appender.seal()
@@ -105,7 +105,7 @@ def measure_one_batch(core: ModuleType) -> dict[str, float]:
     count = len(deliveries)
     figures = {
         "finish a batch": timed(lambda: len(appender.frame(HEADER_BYTES)) and count),
-        "call a callback": timed(lambda: result.report(appender.callbacks, print) or len(told)),
+        "call a callback": timed(lambda: result.report(appender.callbacks, print) or len(written)),
     }
     result.is_well = True
     figures["ask a delivery"] = timed(lambda: len([one.exception() for one in deliveries]))

@@ -1,6 +1,6 @@
 """How far from the limit are we: what do the same bytes cost without a client around them?
 
-Fetch answers are received on a bare socket and thrown away, with and without a checksum over them;
+Fetch responses are received on a bare socket and thrown away, with and without a checksum;
 ready-made Produce requests are sent, and their acknowledgements read. Beside them each of our ways
 to send and to read the same records.
 

@@ -64,14 +64,14 @@ def import_ms(statement: str) -> float:
 def optional_modules(statement: str) -> list[str]:
     """The optional dependencies that a statement loads."""
     program = f"import sys\n{statement}\nprint(*sys.modules.keys() & {set(OPTIONAL)})"
-    answer = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-P", "-c", program],
         check=True,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         text=True,
     )
-    return answer.stdout.split()
+    return ended.stdout.split()
 
 
 QUESTION = Question("import", "The time of an import", measure)

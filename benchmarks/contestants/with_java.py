@@ -111,7 +111,7 @@ def _fetched(job: Job, record_count: int) -> tuple[float, dict[str, str]]:
 def _run(arguments: list[str]) -> tuple[float, str]:
     """CPU seconds of a JVM with Kafka's classes, and what it wrote."""
     before_s = _children_cpu_seconds()
-    answer = subprocess.run(
+    ended = subprocess.run(
         [find_java().executable, *JVM_OPTIONS, "-cp", kafka_jars().classpath, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -119,9 +119,9 @@ def _run(arguments: list[str]) -> tuple[float, str]:
         timeout=TIMEOUT_S,
         check=False,
     )
-    if answer.returncode != 0:
-        raise RuntimeError(f"{arguments[0]} failed:\n{answer.stdout}{answer.stderr}")
-    return _children_cpu_seconds() - before_s, answer.stdout
+    if ended.returncode != 0:
+        raise RuntimeError(f"{arguments[0]} failed:\n{ended.stdout}{ended.stderr}")
+    return _children_cpu_seconds() - before_s, ended.stdout
 
 
 def _children_cpu_seconds() -> float:

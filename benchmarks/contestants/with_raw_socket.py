@@ -58,7 +58,7 @@ def consume(job: Job) -> Figures:
 
 
 def consume_with_crc(job: Job) -> Figures:
-    """The same, with one checksum over each answer."""
+    """The same, with one checksum over each response."""
     return _replayed(job, crc32c)
 
 
@@ -88,7 +88,7 @@ def _replayed(job: Job, look_at: Callable[[memoryview], object]) -> Figures:
         for turn, expected_bytes in enumerate(sizes):
             rest_bytes = _frame_bytes(connection)
             if rest_bytes != expected_bytes:
-                raise RuntimeError(f"an answer has {rest_bytes} bytes, not {expected_bytes}")
+                raise RuntimeError(f"a response has {rest_bytes} bytes, not {expected_bytes}")
             while rest_bytes:
                 received_bytes = connection.recv_into(scratch, min(rest_bytes, RECEIVE_BYTES))
                 _check_open(received_bytes, rest_bytes)
@@ -100,7 +100,7 @@ def _replayed(job: Job, look_at: Callable[[memoryview], object]) -> Figures:
 
 
 def _fetch_plan(job: Job) -> tuple[list[bytes], list[int]]:
-    """The requests that read the whole topic, and the sizes of their answers."""
+    """The requests that read the whole topic, and the sizes of their responses."""
     requests, sizes = [], []
     positions = dict.fromkeys(range(job.partition_count), 0)
     with _connection(job) as connection:
@@ -117,8 +117,8 @@ def _fetch_plan(job: Job) -> tuple[list[bytes], list[int]]:
 
 
 def _fetch_request(job: Job, positions: dict[int, int]) -> bytearray:
-    # The order in which partitions are asked changes as a consumer changes it: else the first ones
-    # would fill every answer.
+    # The order of the requested partitions changes as a consumer changes it: else the first ones
+    # would fill every response.
     first = min(positions, key=positions.__getitem__)
     order = [*range(first, job.partition_count), *range(first)]
     partitions = [
@@ -141,8 +141,8 @@ def _fetch_request(job: Job, positions: dict[int, int]) -> bytearray:
 
 def _positions_after(job: Job, frame: bytes) -> Iterable[tuple[int, int]]:
     """Of each partition that gave records, the offset after its last whole batch."""
-    answer = decode_response(FetchResponse, FETCH_VERSION, frame)
-    for partition in answer.responses[0].partitions:
+    response = decode_response(FetchResponse, FETCH_VERSION, frame)
+    for partition in response.responses[0].partitions:
         index = partition.partition_index
         if partition.error_code:
             raise RuntimeError(f"{job.topic}-{index}: error code {partition.error_code}")
@@ -192,8 +192,8 @@ def _produce_request(job: Job, partition: int, batch: bytes) -> Sequence[Records
 
 
 def _check_written(frame: bytes) -> None:
-    answer = decode_response(ProduceResponse, PRODUCE_VERSION, frame)
-    for partition in answer.responses[0].partition_responses:
+    response = decode_response(ProduceResponse, PRODUCE_VERSION, frame)
+    for partition in response.responses[0].partition_responses:
         if partition.error_code:
             raise RuntimeError(f"partition {partition.index}: error code {partition.error_code}")
 

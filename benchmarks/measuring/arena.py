@@ -134,7 +134,7 @@ class Arena:
         command = [sys.executable, "-P", "-m", "contestants", client.module, action]
         import_path = os.pathsep.join(map(str, (FOLDER, client.checkout)))
         try:
-            answer = subprocess.run(
+            ended = subprocess.run(
                 [*command, json.dumps(asdict(job))],
                 env={**os.environ, **client.environment, "PYTHONPATH": import_path},
                 stdin=subprocess.DEVNULL,
@@ -145,9 +145,9 @@ class Arena:
             )
         except subprocess.TimeoutExpired as error:
             raise ContestantFailedError(f"{client.name}, {action}: {error}") from error
-        if answer.returncode != 0:
-            raise ContestantFailedError(f"{client.name}, {action}:\n{answer.stdout}{answer.stderr}")
-        figures: Figures = json.loads(answer.stdout)
+        if ended.returncode != 0:
+            raise ContestantFailedError(f"{client.name}, {action}:\n{ended.stdout}{ended.stderr}")
+        figures: Figures = json.loads(ended.stdout)
         return figures
 
     def _record_count(self, job: Job) -> int:

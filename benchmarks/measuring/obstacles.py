@@ -120,7 +120,7 @@ OBSTACLES = (
     ),
     Obstacle(
         "memory,",
-        "the cause is not known. Batches and answers are bounded by the settings of the target; "
+        "the cause is not known. Batches and responses are bounded by the settings of the target; "
         "what comes on top is the allocator's, and records that the application still holds.",
     ),
     Obstacle(
@@ -129,7 +129,7 @@ OBSTACLES = (
         "asked for.",
     ),
 )
-"""The first that fits is told."""
+"""The first that fits is reported."""
 
 
 def obstacle(what: str, wanted: str) -> str:

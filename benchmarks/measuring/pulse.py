@@ -1,6 +1,6 @@
 """The pulse of a group's member: when its heartbeats passed on their way to the broker.
 
-They are counted by a fault proxy that breaks nothing, so neither client is asked about itself. The
+They are counted by a fault proxy that breaks nothing, so neither client reports about itself. The
 count is looked at each 10 ms, which is how exact the times are.
 
 Owner: the thread that listens; the list grows on a thread of its own.
