@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pykclient import ConsumerRecords
 from pykclient.errors import DecodeError
-from pykclient.testing.verifiable_consumer import VerifiableConsumer, main, tell
+from pykclient.testing.verifiable_consumer import VerifiableConsumer, main, report
 
 if TYPE_CHECKING:
     from pykclient.testing.verifiable_consumer import Offsets
@@ -37,12 +37,12 @@ class WatchedConsumer(VerifiableConsumer):
         try:
             return super().poll()
         except DecodeError as error:
-            tell("read_failed", error=f"{type(error).__name__}: {error}")
+            report("read_failed", error=f"{type(error).__name__}: {error}")
             return ConsumerRecords([])
 
     def on_records(self, records: ConsumerRecords) -> Offsets:
         """Tell who has read, what was read, and work on it."""
-        tell("membership", generation=self.consumer.group_metadata().generation)
+        report("membership", generation=self.consumer.group_metadata().generation)
         offsets = super().on_records(records)
         if self._batch_count % WORK_EVERY == 0:
             time.sleep(int(os.environ.get(WORK_VARIABLE, "0")) / 1000)

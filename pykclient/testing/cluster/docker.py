@@ -262,7 +262,7 @@ class DockerCluster(ClusterServers):
                 server.start()
                 servers[node_id] = server
             for node_id in self._addresses:
-                self._await_ready(node_id, deadline)
+                self.wait_until_ready(node_id, deadline)
             self._resources = resources.pop_all()
 
     def address(self, node_id: int) -> Address:

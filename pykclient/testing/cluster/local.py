@@ -107,7 +107,7 @@ class LocalCluster(ClusterServers):
             for server in self._servers.values():
                 server.start()
             for node_id in self._layout.broker_ports:
-                self._await_ready(node_id, deadline)
+                self.wait_until_ready(node_id, deadline)
             self._resources = resources.pop_all()
 
     def address(self, node_id: int) -> Address:

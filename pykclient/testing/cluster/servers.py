@@ -97,7 +97,7 @@ class ClusterServers(ABC):
         deadline = Deadline(timeout)
         self._servers[node_id].start()
         for running_id in self.running():
-            self._await_ready(running_id, deadline)
+            self.wait_until_ready(running_id, deadline)
 
     def running(self) -> list[int]:
         """The node ids of the brokers that run and are not paused."""
@@ -107,7 +107,8 @@ class ClusterServers(ABC):
         """End all servers and remove what they left. A second call does nothing."""
         self._resources.close()
 
-    def _await_ready(self, node_id: int, deadline: Deadline) -> None:
+    def wait_until_ready(self, node_id: int, deadline: Deadline) -> None:
+        """Wait until the broker responds and lists every broker that runs; see `await_ready`."""
         watched = [self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers]
         await_ready(
             node_id,

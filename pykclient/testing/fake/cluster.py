@@ -102,7 +102,7 @@ class FakeCluster(ClusterState):
 
     def _dispatch(self, call: Call, request: Request) -> None:
         if not self.brokers[call.broker_id].is_alive:
-            call.close(self._now_ms)
+            call.close(self.now_ms)
             return
         handler = HANDLERS[request.api_key]
         fault = self.faults.take(call.broker_id, request.api_key, request)
@@ -110,7 +110,7 @@ class FakeCluster(ClusterState):
             return
         response = handler.handle(self, call, request)
         if response is not None:
-            call.respond(response, self._now_ms)
+            call.respond(response, self.now_ms)
 
     def _prepare(self, call: Call, request: Request, fault: Fault) -> bool:
         """Apply what a fault does before the broker acts; whether it shall act."""
@@ -122,12 +122,12 @@ class FakeCluster(ClusterState):
         if fault.acts:
             return True
         if fault.closes:
-            call.close(self._now_ms)
+            call.close(self.now_ms)
         elif fault.response is not None:
-            call.respond(fault.response(request), self._now_ms)
+            call.respond(fault.response(request), self.now_ms)
         elif fault.error is not None:
             refused = HANDLERS[request.api_key].refuse(self, request, fault.error.code)
-            call.respond(refused, self._now_ms)
+            call.respond(refused, self.now_ms)
         else:
-            call.silence(self._now_ms)
+            call.silence(self.now_ms)
         return False

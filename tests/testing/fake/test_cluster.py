@@ -268,7 +268,7 @@ def test_an_answer_is_no_larger_than_brokers_answer(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size_bytes = len(batch_of(b"v"))
-    monkeypatch.setattr(handlers.fetch, "ANSWER_BYTES_MAX", 2 * size_bytes)
+    monkeypatch.setattr(handlers.fetch, "RESPONSE_BYTES_MAX", 2 * size_bytes)
     for _ in range(3):
         produce(cluster, 0, batch_of(b"v"))
     assert fetched_bytes(fetch(cluster, 0, 0)) == 2 * size_bytes
