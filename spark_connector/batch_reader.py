@@ -60,8 +60,8 @@ class KafkaBatchReader(DataSourceReader):
             ranges = resolve_ranges(
                 options.starting,
                 options.ending,
-                log.partitions(options.choice),
-                log,
+                log.bounds(log.partitions(options.choice)),
+                log.offsets_at,
                 fail_on_data_loss=options.fail_on_data_loss,
             )
         parts = split_ranges(

@@ -31,7 +31,7 @@ _INTERNAL_TOPICS: Final = frozenset(
 
 
 class ConsumerLog:
-    """The `PartitionLog` of the cluster that a consumer speaks to."""
+    """The partitions of the cluster that a consumer speaks to."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer

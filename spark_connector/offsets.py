@@ -3,7 +3,7 @@
 A limit says where reading starts or ends: one offset or time for every partition, or one for each.
 On the driver limits are resolved once against what the partitions hold, checked for data that is
 gone, and cut into ranges of plain numbers; tasks never look up offsets. Nothing here speaks to a
-broker: what the partitions hold comes through `PartitionLog`.
+broker: what the partitions hold is given.
 
 Owner: none, all values are immutable.
 Source: Spark's Structured Streaming + Kafka Integration Guide (options and JSON forms); classes
@@ -16,13 +16,15 @@ import json
 import logging
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import TopicPartition
 from pykclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    OffsetsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
 
 __all__ = [
     "EARLIEST",
@@ -31,7 +33,6 @@ __all__ = [
     "LogBounds",
     "OffsetLimit",
     "OffsetRange",
-    "PartitionLog",
     "offsets_from_json",
     "partitions_from_json",
     "resolve_ranges",
@@ -73,20 +74,6 @@ class OffsetRange(NamedTuple):
         return f"{self.partition} [{self.start}, {self.end})"
 
 
-class PartitionLog(Protocol):
-    """What the planner needs to know of a cluster."""
-
-    def bounds(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
-        """First and next offset of each partition, as the isolation level shows them."""
-        ...
-
-    def offsets_at(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, int | None]:
-        """First offset at or after a time for each partition; None when there is none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class OffsetLimit:
     """One end of the read, as an option gave it.
@@ -121,22 +108,24 @@ class OffsetLimit:
 def resolve_ranges(
     starting: OffsetLimit,
     ending: OffsetLimit,
-    partitions: Sequence[TopicPartition],
-    log: PartitionLog,
+    bounds: Mapping[TopicPartition, LogBounds],
+    offsets_at: OffsetsAt,
     *,
     fail_on_data_loss: bool,
 ) -> list[OffsetRange]:
     """One range for each partition, between the limits and within what the partition holds.
 
+    `bounds` has the partitions; `offsets_at` gives each its first offset at or after a time, None
+    where there is none.
+
     Raises: `ConfigError` when a limit does not fit the partitions, when a start lies behind its
     end, or when no record is as young as a starting time; `DataLossError` when part of a range
     is gone and `fail_on_data_loss` is true. When it is false the range shrinks, with a warning.
     """
-    bounds = log.bounds(partitions)
-    starts = _resolved(starting, partitions, bounds, log)
-    ends = _resolved(ending, partitions, bounds, log)
+    starts = _resolved(starting, bounds, offsets_at)
+    ends = _resolved(ending, bounds, offsets_at)
     ranges = []
-    for partition in partitions:
+    for partition, held in bounds.items():
         wanted = OffsetRange(partition, starts[partition], ends[partition])
         if wanted.size < 0:
             raise ConfigError(
@@ -144,27 +133,24 @@ def resolve_ranges(
                 f"{wanted.end} of {ending.option}. Either the offsets are wrong, or the topic was "
                 f"deleted and made again."
             )
-        ranges.append(_available(wanted, bounds[partition], fail_on_data_loss=fail_on_data_loss))
+        ranges.append(_available(wanted, held, fail_on_data_loss=fail_on_data_loss))
     return ranges
 
 
 def _resolved(
-    limit: OffsetLimit,
-    partitions: Sequence[TopicPartition],
-    bounds: Mapping[TopicPartition, LogBounds],
-    log: PartitionLog,
+    limit: OffsetLimit, bounds: Mapping[TopicPartition, LogBounds], offsets_at: OffsetsAt
 ) -> dict[TopicPartition, int]:
     """A limit as real offsets."""
-    values = limit.values(partitions)
+    values = limit.values(list(bounds))
     if limit.is_timestamp:
-        found = log.offsets_at(values)
+        found = offsets_at(values)
         values = {
             partition: _offset_or_fallback(limit, partition, timestamp_ms, found.get(partition))
             for partition, timestamp_ms in values.items()
         }
     edges = {
-        partition: {EARLIEST: bounds[partition].beginning, LATEST: bounds[partition].end}
-        for partition in partitions
+        partition: {EARLIEST: held.beginning, LATEST: held.end}
+        for partition, held in bounds.items()
     }
     return {partition: edges[partition].get(value, value) for partition, value in values.items()}
 

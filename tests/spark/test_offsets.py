@@ -25,33 +25,23 @@ from spark_connector.offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 FROM_EARLIEST = OffsetLimit("startingOffsets", everywhere=EARLIEST)
 TO_LATEST = OffsetLimit("endingOffsets", everywhere=LATEST)
 
 
-class ListedLog:
-    """Partitions that hold what a test says; a record's time in ms is its offset times ten."""
-
-    def __init__(self, held: dict[TopicPartition, LogBounds]) -> None:
-        self.held = held
-
-    def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        return {partition: self.held[partition] for partition in partitions}
-
-    def offsets_at(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int | None]:
-        found = {}
-        for partition, timestamp_ms in timestamps_ms.items():
-            offset = max(-(-timestamp_ms // 10), self.held[partition].beginning)
-            found[partition] = offset if offset < self.held[partition].end else None
-        return found
+HELD = {A0: LogBounds(10, 20), A1: LogBounds(0, 5)}
 
 
-LOG = ListedLog({A0: LogBounds(10, 20), A1: LogBounds(0, 5)})
+def offsets_at(timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    """A record's time in ms is its offset times ten."""
+    found = {}
+    for partition, timestamp_ms in timestamps_ms.items():
+        offset = max(-(-timestamp_ms // 10), HELD[partition].beginning)
+        found[partition] = offset if offset < HELD[partition].end else None
+    return found
 
 
 def resolve(
@@ -60,7 +50,7 @@ def resolve(
     *,
     fail_on_data_loss: bool = True,
 ) -> list[tuple[int, int]]:
-    ranges = resolve_ranges(starting, ending, [A0, A1], LOG, fail_on_data_loss=fail_on_data_loss)
+    ranges = resolve_ranges(starting, ending, HELD, offsets_at, fail_on_data_loss=fail_on_data_loss)
     assert [one.partition for one in ranges] == [A0, A1]
     return [(one.start, one.end) for one in ranges]
 
