@@ -130,7 +130,7 @@ class Admin(LiveClient):
                 what the broker says of the one topic that it did not create.
             AdminCallError: it did not create several.
             UsageError: a topic is given twice, is no `NewTopic`, or has a name that cannot be sent.
-            KafkaTimeoutError: no answer in time; the topics may have been created.
+            KafkaTimeoutError: no response in time; the topics may have been created.
         """
         given = _new_topics(topics)
         by_name = {topic.name: topic for topic in given}
@@ -156,7 +156,7 @@ class Admin(LiveClient):
             UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
                 says of the one topic that it did not delete.
             AdminCallError: it did not delete several.
-            KafkaTimeoutError: no answer in time; the topics may have been deleted.
+            KafkaTimeoutError: no response in time; the topics may have been deleted.
         """
         names = name_list(topics, "topic", "delete_topics")
         self._driver.run(
@@ -174,7 +174,7 @@ class Admin(LiveClient):
         Kafka's own, such as `__consumer_offsets`, are left out unless asked for.
 
         Raises:
-            KafkaTimeoutError: no broker answered in time.
+            KafkaTimeoutError: no broker responded in time.
             BrokerError: a broker refuses.
         """
         topics = self._run(ListTopics(), (ALL_TOPICS,), "the list of", timeout)[ALL_TOPICS]
@@ -191,7 +191,7 @@ class Admin(LiveClient):
             UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
                 says of the one topic that it cannot describe.
             AdminCallError: it cannot describe several.
-            KafkaTimeoutError: no broker answered in time.
+            KafkaTimeoutError: no broker responded in time.
         """
         names = name_list(topics, "topic", "describe_topics")
         return self._run(DescribeTopics(), names, "the description of topics", timeout)
@@ -213,7 +213,7 @@ class Admin(LiveClient):
 
         Raises:
             UnsupportedVersionError: the one broker is too old for `states` or `types`.
-            KafkaTimeoutError: a broker of the cluster did not answer in time.
+            KafkaTimeoutError: a broker of the cluster did not respond in time.
             AdminCallError: several brokers did not tell; the errors are by their ids.
         """
         wanted_states = name_list(states, "state", "list_groups")
@@ -232,7 +232,7 @@ class Admin(LiveClient):
             GroupIdNotFoundError, GroupAuthorizationFailedError and others: what the broker says of
                 the one group that it cannot describe.
             AdminCallError: it cannot describe several.
-            KafkaTimeoutError: a coordinator did not answer in time.
+            KafkaTimeoutError: a coordinator did not respond in time.
         """
         names = name_list(groups, "group", "describe_groups")
         found = self._driver.run(lambda limit: self._core.describe_groups(names, limit), timeout)
@@ -258,7 +258,7 @@ class Admin(LiveClient):
             NonEmptyGroupError, GroupIdNotFoundError and others: what the broker says of the one
                 group that it did not delete.
             AdminCallError: it did not delete several.
-            KafkaTimeoutError: no answer in time; the groups may have been deleted.
+            KafkaTimeoutError: no response in time; the groups may have been deleted.
         """
         names = name_list(groups, "group", "delete_groups")
         self._run(DeleteGroups(), names, "the deletion of groups", timeout)
@@ -280,7 +280,7 @@ class Admin(LiveClient):
         Raises:
             GroupAuthorizationFailedError, TopicAuthorizationFailedError and others: what the broker
                 says.
-            KafkaTimeoutError: no answer in time.
+            KafkaTimeoutError: no response in time.
         """
         name = _group_name(group, "list_group_offsets")
         given = None if partitions is None else _partitions(partitions, "list_group_offsets")
@@ -300,7 +300,7 @@ class Admin(LiveClient):
             UnknownTopicOrPartitionError and others: what the broker says of the one partition whose
                 offset it did not take.
             AdminCallError: it did not take several.
-            KafkaTimeoutError: no answer in time; the offsets may have been taken.
+            KafkaTimeoutError: no response in time; the offsets may have been taken.
         """
         name = _group_name(group, "alter_group_offsets")
         given = offsets_by_partition(offsets, "alter_group_offsets")
@@ -320,7 +320,7 @@ class Admin(LiveClient):
             GroupIdNotFoundError, UnknownTopicOrPartitionError and others: what the broker says of
                 the one partition that it did not forget.
             AdminCallError: it did not forget several.
-            KafkaTimeoutError: no answer in time; the offsets may have been forgotten.
+            KafkaTimeoutError: no response in time; the offsets may have been forgotten.
         """
         name = _group_name(group, "delete_group_offsets")
         keys = _partitions(partitions, "delete_group_offsets")

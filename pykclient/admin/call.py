@@ -79,17 +79,17 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
         """Return the message that asks one broker about `keys`, and gives it `timeout_ms`."""
 
     @abstractmethod
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[KeyT]
     ) -> Iterable[tuple[KeyT, ValueT | KafkaError]]:
-        """Return what an answer says about each of the keys that were asked for.
+        """Return what a response says about each of the keys that were asked for.
 
         Raises:
             DecodeError: it makes no sense.
         """
 
     def on_unreachable(self, key: KeyT, error: KafkaError) -> ValueT | KafkaError:
-        """Return what it means for a key that its broker did not answer: to most, the error."""
+        """Return what it means for a key that its broker did not respond: to most, the error."""
         return error
 
 
@@ -108,7 +108,7 @@ class Attempts(NamedTuple):
 class _Progress:
     attempt: Attempt
     state: KeyState = KeyState.LOOKING_UP
-    has_lost_answer: bool = False
+    has_lost_response: bool = False
 
 
 class AdminCall(Generic[KeyT, ValueT]):
@@ -150,7 +150,7 @@ class AdminCall(Generic[KeyT, ValueT]):
     def poll(self, now_ms: int) -> PollResult:
         """Send what can be sent now."""
         by_place: defaultdict[Place, list[KeyT]] = defaultdict(list)
-        by_question: defaultdict[str, list[KeyT]] = defaultdict(list)
+        by_group: defaultdict[str, list[KeyT]] = defaultdict(list)
         lookup = self._handler.lookup
         next_poll_ms = NEVER_MS
         for key in self._unfinished:
@@ -164,9 +164,9 @@ class AdminCall(Generic[KeyT, ValueT]):
             if place is not None:
                 _to(progress, KeyState.MAPPED)
                 by_place[place].append(key)
-            elif (question := lookup.question(key)) is not None:
+            elif (group_to_find := lookup.group_to_find(key)) is not None:
                 _to(progress, KeyState.ASKING)
-                by_question[question].append(key)
+                by_group[group_to_find].append(key)
             else:
                 self._metadata.request_update()
         requests = [
@@ -174,7 +174,9 @@ class AdminCall(Generic[KeyT, ValueT]):
             for place, keys in by_place.items()
             for share in self._shares(keys)
         ]
-        requests += [self._question(question, keys) for question, keys in by_question.items()]
+        requests += [
+            self._find_coordinator(group_to_find, keys) for group_to_find, keys in by_group.items()
+        ]
         return PollResult(requests, next_poll_ms)
 
     def _shares(self, keys: Sequence[KeyT]) -> Iterator[Sequence[KeyT]]:
@@ -183,21 +185,21 @@ class AdminCall(Generic[KeyT, ValueT]):
         for start in range(0, len(keys), most):
             yield keys[start : start + most]
 
-    def _question(self, question: str, keys: Sequence[KeyT]) -> Request:
+    def _find_coordinator(self, group_to_find: str, keys: Sequence[KeyT]) -> Request:
         lookup = self._handler.lookup
         return Request(
-            lookup.request(question),
+            lookup.request(group_to_find),
             ANY_NODE,
-            on_response=partial(self._on_place, question, keys),
+            on_response=partial(self._on_place, group_to_find, keys),
             on_failure=partial(self._on_no_place, keys),
             max_version=lookup.max_version,
         )
 
     def _on_place(
-        self, question: str, keys: Sequence[KeyT], message: Message | None, now_ms: int
+        self, group_to_find: str, keys: Sequence[KeyT], message: Message | None, now_ms: int
     ) -> None:
         assert message is not None
-        error = self._handler.lookup.learn(question, message)
+        error = self._handler.lookup.learn(group_to_find, message)
         if error is not None:
             self._on_no_place(keys, error, now_ms)
             return
@@ -211,7 +213,7 @@ class AdminCall(Generic[KeyT, ValueT]):
     def _request(self, place: Place, keys: Sequence[KeyT], now_ms: int) -> Request:
         for key in keys:
             _to(self._progress[key], KeyState.IN_FLIGHT)
-        # The broker must have answered before either of us gives up.
+        # The broker must have responded before either of us gives up.
         left_ms = max(0, self._attempts.deadline_ms - now_ms)
         timeout_ms = min(left_ms, self._attempts.request_timeout_ms)
         return Request(
@@ -225,7 +227,7 @@ class AdminCall(Generic[KeyT, ValueT]):
     def _on_response(self, keys: Sequence[KeyT], message: Message | None, now_ms: int) -> None:
         assert message is not None
         try:
-            answers = dict(self._handler.answers(message, keys))
+            answers = dict(self._handler.results(message, keys))
         except DecodeError as error:
             answers = dict.fromkeys(keys, error)
         for key in keys:
@@ -242,7 +244,7 @@ class AdminCall(Generic[KeyT, ValueT]):
         if isinstance(cause, KafkaError) and cause.fatal:
             error = cause  # of its broker, which nobody can take the place of
         for key in keys:
-            self._progress[key].has_lost_answer = True
+            self._progress[key].has_lost_response = True
             outcome = self._handler.on_unreachable(key, error)
             if isinstance(outcome, KafkaError):
                 self._on_error(key, outcome, now_ms)
@@ -254,7 +256,7 @@ class AdminCall(Generic[KeyT, ValueT]):
         self.last_error = error
         is_final = not error.retriable or isinstance(error, self._handler.final_errors)
         if is_final or progress.attempt.failure_count >= self._attempts.retry_max:
-            if progress.has_lost_answer and isinstance(error, BrokerError):
+            if progress.has_lost_response and isinstance(error, BrokerError):
                 error.add_note(
                     "An earlier attempt of this call may have succeeded: its answer was lost."
                 )

@@ -79,7 +79,7 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
             topics = [OffsetFetchRequestTopic(name, ids) for name, ids in self._topics.items()]
         return OffsetFetchRequest(group_id=group, topics=topics, require_stable=self._is_stable)
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, Committed | KafkaError]]:
         """Return the offsets, or the first error there is."""
@@ -127,7 +127,7 @@ class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
             ],
         )
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
         """Return each partition, or why its offset was not taken."""
@@ -160,7 +160,7 @@ class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
             ],
         )
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
         """Return each partition, or why its offset is kept."""

@@ -16,7 +16,7 @@ from pykclient.admin.lookup import (
     GroupCoordinator,
     NamedBroker,
     coordinator_request,
-    coordinator_told,
+    found_coordinator,
 )
 from pykclient.errors import DecodeError, GroupIdNotFoundError, KafkaError, error_for_code
 from pykclient.protocol.messages.consumer_group_describe import (
@@ -132,7 +132,7 @@ class ListBrokers(AdminHandler[str, tuple[int, ...]]):
         """Ask for no topic, which leaves the brokers."""
         return MetadataRequest(topics=[], allow_auto_topic_creation=False)
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, tuple[int, ...] | KafkaError]]:
         """Return the ids."""
@@ -160,7 +160,7 @@ class ListGroups(AdminHandler[int, tuple[GroupListing, ...]]):
         """Ask a broker."""
         return ListGroupsRequest(states_filter=list(self._states), types_filter=list(self._types))
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[int]
     ) -> Iterator[tuple[int, tuple[GroupListing, ...] | KafkaError]]:
         """Return its groups, or why it does not tell."""
@@ -199,12 +199,12 @@ class FindCoordinators(AdminHandler[str, "Node"]):
         (group,) = keys
         return coordinator_request(group)
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, Node | KafkaError]]:
         """Return the coordinator, or why there is none."""
         (group,) = keys
-        yield group, coordinator_told(group, message)
+        yield group, found_coordinator(group, message)
 
 
 class DescribeConsumerGroups(AdminHandler[str, GroupDescription]):
@@ -219,7 +219,7 @@ class DescribeConsumerGroups(AdminHandler[str, GroupDescription]):
         """Ask their coordinator."""
         return ConsumerGroupDescribeRequest(group_ids=list(keys))
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
         """Return each description, or why there is none."""
@@ -250,7 +250,7 @@ class DescribeClassicGroups(AdminHandler[str, GroupDescription]):
         """Ask their coordinator."""
         return DescribeGroupsRequest(groups=list(keys))
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
         """Return each description, or why there is none."""
@@ -279,7 +279,7 @@ class DeleteGroups(AdminHandler[str, str]):
         """Ask their coordinator."""
         return DeleteGroupsRequest(groups_names=list(keys))
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, str | KafkaError]]:
         """Return the name of each that is deleted, or why it is not."""

@@ -33,7 +33,7 @@ __all__ = [
     "NamedBroker",
     "Place",
     "coordinator_request",
-    "coordinator_told",
+    "found_coordinator",
 ]
 
 KeyT_contra = TypeVar("KeyT_contra", contravariant=True)
@@ -58,16 +58,16 @@ class Lookup(ABC, Generic[KeyT_contra]):
     def find(self, key: KeyT_contra, cluster: Cluster) -> Place | None:
         """Return the place, or None while it is not known."""
 
-    def question(self, key: KeyT_contra) -> str | None:
+    def group_to_find(self, key: KeyT_contra) -> str | None:
         """Return what must be asked to find it; None when newer metadata tells."""
         return None
 
-    def request(self, question: str) -> Request:
+    def request(self, group_to_find: str) -> Request:
         """Return the message that asks any broker."""
         raise NotImplementedError
 
-    def learn(self, question: str, message: Message) -> KafkaError | None:
-        """Take the answer; return why there is none."""
+    def learn(self, group_to_find: str, message: Message) -> KafkaError | None:
+        """Take the response; return why there is none."""
         raise NotImplementedError
 
     def forget(self, key: KeyT_contra) -> None:
@@ -108,38 +108,38 @@ class _Coordinators(Lookup[KeyT_contra]):
 
     def find(self, key: KeyT_contra, cluster: Cluster) -> Place | None:
         """Return the coordinator, None while nobody has told."""
-        node = self._nodes.get(self.question(key))
+        node = self._nodes.get(self.group_to_find(key))
         return None if node is None else Place(node.id)
 
     def coordinator(self, key: KeyT_contra) -> Node:
         """Return the coordinator that was found, with its address."""
-        return self._nodes[self.question(key)]
+        return self._nodes[self.group_to_find(key)]
 
     @abstractmethod
-    def question(self, key: KeyT_contra) -> str:
+    def group_to_find(self, key: KeyT_contra) -> str:
         """Return the group."""
 
-    def request(self, question: str) -> FindCoordinatorRequest:
+    def request(self, group_to_find: str) -> FindCoordinatorRequest:
         """Ask for the coordinator of a group."""
-        return coordinator_request(question)
+        return coordinator_request(group_to_find)
 
-    def learn(self, question: str, message: Message) -> KafkaError | None:
+    def learn(self, group_to_find: str, message: Message) -> KafkaError | None:
         """Remember the coordinator."""
-        told = coordinator_told(question, message)
-        if isinstance(told, KafkaError):
-            return told
-        self._nodes[question] = told
+        found = found_coordinator(group_to_find, message)
+        if isinstance(found, KafkaError):
+            return found
+        self._nodes[group_to_find] = found
         return None
 
     def forget(self, key: KeyT_contra) -> None:
         """Have the group asked for again."""
-        self._nodes.pop(self.question(key), None)
+        self._nodes.pop(self.group_to_find(key), None)
 
 
 class GroupCoordinator(_Coordinators[str]):
     """The key is a group, which its coordinator serves."""
 
-    def question(self, key: str) -> str:
+    def group_to_find(self, key: str) -> str:
         """Return the key."""
         return key
 
@@ -151,7 +151,7 @@ class CoordinatorOf(_Coordinators[object]):
         super().__init__()
         self._group = group
 
-    def question(self, key: object) -> str:
+    def group_to_find(self, key: object) -> str:
         """Return the group."""
         return self._group
 
@@ -161,8 +161,8 @@ def coordinator_request(group: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=group, key_type=GROUP_KEY_TYPE)
 
 
-def coordinator_told(group: str, message: Message) -> Node | KafkaError:
-    """Return the coordinator that an answer names, or why it names none."""
+def found_coordinator(group: str, message: Message) -> Node | KafkaError:
+    """Return the coordinator that a response names, or why it names none."""
     assert isinstance(message, FindCoordinatorResponse)
     if message.error_code != 0:
         said = f": {message.error_message}" if message.error_message else ""

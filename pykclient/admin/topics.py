@@ -153,7 +153,7 @@ class CreateTopics(AdminHandler[str, CreatedTopic]):
             topics=[_creatable(self._topics[name]) for name in keys], timeout_ms=timeout_ms
         )
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
         """Return each topic as it was made, or why it was not."""
@@ -187,7 +187,7 @@ class DeleteTopics(AdminHandler[str, str]):
         """Ask for the deletion."""
         return DeleteTopicsRequest(topic_names=list(keys), timeout_ms=timeout_ms)
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, str | KafkaError]]:
         """Return the name of each that is deleted, or why it is not."""
@@ -213,7 +213,7 @@ class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
         """Ask for every topic."""
         return MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, dict[str, TopicListing] | KafkaError]]:
         """Return the topics; those that are being made or deleted just now are left out."""
@@ -240,7 +240,7 @@ class DescribeTopics(AdminHandler[str, TopicDescription]):
         """Ask for the topics."""
         return _metadata_request(keys)
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, TopicDescription | KafkaError]]:
         """Return each description, or why there is none."""
@@ -274,7 +274,7 @@ class _Spread(AdminHandler[int, int]):
 class TopicsPresent(_Spread):
     """Waits until brokers know topics, with a leader for each partition."""
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[int]
     ) -> Iterable[tuple[int, int | KafkaError]]:
         """Return the broker's id, or what it does not know yet."""
@@ -292,7 +292,7 @@ class TopicsPresent(_Spread):
 class TopicsAbsent(_Spread):
     """Waits until brokers do not know topics any more."""
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[int]
     ) -> Iterable[tuple[int, int | KafkaError]]:
         """Return the broker's id, or what it knows still."""

@@ -1,8 +1,8 @@
 """The engine: managers in a fixed order over one network client.
 
-`step` lets the managers speak and sends what they want; `complete` hands them the answers. Between
-the two the driver waits on the port. Producer, consumer and admin are engines with different
-managers.
+`step` lets the managers speak and sends what they want; `complete` hands them the responses.
+Between the two the driver waits on the port. Producer, consumer and admin are engines with
+different managers.
 
 Owner: the driver. Other threads come in by `post` alone, which is the mailbox and a wake-up.
 Source: ``ConsumerNetworkThread`` of Kafka's newer consumer; the mailbox is trio's entry queue.

@@ -1,7 +1,7 @@
 """The words between duties and the engine that runs them: Manager, Request, Operation, UserCall.
 
 A manager is one duty (refresh metadata, send batches, fetch): it is asked with the time, answers
-with requests and with when it must be asked again, and hears of answers through the callbacks of
+with requests and with when it must be asked again, and hears of responses through the callbacks of
 its requests. It has no clock, no socket and no thread, and never waits.
 
 Owner: whoever drives the engine that a manager belongs to.
@@ -53,13 +53,13 @@ class Request:
     `Engine.step`, never inside `NetworkClient.send`. `node_id` None means any node, the least
     loaded one. `expects_response` is False only for a Produce with acks=0: then `on_response` is
     called with None once the bytes were handed to the socket. `max_version` caps the version when
-    the message lacks what newer ones need (a topic id, say). `check` is called with an answer
+    the message lacks what newer ones need (a topic id, say). `check` is called with a response
     before anybody hears of it; if it contradicts the message, it raises `DecodeError`, which ends
     the connection as bytes do that cannot be read. `build` makes the message for the version that
     was chosen, where versions say the same in different fields; `message` then only names the API.
     What it raises (`UnsupportedVersionError`) is told to `on_failure`. `is_movable` is for what any
     node may be asked, twice if need be: when the one that was asked is silent, another one is.
-    `held_ms` is for how long the node was told to hold the answer back; it is not silent before.
+    `held_ms` is for how long the node was told to hold the response back; it is not silent before.
     """
 
     message: RequestMessage
@@ -100,7 +100,7 @@ class RecoveringManager(Manager, Protocol):
     """A manager of a client whose thread may be interrupted at any moment."""
 
     def restart(self, now_ms: int) -> None:
-        """Forget what is in flight: no answer comes, and any change may have been half made.
+        """Forget what is in flight: no response comes, and any change may have been half made.
 
         Called by a recovery, which may be interrupted as well and begins anew then. Calls nobody.
         """
@@ -155,7 +155,7 @@ class Operation(Generic[ValueT]):
             self._callback = callback
 
     def _end(self, value: ValueT | None, error: KafkaError | None) -> None:
-        # The first ending counts: an operation that ran out of time may still get its answer.
+        # The first ending counts: an operation that ran out of time may still get its response.
         if self._is_done:
             return
         self._is_done, self._value, self._error = True, value, error
@@ -200,11 +200,11 @@ def check_answered(
     for partition in answered:
         if partition not in unanswered:
             raise DecodeError(
-                f"the answer to {api} names {_name(partition)}, which was not asked for, or twice"
+                f"the response to {api} names {_name(partition)}, which was not asked for, or twice"
             )
         unanswered.discard(partition)
     if needs_all and unanswered:
-        raise DecodeError(f"the answer to {api} says nothing of {_name(min(unanswered))}")
+        raise DecodeError(f"the response to {api} says nothing of {_name(min(unanswered))}")
 
 
 def _name(partition: tuple[str, int]) -> TopicPartition:

@@ -60,7 +60,7 @@ class Handler(AdminHandler[str, int]):
         self.asked.append((list(keys), timeout_ms))
         return MetadataRequest()
 
-    def answers(
+    def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterable[tuple[str, int | KafkaError]]:
         if self.error is not None:

@@ -63,7 +63,7 @@ def found() -> GroupCoordinator:
 
 def described(found: GroupCoordinator, *groups: DescribedGroup) -> GroupDescription | KafkaError:
     message = DescribeGroupsResponse(groups=list(groups))
-    return dict(DescribeClassicGroups(found).answers(message, ["g"]))["g"]
+    return dict(DescribeClassicGroups(found).results(message, ["g"]))["g"]
 
 
 def member(assignment: bytes) -> DescribedGroupMember:
@@ -122,7 +122,7 @@ def test_groups_that_nobody_asked_for_are_ignored(found: GroupCoordinator) -> No
     stranger = DescribedGroup(group_id="x", group_state="Stable")
     assert isinstance(described(found, stranger, of_consumers()), GroupDescription)
     message = ConsumerGroupDescribeResponse(groups=[ConsumerGroup(group_id="x")])
-    assert dict(DescribeConsumerGroups(found).answers(message, ["g"])) == {}
+    assert dict(DescribeConsumerGroups(found).results(message, ["g"])) == {}
 
 
 def test_why_a_group_is_not_described_is_told(found: GroupCoordinator) -> None:
@@ -131,19 +131,19 @@ def test_why_a_group_is_not_described_is_told(found: GroupCoordinator) -> None:
     message = ConsumerGroupDescribeResponse(
         groups=[ConsumerGroup(group_id="g", error_code=REFUSED, error_message="not for you")]
     )
-    told = dict(DescribeConsumerGroups(found).answers(message, ["g"]))["g"]
+    told = dict(DescribeConsumerGroups(found).results(message, ["g"]))["g"]
     assert "group 'g': not for you" in str(told)
 
 
 def test_old_brokers_list_groups_without_state_and_type() -> None:
     message = ListGroupsResponse(groups=[ListedGroup("g", "consumer")])
-    answers = dict(ListGroups([], [], lambda _: False).answers(message, [1]))
+    answers = dict(ListGroups([], [], lambda _: False).results(message, [1]))
     assert answers == {1: (GroupListing("g", "consumer", None, None),)}
 
 
 def test_a_broker_that_is_loading_its_groups_is_asked_again() -> None:
     message = ListGroupsResponse(error_code=CoordinatorLoadInProgressError.code)
-    error = dict(ListGroups([], [], lambda _: False).answers(message, [1]))[1]
+    error = dict(ListGroups([], [], lambda _: False).results(message, [1]))[1]
     assert isinstance(error, KafkaError)
     assert error.retriable
     assert "the groups of broker 1" in str(error)
@@ -158,7 +158,7 @@ def test_only_a_broker_that_the_cluster_has_dropped_counts_as_without_groups() -
 
 def test_why_there_is_no_coordinator_is_told() -> None:
     message = FindCoordinatorResponse(error_code=REFUSED, error_message="not for you")
-    error = dict(FindCoordinators().answers(message, ["g"]))["g"]
+    error = dict(FindCoordinators().results(message, ["g"]))["g"]
     assert isinstance(error, GroupAuthorizationFailedError)
     assert "coordinator of group 'g': not for you" in str(error)
 
@@ -167,7 +167,7 @@ def test_deleted_groups_and_refusals_are_told_apart() -> None:
     message = DeleteGroupsResponse(
         results=[DeletableGroupResult("a"), DeletableGroupResult("b", error_code=REFUSED)]
     )
-    answers = dict(DeleteGroups().answers(message, ["a", "b"]))
+    answers = dict(DeleteGroups().results(message, ["a", "b"]))
     assert answers["a"] == "a"
     assert isinstance(answers["b"], GroupAuthorizationFailedError)
 
@@ -179,7 +179,7 @@ def fetched(*partitions: OffsetFetchResponsePartition, error_code: int = 0) -> o
     message = OffsetFetchResponse(
         topics=[OffsetFetchResponseTopic("t", list(partitions))], error_code=error_code
     )
-    return dict(ListGroupOffsets(None, is_stable=False).answers(message, ["g"]))["g"]
+    return dict(ListGroupOffsets(None, is_stable=False).results(message, ["g"]))["g"]
 
 
 def test_only_what_was_committed_is_an_offset() -> None:
@@ -231,13 +231,13 @@ def test_members_in_the_way_are_told_and_partitions_that_do_not_exist() -> None:
             )
         ]
     )
-    answers = dict(AlterGroupOffsets("g", {}).answers(message, [T0, T1]))
+    answers = dict(AlterGroupOffsets("g", {}).results(message, [T0, T1]))
     assert "the group has members, and only they may commit; stop them" in str(answers[T0])
     assert isinstance(answers[T1], AlterGroupOffsets.final_errors)
 
 
 def test_one_refusal_is_for_all_partitions() -> None:
     message = OffsetDeleteResponse(error_code=GroupIdNotFoundError.code)
-    answers = dict(DeleteGroupOffsets("g").answers(message, [T0, T1]))
+    answers = dict(DeleteGroupOffsets("g").results(message, [T0, T1]))
     assert answers[T0] is answers[T1]
     assert isinstance(answers[T0], GroupIdNotFoundError)

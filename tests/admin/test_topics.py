@@ -129,7 +129,7 @@ def test_created_topics_and_refusals_are_told_apart() -> None:
             CreatableTopicResult("c", error_code=EXISTS, error_message="there it is"),
         ]
     )
-    answers = dict(CreateTopics({}).answers(message, ["a", "b", "c"]))
+    answers = dict(CreateTopics({}).results(message, ["a", "b", "c"]))
     assert answers["a"] == CreatedTopic("a", TOPIC_ID, 6, 3)
     assert answers["b"] == CreatedTopic("b", None, None, None)
     error = answers["c"]
@@ -155,7 +155,7 @@ def test_deletions_and_refusals_are_told_apart() -> None:
             DeletableTopicResult(name=None),
         ]
     )
-    answers = dict(DeleteTopics().answers(message, ["a", "b"]))
+    answers = dict(DeleteTopics().results(message, ["a", "b"]))
     assert answers["a"] == "a"
     assert isinstance(answers["b"], UnknownTopicOrPartitionError)
     assert "topic 'b': not here" in str(answers["b"])
@@ -175,7 +175,7 @@ def test_a_list_has_the_topics_that_exist() -> None:
     message = MetadataResponse(
         topics=[told("a", 1), told("__i", 1, is_internal=True), told("b", error_code=5), told(None)]
     )
-    assert dict(ListTopics().answers(message, [ALL_TOPICS])) == {
+    assert dict(ListTopics().results(message, [ALL_TOPICS])) == {
         ALL_TOPICS: {
             "a": TopicListing("a", TOPIC_ID, False),
             "__i": TopicListing("__i", TOPIC_ID, True),
@@ -193,7 +193,7 @@ def test_a_description_asks_for_the_topics_and_creates_none() -> None:
 def test_a_description_has_the_partitions_in_order() -> None:
     answer = told("a", 1, -1)
     answer.partitions.reverse()
-    answers = dict(DescribeTopics().answers(MetadataResponse(topics=[answer]), ["a"]))
+    answers = dict(DescribeTopics().results(MetadataResponse(topics=[answer]), ["a"]))
     assert answers == {
         "a": TopicDescription(
             "a",
@@ -209,7 +209,7 @@ def test_a_description_has_the_partitions_in_order() -> None:
 
 def test_an_unknown_topic_is_told_and_not_waited_for() -> None:
     message = MetadataResponse(topics=[told("a", error_code=UNKNOWN), told(None)])
-    answers = dict(DescribeTopics().answers(message, ["a"]))
+    answers = dict(DescribeTopics().results(message, ["a"]))
     assert isinstance(answers["a"], DescribeTopics.final_errors)
 
 
@@ -217,7 +217,7 @@ def test_a_description_that_makes_no_sense_is_an_error() -> None:
     answer = told("a", 1)
     answer.partitions[0].partition_index = 5
     with pytest.raises(DecodeError):
-        dict(DescribeTopics().answers(MetadataResponse(topics=[answer]), ["a"]))
+        dict(DescribeTopics().results(MetadataResponse(topics=[answer]), ["a"]))
 
 
 # Waiting for the word to spread.
@@ -235,7 +235,7 @@ def test_a_description_that_makes_no_sense_is_an_error() -> None:
 def test_a_broker_has_not_heard_while_a_topic_is_unknown_or_has_no_leader(
     topics: list[MetadataResponseTopic],
 ) -> None:
-    answers = dict(TopicsPresent(["a", "b"]).answers(MetadataResponse(topics=topics), [4]))
+    answers = dict(TopicsPresent(["a", "b"]).results(MetadataResponse(topics=topics), [4]))
     error = answers[4]
     assert isinstance(error, LeaderNotAvailableError)
     assert error.retriable
@@ -244,15 +244,15 @@ def test_a_broker_has_not_heard_while_a_topic_is_unknown_or_has_no_leader(
 
 def test_a_broker_has_heard_when_all_partitions_have_leaders() -> None:
     message = MetadataResponse(topics=[told("a", 1), told("b", 1, 2)])
-    assert dict(TopicsPresent(["a", "b"]).answers(message, [4])) == {4: 4}
+    assert dict(TopicsPresent(["a", "b"]).results(message, [4])) == {4: 4}
 
 
 def test_a_broker_has_heard_of_a_deletion_when_it_knows_none_of_the_topics() -> None:
     handler = TopicsAbsent(["a", "b"])
     left = MetadataResponse(topics=[told("a", 1), told("b", error_code=UNKNOWN)])
     gone = MetadataResponse(topics=[told("a", error_code=UNKNOWN), told("b", error_code=UNKNOWN)])
-    assert isinstance(dict(handler.answers(left, [4]))[4], KafkaError)
-    assert dict(handler.answers(gone, [4])) == {4: 4}
+    assert isinstance(dict(handler.results(left, [4]))[4], KafkaError)
+    assert dict(handler.results(gone, [4])) == {4: 4}
 
 
 def test_a_broker_that_is_down_is_not_waited_for() -> None:

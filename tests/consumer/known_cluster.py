@@ -47,7 +47,7 @@ class ReachableNetwork:
         del now_ms
         return node_id in self.unavailable
 
-    def silent_ms(self, node_id: int) -> int:
+    def suspect_ms(self, node_id: int) -> int:
         """Nobody owes anything."""
         del node_id
         return NEVER_MS

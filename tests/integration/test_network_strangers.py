@@ -242,4 +242,4 @@ def test_a_flood_of_answers_that_nobody_asked_for_fills_nothing() -> None:
 
     with LoopbackServer(serve) as server, takes_little_memory():
         text = told_by(server.address)
-    assert "sent what cannot be read: the answer to correlation id 99 came while" in text
+    assert "sent what cannot be read: the response to correlation id 99 came while" in text

@@ -29,7 +29,7 @@ def test_any_other_answer_is_refused(answered: list[tuple[str, int]], said: str)
     with pytest.raises(DecodeError) as raised:
         check_answered("Fetch", ASKED, answered)
 
-    assert str(raised.value).startswith(f"the answer to Fetch {said}")
+    assert str(raised.value).startswith(f"the response to Fetch {said}")
 
 
 def test_partitions_may_be_left_out_where_that_is_allowed_but_not_added() -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from pykclient.errors import DisconnectedError, KafkaTimeoutError, UnsupportedVersionError
-from pykclient.network.broker.connection import SILENT_MS
+from pykclient.network.broker.connection import SUSPECT_MS
 from pykclient.network.broker.nodes import STAGGER_MS
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.messages.metadata import MetadataResponse
@@ -64,7 +64,7 @@ def test_a_node_that_owes_an_answer_for_long_is_asked_after_all_others(
 ) -> None:
     hung, busy = network.make_ready(1), network.make_ready(2)
     network.send(1)
-    network.turn(SILENT_MS)
+    network.turn(SUSPECT_MS)
     for _ in range(3):
         network.send(2)
     network.turn()
@@ -84,7 +84,7 @@ def test_another_node_is_connected_to_before_a_hung_one_is_asked(
 ) -> None:
     hung = network.make_ready(1)
     network.send(1)
-    network.turn(SILENT_MS)
+    network.turn(SUSPECT_MS)
     network.send()
     network.turn()
     assert len(hung.requests) == 1
@@ -103,7 +103,7 @@ def test_a_hung_node_is_asked_when_there_is_no_other() -> None:
     network.know(BROKERS[0])
     hung = network.make_ready(1)
     network.send(1)
-    network.turn(SILENT_MS)
+    network.turn(SUSPECT_MS)
     network.send()
     network.turn()
     assert len(hung.requests) == 2
@@ -343,9 +343,9 @@ def test_an_old_address_that_is_silent_is_left_at_once(network: ScriptedNetwork)
     owed = network.send(1)
     network.turn()
     network.know(MOVED)
-    assert network.turn() == network.now_ms + SILENT_MS
+    assert network.turn() == network.now_ms + SUSPECT_MS
     waiting = network.send(1)
-    network.turn(SILENT_MS - 1)
+    network.turn(SUSPECT_MS - 1)
     assert not owed.is_done()
     network.turn(1)
     assert isinstance(owed.error, DisconnectedError)

@@ -15,7 +15,7 @@ from pykclient.errors import (
 from pykclient.network.broker import connection
 from pykclient.network.broker.connection import (
     NEXT,
-    SILENT_MS,
+    SUSPECT_MS,
     THROTTLE_MS_MAX,
     Connection,
     ConnectionState,
@@ -78,7 +78,7 @@ class Line:
 
     def take(self, now_ms: int = NOW_MS) -> list[tuple[Request, Message]]:
         self.port.wait(0)
-        return self.connection.take_answered(now_ms)
+        return self.connection.take_responses(now_ms)
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_silence_is_counted_from_the_last_answer_on(ready: Line) -> None:
     ready.send()
     ready.peer.answer(MetadataResponse())
     ready.take(now_ms=2_000)
-    assert ready.connection.silent_ms() == 2_000 + SILENT_MS
+    assert ready.connection.suspect_ms() == 2_000 + SUSPECT_MS
 
 
 def test_a_large_answer_is_taken_whole(ready: Line) -> None:

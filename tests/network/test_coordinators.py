@@ -16,8 +16,12 @@ from pykclient.errors import (
     NotCoordinatorError,
     UnsupportedVersionError,
 )
-from pykclient.network.broker.connection import SILENT_MS
-from pykclient.network.cluster.coordinators import DOUBT_INTERVAL_MS, Coordinators, CoordinatorType
+from pykclient.network.broker.connection import SUSPECT_MS
+from pykclient.network.cluster.coordinators import (
+    SUSPECT_INTERVAL_MS,
+    Coordinators,
+    CoordinatorType,
+)
 from pykclient.network.retry import Backoff
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.find_coordinator import (
@@ -334,7 +338,7 @@ def silent_coordinator(scene: Scene) -> tuple[CoordinatorNode, Outcome]:
     scene.connect(found)
     owed = scene.network.send(found.id)
     scene.network.turn()
-    assert scene.wait(SILENT_MS - 1) == 1
+    assert scene.wait(SUSPECT_MS - 1) == 1
     assert not scene.anyone.requests
     scene.wait(1)
     assert scene.asked().coordinator_keys == ["g"]
@@ -363,7 +367,7 @@ def test_one_that_is_only_slow_stays_and_is_doubted_now_and_then(scene: Scene) -
     scene.answer()
     assert scene.want() == found
     assert not owed.is_done()
-    assert scene.wait(DOUBT_INTERVAL_MS - 1) == 1
+    assert scene.wait(SUSPECT_INTERVAL_MS - 1) == 1
     assert not scene.anyone.requests
     scene.wait(1)
     assert scene.anyone.requests
@@ -375,7 +379,7 @@ def test_one_that_answers_is_trusted_again(scene: Scene) -> None:
     scene.network.peer.answer(MetadataResponse())
     scene.network.turn()
     assert owed.response is not None
-    assert scene.wait(10 * DOUBT_INTERVAL_MS) > DOUBT_INTERVAL_MS
+    assert scene.wait(10 * SUSPECT_INTERVAL_MS) > SUSPECT_INTERVAL_MS
     assert not scene.anyone.requests
     assert scene.want() == found
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from pykclient.errors import DisconnectedError
-from pykclient.network.broker.client import DOUBT_MS_MAX
-from pykclient.network.broker.connection import SILENT_MS
+from pykclient.network.broker.client import SUSPECT_INTERVAL_MS_MAX
+from pykclient.network.broker.connection import SUSPECT_MS
 from pykclient.network.broker.nodes import STAGGER_MS
 from pykclient.network.cluster.node import CoordinatorNode
 from pykclient.protocol.messages.metadata import MetadataResponse
@@ -32,7 +32,7 @@ def test_a_question_for_anybody_is_asked_of_another_one(network: ScriptedNetwork
     asked = network.send(is_movable=True)
     network.turn()
     assert silent.requests
-    network.turn(SILENT_MS - 1)
+    network.turn(SUSPECT_MS - 1)
     assert len(network.port.peers) == 1
     network.turn(1)
     other = network.peer
@@ -58,7 +58,7 @@ def test_with_nobody_else_there_the_answer_may_come_late(network: ScriptedNetwor
     asked = network.send(is_movable=True)
     network.turn()
     for _ in range(10):
-        network.turn(SILENT_MS)
+        network.turn(SUSPECT_MS)
     assert len(silent.requests) == 1
     silent.answer(MetadataResponse())
     network.turn()
@@ -69,7 +69,7 @@ def test_what_a_broker_does_is_asked_of_nobody_else(network: ScriptedNetwork) ->
     silent, other = network.make_ready(1), network.make_ready(2)
     network.send(1)
     network.turn()
-    network.turn(SILENT_MS)
+    network.turn(SUSPECT_MS)
     assert silent.requests
     assert not other.requests
 
@@ -82,7 +82,7 @@ def test_a_coordinator_that_is_silent_makes_its_broker_the_last_choice(
     first, _, other = network.make_ready(1), network.make_ready(hung.id), network.make_ready(2)
     network.send(hung.id)
     network.turn()
-    network.turn(SILENT_MS)
+    network.turn(SUSPECT_MS)
     for _ in range(4):
         network.send()
     network.turn()
@@ -99,7 +99,7 @@ def test_a_silent_node_is_asked_when_the_only_other_one_keeps_us_waiting(
     first, _ = network.make_ready(1), network.make_ready(hung.id)
     network.send(hung.id)
     network.turn()
-    network.turn(SILENT_MS)
+    network.turn(SUSPECT_MS)
     network.send()
     assert network.turn() == network.now_ms + STAGGER_MS
     other = network.peer
@@ -123,15 +123,15 @@ def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
     network.make_ready(1)
     network.send(1, timeout_ms=600_000)
     network.turn()
-    assert network.turn() == network.now_ms + SILENT_MS
+    assert network.turn() == network.now_ms + SUSPECT_MS
     started_ms = network.now_ms
     while network.now_ms < started_ms + 200_000:
         network.turn(100)
-    assert wishes_ms[0] == started_ms + SILENT_MS
+    assert wishes_ms[0] == started_ms + SUSPECT_MS
     delays_ms = [later - sooner for sooner, later in pairwise(wishes_ms)]
     # As often as before while it may be replaced; then less and less, each client at its own time.
-    assert all(0.8 * SILENT_MS <= delay_ms <= 1.2 * SILENT_MS + 100 for delay_ms in delays_ms[:5])
-    assert all(delay_ms >= 0.8 * DOUBT_MS_MAX for delay_ms in delays_ms[9:])
+    assert all(0.8 * SUSPECT_MS <= delay_ms <= 1.2 * SUSPECT_MS + 100 for delay_ms in delays_ms[:5])
+    assert all(delay_ms >= 0.8 * SUSPECT_INTERVAL_MS_MAX for delay_ms in delays_ms[9:])
     assert len(set(delays_ms)) > 3
 
 
@@ -146,10 +146,10 @@ def test_a_broker_that_holds_an_answer_back_as_told_is_not_silent(
     network.send(1, timeout_ms=60_000, held_ms=10_000)
     network.turn()
     started_ms = network.now_ms
-    network.turn(10_000 + SILENT_MS - 1)
+    network.turn(10_000 + SUSPECT_MS - 1)
     assert not wishes_ms
     network.turn(1)
-    assert wishes_ms == [started_ms + 10_000 + SILENT_MS]
+    assert wishes_ms == [started_ms + 10_000 + SUSPECT_MS]
 
 
 def test_a_broker_that_is_slow_each_time_is_asked_about_less_and_less(
@@ -162,7 +162,7 @@ def test_a_broker_that_is_slow_each_time_is_asked_about_less_and_less(
     peer = network.make_ready(1)
     for _ in range(100):
         network.send(1, timeout_ms=60_000)
-        network.turn(SILENT_MS + 500)
+        network.turn(SUSPECT_MS + 500)
         network.turn()
         peer.serve()
         network.turn()
@@ -179,7 +179,7 @@ def test_a_silent_broker_that_is_no_member_of_the_cluster_is_given_up(
     owed = network.send(1)
     network.turn()
     network.know(*BROKERS[1:])
-    network.turn(SILENT_MS - 1)
+    network.turn(SUSPECT_MS - 1)
     assert not owed.is_done()
     network.turn(1)
     assert isinstance(owed.error, DisconnectedError)

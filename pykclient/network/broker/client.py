@@ -1,8 +1,8 @@
-"""NetworkClient: carries every request of one client to the brokers and the answers back.
+"""NetworkClient: carries every request of one client to the brokers and the responses back.
 
-`send` queues; `poll` is prepare (connect, write), wait (the port's I/O) and complete (take answers,
-expire, call back). It waits nowhere but in the port, calls nobody inside `send`, and calls each
-request's `on_response` or `on_failure` exactly once, unless it is closed before.
+`send` queues; `poll` is prepare (connect, write), wait (the port's I/O) and complete (take
+responses, expire, call back). It waits nowhere but in the port, calls nobody inside `send`, and
+calls each request's `on_response` or `on_failure` exactly once, unless it is closed before.
 
 Owner: the driver of the engine. Other threads may call `wakeup` only.
 Source: Java class ``NetworkClient``.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
 from pykclient.network.broker import errors as failures
-from pykclient.network.broker.connection import SILENT_MS, Connection, ConnectionState
+from pykclient.network.broker.connection import SUSPECT_MS, Connection, ConnectionState
 from pykclient.network.broker.nodes import NodeSelection, NodeState, NodeStates
 from pykclient.network.broker.pending_requests import PendingRequests
 from pykclient.network.cluster.node import is_coordinator
@@ -42,8 +42,8 @@ __all__ = ["NetworkClient"]
 IN_FLIGHT_MAX = 100
 """Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
 
-DOUBT_MS_MAX = 30_000
-"""The longest time between two questions who leads instead of a silent broker."""
+SUSPECT_INTERVAL_MS_MAX = 30_000
+"""The longest time between two requests for metadata because of a suspect broker."""
 
 ABSENCE_CHARGED_MS = 1_000
 """What counts of the time between two turns. Were nothing counted, a broker that never answers
@@ -80,16 +80,16 @@ class NetworkClient:
                 random=random,
             ),
         )
-        self._any_node = NodeSelection(
+        self._selection = NodeSelection(
             metadata,
             self._states,
             self._connections,
             falls_back_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
             random=random,
         )
-        self._doubt_backoff = Backoff(SILENT_MS, DOUBT_MS_MAX, random=random)
+        self._check_backoff = Backoff(SUSPECT_MS, SUSPECT_INTERVAL_MS_MAX, random=random)
         self._address_version = metadata.address_version
-        self._unsent = PendingRequests()
+        self._pending = PendingRequests()
         self._completed: deque[Callable[[int], None]] = deque()
         self._needs_step = False
         """Whether something was done of which no event will tell: managers spoke while a connection
@@ -113,11 +113,11 @@ class NetworkClient:
         """
         assert not self.is_closed
         request.deadline_ms = now_ms + self._timeout_ms(request)
-        self._unsent.add(request)
+        self._pending.add(request)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Return whether a request sent now would be written now."""
-        return not self._unsent.has(node_id) and self._takes_requests(node_id, now_ms)
+        return not self._pending.has(node_id) and self._takes_requests(node_id, now_ms)
 
     def connect(self, node_id: int, now_ms: int) -> None:
         """Begin to connect to a node that will be wanted, unless that is under way or too early."""
@@ -133,16 +133,16 @@ class NetworkClient:
         """Return whether a node waits out its back-off after a failure."""
         return self._states.is_unavailable(node_id, now_ms)
 
-    def silent_ms(self, node_id: int) -> int:
+    def suspect_ms(self, node_id: int) -> int:
         """Return when a node counts as silent unless it answers; `NEVER_MS` if it owes nothing."""
         connection = self._connections.get(node_id)
-        return NEVER_MS if connection is None else connection.silent_ms()
+        return NEVER_MS if connection is None else connection.suspect_ms()
 
     def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Drop the connection to a node that another one has replaced: what it owes fails."""
         if node_id in self._connections:
             self._lose(node_id, error, now_ms)
-        self._fail_all(self._unsent.take_all(node_id), error)
+        self._fail_all(self._pending.take_all(node_id), error)
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
         """Return when to look at the node again; `NEVER_MS` when I/O or metadata will tell."""
@@ -158,10 +158,10 @@ class NetworkClient:
         """Return how many requests are queued or in flight, at one node or (None) in all."""
         if node_id is None:
             written_count = sum(c.in_flight_count for c in self._connections.values())
-            return written_count + len(self._unsent)
+            return written_count + len(self._pending)
         connection = self._connections.get(node_id)
         written_count = 0 if connection is None else connection.in_flight_count
-        return written_count + self._unsent.count(node_id)
+        return written_count + self._pending.count(node_id)
 
     def supported_versions(self, node_id: int, message: type[Message]) -> tuple[int, int] | None:
         """Return the versions of an API that a node and we share; None if none, or not known."""
@@ -173,10 +173,10 @@ class NetworkClient:
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the ready node with the fewest requests in flight; None if none is ready.
 
-        One that owes us an answer for too long comes last: it may hang. One for which requests are
+        One that owes us a response for too long comes last: it may hang. One for which requests are
         queued in this step counts as ready: a consumer that reads from it always has one there.
         """
-        return self._any_node.least_loaded(now_ms, self._takes_requests, self.in_flight_count)
+        return self._selection.least_loaded(now_ms, self._takes_requests, self.in_flight_count)
 
     def last_error(self, node_id: int) -> KafkaError | None:
         """Return why a node could not be reached; None if it could, or was not tried yet."""
@@ -188,7 +188,7 @@ class NetworkClient:
         Any thread.
         """
         troubles = [
-            trouble for node in self._any_node.candidates() if (trouble := self._describe(node.id))
+            trouble for node in self._selection.candidates() if (trouble := self._describe(node.id))
         ]
         error = self._metadata.last_error
         if error is not None:
@@ -211,11 +211,11 @@ class NetworkClient:
     def prepare(self, now_ms: int) -> int:
         """Connect and write what is due; return the earliest deadline."""
         self._excuse_absence(now_ms)
-        self._expire_unsent(now_ms)
+        self._expire_pending(now_ms)
         self._follow_moves()
-        self._doubt_silent(now_ms)
+        self._check_suspects(now_ms)
         self._write_for_any_node(now_ms)
-        for node_id in self._unsent.node_ids():
+        for node_id in self._pending.node_ids():
             self._write_for(node_id, now_ms)
         self._close_unused(now_ms)
         for connection in self._connections.values():
@@ -248,7 +248,7 @@ class NetworkClient:
         """
         self._port.restart()
         self._connections.clear()
-        self._unsent = PendingRequests()
+        self._pending = PendingRequests()
         self._completed.clear()
         self._states.restart()
 
@@ -277,10 +277,10 @@ class NetworkClient:
         """Write what waits for a node, as far as that goes, or begin to connect."""
         connection = self._connections.get(node_id)
         if connection is not None:
-            while self._unsent.has(node_id) and self._can_write(connection, now_ms):
-                self._write(connection, self._unsent.take_first(node_id), now_ms)
+            while self._pending.has(node_id) and self._can_write(connection, now_ms):
+                self._write(connection, self._pending.take_first(node_id), now_ms)
         elif self._metadata.node(node_id) is None:
-            self._fail_all(self._unsent.take_all(node_id), failures.unknown_node(node_id))
+            self._fail_all(self._pending.take_all(node_id), failures.unknown_node(node_id))
         else:
             self.connect(node_id, now_ms)
 
@@ -293,77 +293,77 @@ class NetworkClient:
             self._fail(request, error)
 
     def _write_for_any_node(self, now_ms: int) -> None:
-        while self._unsent.has(ANY_NODE):
+        while self._pending.has(ANY_NODE):
             node = self.least_loaded_node(now_ms)
-            if node is None or self._any_node.is_silent(node, now_ms):
+            if node is None or self._selection.is_suspect(node, now_ms):
                 self._connect_any(now_ms)
-                if node is None or self._any_node.stagger_ms() > now_ms:
+                if node is None or self._selection.stagger_ms() > now_ms:
                     return  # another one may be there soon
-            self._write(self._connections[node.id], self._unsent.take_first(ANY_NODE), now_ms)
+            self._write(self._connections[node.id], self._pending.take_first(ANY_NODE), now_ms)
 
-    def _doubt_silent(self, now_ms: int) -> None:
-        """See who leads instead of nodes that are silent, and ask others what they were asked."""
+    def _check_suspects(self, now_ms: int) -> None:
+        """See who leads instead of suspect nodes, and send what is movable to other nodes."""
         for node_id, connection in list(self._connections.items()):
-            if connection.silent_ms() > now_ms:
+            if connection.suspect_ms() > now_ms:
                 continue
             if connection.state is ConnectionState.DRAINING:
-                self._lose(node_id, failures.silent_and_moved(connection.node), now_ms)
+                self._lose(node_id, failures.suspect_and_moved(connection.node), now_ms)
                 continue
             if self._metadata.node(node_id) is None:
-                self._lose(node_id, failures.silent_and_gone(connection.node), now_ms)
+                self._lose(node_id, failures.suspect_and_gone(connection.node), now_ms)
                 continue
-            if connection.doubt_ms() <= now_ms and not is_coordinator(node_id):
-                connection.on_doubted(now_ms, self._doubt_backoff)
+            if connection.check_ms() <= now_ms and not is_coordinator(node_id):
+                connection.on_checked(now_ms, self._check_backoff)
                 self._metadata.request_update()
             if connection.has_movable:
                 self._move_from(connection, now_ms)
 
     def _move_from(self, silent: Connection, now_ms: int) -> None:
         node = self.least_loaded_node(now_ms)
-        if node is None or self._any_node.is_silent(node, now_ms):
+        if node is None or self._selection.is_suspect(node, now_ms):
             self._connect_any(now_ms)
             return
         for request in silent.take_movable():
-            self._unsent.add(request)
+            self._pending.add(request)
 
     def _connect_any(self, now_ms: int) -> None:
         """Begin to connect to one more candidate, unless one began a moment ago."""
-        node = self._any_node.next_to_connect(now_ms)
+        node = self._selection.next_to_connect(now_ms)
         if node is not None:
             self._open(node, now_ms)
 
     def _any_node_retry_ms(self, now_ms: int) -> int:
         """Return when another node may be tried for a request that any node can serve."""
-        stagger_ms = self._any_node.stagger_ms()
+        stagger_ms = self._selection.stagger_ms()
         if stagger_ms > now_ms:
             return stagger_ms  # then another one is tried, or a silent one that is ready
-        candidates = self._any_node.candidates()
+        candidates = self._selection.candidates()
         return min((self.next_ready_ms(node.id, now_ms) for node in candidates), default=NEVER_MS)
 
     def _deadlines_ms(self, now_ms: int) -> Iterator[int]:
         for node_id, connection in self._connections.items():
-            yield self._doubt_ms(node_id, connection, now_ms)
+            yield self._check_ms(node_id, connection, now_ms)
             if connection.state is ConnectionState.CONNECTING:
                 yield self._states.setup_deadline_ms(node_id)
                 continue
             yield connection.next_deadline_ms()
             if self._is_unused(node_id, connection) and self._config.connections_max_idle_ms >= 0:
                 yield connection.active_ms + self._config.connections_max_idle_ms
-        for node_id in self._unsent.node_ids():
+        for node_id in self._pending.node_ids():
             yield self.next_ready_ms(node_id, now_ms)
-        if self._unsent.has(ANY_NODE):
+        if self._pending.has(ANY_NODE):
             yield self._any_node_retry_ms(now_ms)
-        yield self._unsent.next_deadline_ms(NEVER_MS)
+        yield self._pending.next_deadline_ms(NEVER_MS)
 
-    def _doubt_ms(self, node_id: int, connection: Connection, now_ms: int) -> int:
-        doubt_ms = NEVER_MS
+    def _check_ms(self, node_id: int, connection: Connection, now_ms: int) -> int:
+        check_ms = NEVER_MS
         if connection.state is ConnectionState.DRAINING:
-            return connection.silent_ms()
+            return connection.suspect_ms()
         if is_coordinator(node_id):
-            doubt_ms = connection.silent_ms()  # the manager of coordinators looks for another one
+            check_ms = connection.suspect_ms()  # the manager of coordinators looks for another one
         elif connection.state is ConnectionState.READY:
-            doubt_ms = connection.doubt_ms()
-        return doubt_ms if doubt_ms > now_ms else NEVER_MS
+            check_ms = connection.check_ms()
+        return check_ms if check_ms > now_ms else NEVER_MS
 
     # Connections.
 
@@ -419,7 +419,7 @@ class NetworkClient:
         return (
             connection.state is ConnectionState.READY
             and connection.in_flight_count == 0
-            and not self._unsent.has(node_id)
+            and not self._pending.has(node_id)
         )
 
     def _close(self, node_id: int) -> None:
@@ -432,7 +432,7 @@ class NetworkClient:
             connection.begin_handshake(now_ms + self._config.request_timeout_ms)
         if connection.state is not ConnectionState.CONNECTING:
             was_ready = connection.versions is not None
-            for request, response in connection.take_answered(now_ms):
+            for request, response in connection.take_responses(now_ms):
                 self._states.on_served()
                 self._completed.append(partial(request.on_response, response))
             if not was_ready and connection.versions is not None:
@@ -467,9 +467,9 @@ class NetworkClient:
             late = failures.unanswered(request, node, waited_ms)
             self._fail(request, late if is_late else told)
         if not is_old_address:  # else what waits is for the new one
-            self._fail_all(self._unsent.take_all(node_id), told)
-        if self._unsent.has(ANY_NODE):
-            self._tell_verdict(self._any_node.verdict())
+            self._fail_all(self._pending.take_all(node_id), told)
+        if self._pending.has(ANY_NODE):
+            self._report_verdict(self._selection.verdict())
         # The broker that we lost may have been a leader: learn who leads now.
         self._metadata.request_update()
 
@@ -478,7 +478,7 @@ class NetworkClient:
     def _excuse_absence(self, now_ms: int) -> None:
         """Give the brokers the time back in which nobody drove, but for the first second.
 
-        A consumer may be away from `poll` for minutes, with a fetch in flight: the answer lies
+        A consumer may be away from `poll` for minutes, with a fetch in flight: the response lies
         unread in the sockets' buffers, and its rest at the broker.
         """
         excused_ms = now_ms - self._driven_ms - ABSENCE_CHARGED_MS
@@ -486,14 +486,14 @@ class NetworkClient:
             for connection in self._connections.values():
                 connection.extend_deadlines(excused_ms)
             self._states.extend_deadlines(excused_ms)
-            self._unsent.extend_deadlines(excused_ms)
+            self._pending.extend_deadlines(excused_ms)
             self._driven_ms = now_ms  # once, however often we prepare before we complete
 
-    def _expire_unsent(self, now_ms: int) -> None:
-        for request in self._unsent.take_overdue(now_ms):
+    def _expire_pending(self, now_ms: int) -> None:
+        for request in self._pending.take_overdue(now_ms):
             if request.node_id is ANY_NODE:
                 troubles = self.describe_failures()
-                self._tell_verdict(self._any_node.any_verdict())
+                self._report_verdict(self._selection.any_verdict())
             else:
                 troubles = self._describe(request.node_id)
             self._fail(request, failures.untaken(request, self._timeout_ms(request), troubles))
@@ -531,7 +531,7 @@ class NetworkClient:
         # While a new attempt is under way, why the last one failed tells more.
         return waits_for if error is None else str(error)
 
-    def _tell_verdict(self, error: KafkaError | None) -> None:
+    def _report_verdict(self, error: KafkaError | None) -> None:
         """Have those who wait raise what is fatal. The requests go on waiting for a node."""
         if error is not None:
             self._completed.append(lambda _: self._metadata.on_verdict(error))

@@ -1,8 +1,8 @@
 """One connection to one broker: correlation ids, requests in flight, throttling.
 
-States: *connecting*, *handshaking*, *ready*, *draining* (no new requests; the answers still due are
-taken), *closed*. It records what the port reports and acts on none of it: the client takes the
-frames and the failure in its next step. It never raises out of a port's call.
+States: *connecting*, *handshaking*, *ready*, *draining* (no new requests; the responses still
+due are taken), *closed*. It records what the port reports and acts on none of it: the client takes
+the frames and the failure in its next step. It never raises out of a port's call.
 
 Owner: the driver of the engine.
 Source: Java classes ``KafkaChannel``, ``InFlightRequests``; KIP-219 (the client throttles itself).
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ConnectionState"]
 
-SILENT_MS = 2_000
-"""After so long without the answer that is due, a broker may hang: others are asked before it."""
+SUSPECT_MS = 2_000
+"""After so long without the response that is due, a broker may hang: others are asked before it."""
 
-BRISK_DOUBTS = 5
+BRISK_CHECKS = 5
 """How often a silent broker is doubted before the time until the next doubt grows: for longer than
 a controller waits for its heartbeat, 9 seconds by default."""
 
 THROTTLE_MS_MAX = 60_000
-"""The longest that a broker may have us keep quiet by one answer. Its quotas look back 11 seconds
-by default; without a limit one answer could silence us for ever."""
+"""The longest that a broker may have us keep quiet by one response. Its quotas look back 11 seconds
+by default; without a limit one response could silence us for ever."""
 
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones are answered."""
@@ -75,7 +75,7 @@ NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
 
 
 class _InFlight(NamedTuple):
-    """A request that was written, and in which version its answer will be."""
+    """A request that was written, and in which version its response will be."""
 
     request: Request
     version: int
@@ -95,8 +95,8 @@ class Connection:
         self.active_ms = now_ms
         self.handshake_deadline_ms = NEVER_MS
         self._waits_since_ms = now_ms
-        self._doubt_ms = 0
-        self._doubt_count = 0
+        self._check_ms = 0
+        self._check_count = 0
         self._port = port
         self._client_id = client_id
         self._reader = FrameBuffer(receive_max_bytes)
@@ -104,7 +104,7 @@ class Connection:
         self._is_opened = False
         self._handshake = Handshake(node)
         self._in_flight: deque[_InFlight] = deque()
-        self._unanswered: deque[_InFlight] = deque()
+        self._without_response: deque[_InFlight] = deque()
         self._next_correlation_id = 0
         self._handshake_correlation_id = 0
 
@@ -140,7 +140,7 @@ class Connection:
     @property
     def in_flight_count(self) -> int:
         """How many requests are written and not done."""
-        return len(self._in_flight) + len(self._unanswered)
+        return len(self._in_flight) + len(self._without_response)
 
     @property
     def has_events(self) -> bool:
@@ -161,32 +161,32 @@ class Connection:
         deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
         return min(deadlines_ms, default=self.handshake_deadline_ms)
 
-    def silent_ms(self) -> int:
+    def suspect_ms(self) -> int:
         """Return when it counts as silent, unless something comes before; else `NEVER_MS`.
 
-        What may be due is an answer, or that the connection stands.
+        What may be due is a response, or that the connection stands.
         """
         if self._in_flight:
-            return self._waits_since_ms + SILENT_MS + self._in_flight[0].request.held_ms
-        return self._waits_since_ms + SILENT_MS if self.versions is None else NEVER_MS
+            return self._waits_since_ms + SUSPECT_MS + self._in_flight[0].request.held_ms
+        return self._waits_since_ms + SUSPECT_MS if self.versions is None else NEVER_MS
 
-    def doubt_ms(self) -> int:
+    def check_ms(self) -> int:
         """Return when to doubt it next, unless something comes before; else `NEVER_MS`."""
-        return max(self.silent_ms(), self._doubt_ms)
+        return max(self.suspect_ms(), self._check_ms)
 
-    def on_doubted(self, now_ms: int, backoff: Backoff) -> None:
+    def on_checked(self, now_ms: int, backoff: Backoff) -> None:
         """Note that it was doubted, which is enough for a while.
 
         The first times come one after the other, since a broker that hangs is replaced soon, if at
         all. Then the while grows: a slow broker is most likely in an overloaded cluster.
         """
-        if now_ms - self._doubt_ms > 2 * backoff.max_ms:
-            self._doubt_count = 0
-        self._doubt_ms = now_ms + backoff.delay_ms(max(0, self._doubt_count - BRISK_DOUBTS))
-        self._doubt_count += 1
+        if now_ms - self._check_ms > 2 * backoff.max_ms:
+            self._check_count = 0
+        self._check_ms = now_ms + backoff.delay_ms(max(0, self._check_count - BRISK_CHECKS))
+        self._check_count += 1
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give the handshake, and the answers in flight, more time."""
+        """Give the handshake, and the responses in flight, more time."""
         self._waits_since_ms += extra_ms
         if self.handshake_deadline_ms != NEVER_MS:
             self.handshake_deadline_ms += extra_ms
@@ -200,7 +200,7 @@ class Connection:
         if self.versions is None:
             return failures.handshake_wait(self.node)
         # Copies, each made in one step: the driver goes on meanwhile.
-        in_flight = (*self._unanswered.copy(), *self._in_flight.copy())
+        in_flight = (*self._without_response.copy(), *self._in_flight.copy())
         names = dict.fromkeys(entry.request.message.api_key.name for entry in in_flight)
         return f"{self.node} has not answered {', '.join(names)} yet" if names else ""
 
@@ -223,7 +223,7 @@ class Connection:
         entry = _InFlight(request, version, correlation_id)
         if not self._in_flight:
             self._waits_since_ms = now_ms
-        (self._in_flight if request.expects_response else self._unanswered).append(entry)
+        (self._in_flight if request.expects_response else self._without_response).append(entry)
         self.active_ms = now_ms
 
     def begin_handshake(self, deadline_ms: int) -> None:
@@ -247,18 +247,18 @@ class Connection:
         return taken
 
     def take_sent(self) -> list[Request]:
-        """Return the requests without an answer whose bytes the operating system has taken.
+        """Return the requests without a response whose bytes the operating system has taken.
 
         It has taken none of a stream that failed, as far as can be told.
         """
-        if not self._unanswered or self.failure is not None or self._port.unsent_bytes(self):
+        if not self._without_response or self.failure is not None or self._port.unsent_bytes(self):
             return []
-        taken = [entry.request for entry in self._unanswered]
-        self._unanswered.clear()
+        taken = [entry.request for entry in self._without_response]
+        self._without_response.clear()
         return taken
 
-    def take_answered(self, now_ms: int) -> list[tuple[Request, Message]]:
-        """Return the requests whose answers have come, with the answers, in order.
+    def take_responses(self, now_ms: int) -> list[tuple[Request, Message]]:
+        """Return the requests whose responses have come, with these, in order.
 
         A broker that sends what it must not ends the connection: `failure` then tells why.
         """
@@ -282,7 +282,7 @@ class Connection:
     def take_in_flight(self) -> list[Request]:
         """Return every request that is not done, in order of sending by kind, and forget them."""
         taken = [entry.request for entry in self._all_in_flight()]
-        self._unanswered.clear()
+        self._without_response.clear()
         self._in_flight.clear()
         return taken
 
@@ -300,14 +300,14 @@ class Connection:
         if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
             due = self._in_flight[0].correlation_id if self._in_flight else "none"
             raise DecodeError(
-                f"the answer to correlation id {correlation_id} came while {due} is due; the "
+                f"the response to correlation id {correlation_id} came while {due} is due; the "
                 f"stream is out of step"
             )
         entry = self._in_flight[0]
         response = decode_response(entry.request.message.response_type, entry.version, frame)
         if entry.request.check is not None:
             entry.request.check(response)
-        # Taken only now: an answer that cannot be read, or contradicts its request, leaves it in
+        # Taken only now: a response that cannot be read, or contradicts its request, leaves it in
         # flight, so that it is failed with all the others.
         self._in_flight.popleft()
         self._waits_since_ms = now_ms
@@ -321,7 +321,7 @@ class Connection:
         correlation_id = peek_correlation_id(frame)
         if correlation_id != self._handshake_correlation_id:
             raise DecodeError(
-                f"the answer to correlation id {correlation_id} came while "
+                f"the response to correlation id {correlation_id} came while "
                 f"{self._handshake_correlation_id} is due"
             )
         if self._handshake.on_frame(frame):
@@ -331,7 +331,7 @@ class Connection:
         self._to(ConnectionState.READY)
 
     def _all_in_flight(self) -> Iterator[_InFlight]:
-        yield from self._unanswered
+        yield from self._without_response
         yield from self._in_flight
 
     def _fail(self, error: KafkaError) -> None:

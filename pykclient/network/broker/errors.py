@@ -33,8 +33,8 @@ __all__ = [
     "listed",
     "not_accepted",
     "not_begun",
-    "silent_and_gone",
-    "silent_and_moved",
+    "suspect_and_gone",
+    "suspect_and_moved",
     "unanswered",
     "unknown_node",
     "unreadable",
@@ -130,12 +130,12 @@ def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutErr
     )
 
 
-def silent_and_gone(node: Node) -> DisconnectedError:
-    """The broker owes an answer, and the others do not count it among them any more."""
+def suspect_and_gone(node: Node) -> DisconnectedError:
+    """The broker owes a response, and the others do not count it among them any more."""
     return DisconnectedError(f"{node} is silent, and the cluster has gone on without it")
 
 
-def silent_and_moved(node: Node) -> DisconnectedError:
+def suspect_and_moved(node: Node) -> DisconnectedError:
     """The broker owes a response at its old address, and has another one by now."""
     return DisconnectedError(f"{node} is silent, and the broker has another address now")
 

@@ -70,7 +70,7 @@ class Handshake:
         """Take the broker's answer; return whether `message` is to be sent (again).
 
         Raises:
-            DecodeError: the answer is not one.
+            DecodeError: the response is not one.
             UnsupportedVersionError: the broker is too old, or is none for clients.
             BrokerError: the broker refused for another reason.
         """

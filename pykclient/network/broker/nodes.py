@@ -253,14 +253,14 @@ class NodeSelection:
         ready = [node for node in self.candidates() if is_ready(node.id, now_ms)]
         self._random.shuffle(ready)  # or the first broker would carry what every client sends
         return min(
-            ready, key=lambda node: (self.is_silent(node, now_ms), load(node.id)), default=None
+            ready, key=lambda node: (self.is_suspect(node, now_ms), load(node.id)), default=None
         )
 
-    def is_silent(self, node: Node, now_ms: int) -> bool:
-        """Return whether a broker owes an answer for too long, on either of its connections."""
+    def is_suspect(self, node: Node, now_ms: int) -> bool:
+        """Return whether a broker owes a response for too long, on either of its connections."""
         ids = (node.id, coordinator_id(node.id))
         connections = (self._connections.get(node_id) for node_id in ids)
-        return any(each is not None and each.silent_ms() <= now_ms for each in connections)
+        return any(each is not None and each.suspect_ms() <= now_ms for each in connections)
 
     def next_to_connect(self, now_ms: int) -> Node | None:
         """Return whom to connect to next; None if all are, or one attempt began a moment ago."""

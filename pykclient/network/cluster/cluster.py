@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_TOPIC_ID",
     "Cluster",
-    "LeaderAnswer",
+    "LeaderAndEpoch",
     "LeaderHints",
     "PartitionInfo",
     "TopicInfo",
@@ -71,7 +71,7 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster:
-    """The snapshot. `version` counts the metadata answers that led to it; 0 is before the first."""
+    """The snapshot. `version` counts the Metadata responses so far; 0 is before the first."""
 
     __slots__ = (
         "_topic_names",
@@ -102,7 +102,7 @@ class Cluster:
         self._topic_names = {t.topic_id: t.name for t in self.topics.values()}
 
     def is_like(self, other: Cluster) -> bool:
-        """Return whether another picture has the same brokers, topics and leaders."""
+        """Return whether another snapshot has the same brokers, topics and leaders."""
         return (
             self.nodes == other.nodes
             and self.controller_id == other.controller_id
@@ -148,18 +148,18 @@ def bootstrap_nodes(addresses: Sequence[tuple[str, int]]) -> tuple[Node, ...]:
 
 
 def topic_info(answer: MetadataResponseTopic) -> TopicInfo:
-    """Return what an answer without an error tells about a topic.
+    """Return what a response without an error tells about a topic.
 
     Raises:
         DecodeError: it has no name, or its partitions are not numbered from 0 without gaps.
     """
     if answer.name is None:
-        raise DecodeError("a Metadata answer names a topic by neither name nor known id")
+        raise DecodeError("a Metadata response names a topic by neither name nor known id")
     partitions = sorted(answer.partitions, key=lambda partition: partition.partition_index)
     for expected, partition in enumerate(partitions):
         if partition.partition_index != expected:
             raise DecodeError(
-                f"a Metadata answer lists partition {partition.partition_index} of topic "
+                f"a Metadata response lists partition {partition.partition_index} of topic "
                 f"{answer.name!r} where {expected} must stand"
             )
     infos = tuple(partition_info(answer.name, partition) for partition in partitions)
@@ -167,7 +167,7 @@ def topic_info(answer: MetadataResponseTopic) -> TopicInfo:
 
 
 def partition_info(topic: str, answer: MetadataResponsePartition) -> PartitionInfo:
-    """Return what an answer tells about a partition."""
+    """Return what a response tells about a partition."""
     return PartitionInfo(
         topic=topic,
         partition=answer.partition_index,
@@ -179,7 +179,7 @@ def partition_info(topic: str, answer: MetadataResponsePartition) -> PartitionIn
     )
 
 
-class LeaderAnswer(Protocol):
+class LeaderAndEpoch(Protocol):
     """How the messages of several APIs tell of a leader; -1 stands for none."""
 
     leader_id: int
@@ -187,28 +187,28 @@ class LeaderAnswer(Protocol):
 
 
 class LeaderHints:
-    """The hints of one answer; `endpoints` are the addresses that it gives."""
+    """The hints of one response; `endpoints` are the addresses that it gives."""
 
     def __init__(self, endpoints: Iterable[BrokerAddress]) -> None:
         self._endpoints = endpoints
-        self._told: dict[TopicPartition, LeaderAnswer] = {}
+        self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
 
-    def add(self, partition: TopicPartition, told: LeaderAnswer) -> None:
+    def add(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
         """Take what is said of a partition, if anything is."""
-        if told.leader_id >= 0 and told.leader_epoch >= 0:
-            self._told[partition] = told
+        if leader.leader_id >= 0 and leader.leader_epoch >= 0:
+            self._leaders[partition] = leader
 
     def newer_than(self, cluster: Cluster) -> Cluster | None:
-        """Return the picture with what is new in it; None if nothing is."""
-        if not self._told:
+        """Return the snapshot with what is new in it; None if nothing is."""
+        if not self._leaders:
             return None
         nodes = {**self._nodes(), **cluster.nodes}
         changed: defaultdict[str, dict[int, PartitionInfo]] = defaultdict(dict)
-        for partition, told in self._told.items():
+        for partition, leader in self._leaders.items():
             known = cluster.partition(partition)
-            if known is not None and told.leader_id in nodes and _is_newer(told, known):
+            if known is not None and leader.leader_id in nodes and _is_newer(leader, known):
                 changed[partition.topic][partition.partition] = known._replace(
-                    leader_id=told.leader_id, leader_epoch=told.leader_epoch
+                    leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
                 )
         if not changed:
             return None
@@ -241,5 +241,5 @@ class LeaderHints:
         return nodes
 
 
-def _is_newer(told: LeaderAnswer, known: PartitionInfo) -> bool:
-    return known.leader_epoch is None or told.leader_epoch > known.leader_epoch
+def _is_newer(leader: LeaderAndEpoch, known: PartitionInfo) -> bool:
+    return known.leader_epoch is None or leader.leader_epoch > known.leader_epoch

@@ -1,7 +1,7 @@
 """Coordinators: which broker looks after a group, a transactional id or a share group.
 
 Per key it is *unknown* (nobody asks), *wanted*, *looking up* (a broker was asked), *known*,
-*doubted* (it owes an answer for so long that others are asked whether it still is the one, and
+*suspect* (it owes a response for so long that others are asked whether it still is the one, and
 stays in use meanwhile), or *failed* (trying again would not help; after a back-off it may be asked
 for anew). A coordinator is looked for when somebody wants it, and forgotten when its connection is
 lost or somebody hears that it is another one. It sends nothing to the coordinator.
@@ -47,7 +47,7 @@ __all__ = ["NEXT", "CoordinatorState", "CoordinatorType", "Coordinators", "Reach
 
 SEVERAL_KEYS_FROM_VERSION: Final = 4
 
-DOUBT_INTERVAL_MS: Final = 2_000
+SUSPECT_INTERVAL_MS: Final = 2_000
 """So often are others asked about a coordinator that is silent. It may hang, or wait for a whole
 group; members that it waits for send no heartbeats meanwhile, which would be as many requests."""
 
@@ -74,7 +74,7 @@ class CoordinatorState(Enum):
     WANTED = "wanted"
     LOOKING_UP = "looking_up"
     KNOWN = "known"
-    DOUBTED = "doubted"
+    SUSPECT = "suspect"
     FAILED = "failed"
 
 
@@ -84,8 +84,8 @@ NEXT: Final[dict[CoordinatorState, frozenset[CoordinatorState]]] = {
     CoordinatorState.LOOKING_UP: frozenset(
         {CoordinatorState.WANTED, CoordinatorState.KNOWN, CoordinatorState.FAILED}
     ),
-    CoordinatorState.KNOWN: frozenset({CoordinatorState.UNKNOWN, CoordinatorState.DOUBTED}),
-    CoordinatorState.DOUBTED: frozenset({CoordinatorState.KNOWN, CoordinatorState.LOOKING_UP}),
+    CoordinatorState.KNOWN: frozenset({CoordinatorState.UNKNOWN, CoordinatorState.SUSPECT}),
+    CoordinatorState.SUSPECT: frozenset({CoordinatorState.KNOWN, CoordinatorState.LOOKING_UP}),
     CoordinatorState.FAILED: frozenset({CoordinatorState.UNKNOWN}),
 }
 
@@ -97,7 +97,7 @@ class Reachability(Protocol):
         """Return whether the node waits out its back-off after a failure."""
         ...
 
-    def silent_ms(self, node_id: int) -> int:
+    def suspect_ms(self, node_id: int) -> int:
         """Return when the node counts as silent, unless it answers before."""
         ...
 
@@ -119,11 +119,11 @@ class _Lookup:
 
     __slots__ = (
         "attempt",
-        "doubt_at_ms",
         "key",
+        "logged_node",
         "node",
         "state",
-        "told_node",
+        "suspect_at_ms",
     )
 
     def __init__(self, key: _Key, backoff: Backoff) -> None:
@@ -131,9 +131,9 @@ class _Lookup:
         self.attempt = Attempt(backoff)
         self.state = CoordinatorState.UNKNOWN
         self.node: CoordinatorNode | None = None
-        self.told_node: CoordinatorNode | None = None
+        self.logged_node: CoordinatorNode | None = None
         """Whom the log has been told of last; None after it was told that this one is gone."""
-        self.doubt_at_ms = 0
+        self.suspect_at_ms = 0
         """When it may be doubted; until then it is trusted, silent or not."""
 
     def to(self, state: CoordinatorState) -> None:
@@ -158,7 +158,7 @@ class Coordinators:
         self._client = client
         self._retry_backoff = retry_backoff
         self._lookups: dict[_Key, _Lookup] = {}
-        self._asks_for_several = True
+        self._takes_several_keys = True
         """Until a broker turns out not to understand a request with several keys."""
         self._now_ms = 0
 
@@ -217,7 +217,7 @@ class Coordinators:
                 due[lookup.key.key_type].append(lookup)
         requests: list[Request] = []
         for lookups in due.values():
-            if self._asks_for_several:
+            if self._takes_several_keys:
                 requests.append(self._request(lookups))
             else:
                 requests.extend(self._request([lookup]) for lookup in lookups)
@@ -234,7 +234,7 @@ class Coordinators:
             return lookup.attempt.due_ms
         if lookup.state is CoordinatorState.KNOWN:
             assert lookup.node is not None
-            return max(self._client.silent_ms(lookup.node.id), lookup.doubt_at_ms)
+            return max(self._client.suspect_ms(lookup.node.id), lookup.suspect_at_ms)
         return NEVER_MS
 
     def _lookup(self, key_type: CoordinatorType, key: str) -> _Lookup:
@@ -249,7 +249,7 @@ class Coordinators:
         keys = [lookup.key.key for lookup in lookups]
         for lookup in lookups:
             is_known = lookup.state is CoordinatorState.KNOWN
-            lookup.to(CoordinatorState.DOUBTED if is_known else CoordinatorState.LOOKING_UP)
+            lookup.to(CoordinatorState.SUSPECT if is_known else CoordinatorState.LOOKING_UP)
         return Request(
             FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys),
             node_id=None,
@@ -260,7 +260,7 @@ class Coordinators:
             is_movable=True,
         )
 
-    # Answers.
+    # Responses.
 
     def _on_response(self, lookups: list[_Lookup], message: Message | None, now_ms: int) -> None:
         assert isinstance(message, FindCoordinatorResponse)
@@ -278,7 +278,7 @@ class Coordinators:
         lookup.to(CoordinatorState.KNOWN)
         if silent == node:
             self._log.debug("%s: the coordinator is still %s, though silent", lookup.key, node)
-            lookup.doubt_at_ms = now_ms + DOUBT_INTERVAL_MS
+            lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             return
         lookup.node = node
         lookup.attempt.succeeded()
@@ -286,27 +286,27 @@ class Coordinators:
         lookup.attempt.due_ms = now_ms + self._retry_backoff.delay_ms(0)
         self._metadata.learn_coordinator(node)
         # One that is found, lost and found again for the same reason is not told of each time.
-        level = logging.DEBUG if node == lookup.told_node else logging.INFO
+        level = logging.DEBUG if node == lookup.logged_node else logging.INFO
         self._log.log(level, "%s: the coordinator is %s", lookup.key, node)
-        lookup.told_node = node
+        lookup.logged_node = node
         if silent is not None and silent.id != node.id:
             gone = DisconnectedError(f"{silent} was silent, and {node} has taken its place")
             self._client.abandon(silent.id, gone, now_ms)
 
     def _on_failure(self, lookups: list[_Lookup], error: KafkaError, now_ms: int) -> None:
         if isinstance(error, UnsupportedVersionError) and len(lookups) > 1:
-            self._asks_for_several = False
+            self._takes_several_keys = False
             for lookup in lookups:
-                is_known = lookup.state is CoordinatorState.DOUBTED
+                is_known = lookup.state is CoordinatorState.SUSPECT
                 lookup.to(CoordinatorState.KNOWN if is_known else CoordinatorState.WANTED)
             return
         for lookup in lookups:
             self._on_error(lookup, error, now_ms)
 
     def _on_error(self, lookup: _Lookup, error: KafkaError, now_ms: int) -> None:
-        if lookup.state is CoordinatorState.DOUBTED:
+        if lookup.state is CoordinatorState.SUSPECT:
             self._log.debug("%s: nobody tells about %s: %s", lookup.key, lookup.node, error)
-            lookup.doubt_at_ms = now_ms + DOUBT_INTERVAL_MS
+            lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             lookup.to(CoordinatorState.KNOWN)
             return
         has_failed = lookup.attempt.failed(error, now_ms) is not None
@@ -314,7 +314,7 @@ class Coordinators:
         self._log.debug("%s: no coordinator yet: %s", lookup.key, lookup.attempt.last_error)
 
     def _forget(self, lookup: _Lookup, reason: object) -> None:
-        is_told = self._repeated.log(
+        is_logged = self._repeated.log(
             logging.INFO,
             self._now_ms,
             (lookup.key, lookup.node, reason if isinstance(reason, str) else type(reason)),
@@ -323,16 +323,16 @@ class Coordinators:
             lookup.node,
             reason,
         )
-        if is_told:
-            lookup.told_node = None
+        if is_logged:
+            lookup.logged_node = None
         lookup.node = None
         # Who was asked out of doubt tells.
-        is_doubted = lookup.state is CoordinatorState.DOUBTED
-        lookup.to(CoordinatorState.LOOKING_UP if is_doubted else CoordinatorState.UNKNOWN)
+        is_suspect = lookup.state is CoordinatorState.SUSPECT
+        lookup.to(CoordinatorState.LOOKING_UP if is_suspect else CoordinatorState.UNKNOWN)
 
 
 class _Address:
-    """What an answer says of a broker's address; it tells no rack."""
+    """What a response says of a broker's address; it tells no rack."""
 
     rack: str | None = None
 
@@ -361,7 +361,7 @@ def _build(key_type: CoordinatorType, keys: Sequence[str], version: int) -> Find
 
 
 def _answers(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coordinator]:
-    """Return what is said of each key, in order. Requires that the answer was checked."""
+    """Return what is said of each key, in order. Requires that the response was checked."""
     if message.coordinators:
         by_key = {answer.key: answer for answer in message.coordinators}
         return [by_key[key] for key in keys]
@@ -378,7 +378,7 @@ def _answers(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coor
 
 
 def _check(keys: Sequence[str], message: Message) -> None:
-    """Make sure that an answer tells of each key once, and of somebody who can be there."""
+    """Make sure that a response tells of each key once, and of somebody who can be there."""
     assert isinstance(message, FindCoordinatorResponse)
     if message.coordinators or len(keys) > 1:
         told = sorted(answer.key for answer in message.coordinators)

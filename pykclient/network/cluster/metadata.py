@@ -1,11 +1,11 @@
-"""Metadata: when to ask the cluster about itself, and how an answer changes our picture of it.
+"""Metadata: when to ask the cluster about itself, and how a response changes the snapshot.
 
 States: *fresh* (nothing due before the age limit), *stale* (an update is wanted), *in flight*
-(asked, not answered). The picture is an immutable `Cluster`, swapped whole; this object never
-changes one that it has handed out. What is fatal, as all nodes say, is for the calls that wait to
-raise; the asking goes on all the same, and a good response ends it. An answer that knows
-less than we do about a partition's leadership, which brokers that lag behind give, does not take us
-back (KIP-320).
+(requested, no response yet). The snapshot is an immutable `Cluster`, swapped whole; this object
+never changes one that it has handed out. What is fatal, as all nodes say, is for the calls that
+wait to raise; requests go on all the same, and a good response ends it. A response that knows less
+than we do about a partition's leadership, which brokers that lag behind give, does not take us back
+(KIP-320).
 
 Owner: the driver of the engine. Other threads read `cluster` and `fatal_since`.
 Source: Java classes ``Metadata``, ``ProducerMetadata``; KIP-320 (leader epochs), KIP-526 (idle
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["Metadata", "MetadataState"]
 
 RELIABLE_EPOCHS_VERSION = 9
-"""Of the answers. Brokers before 2.4 may tell an older epoch than partitions have, and keep to it,
+"""Of Metadata. Brokers before 2.4 may name an older epoch than partitions have, and keep to it,
 while these are reassigned (Java's ``hasReliableLeaderEpochs``)."""
 
 LAG_MS_MAX = 10_000
@@ -59,7 +59,7 @@ LAG_MS_MAX = 10_000
 
 
 class MetadataState(Enum):
-    """Whether the picture is good, and what is done about it."""
+    """Whether the snapshot is good, and what is done about it."""
 
     FRESH = "fresh"
     STALE = "stale"
@@ -78,8 +78,8 @@ class Metadata:
 
     Topics are tracked because they were named by `add_topic` or `set_topics`, or are all topics
     after `set_all_topics`. With `topic_idle_ms` a topic that nobody names again in that time is
-    forgotten. After `rebootstrap_trigger_ms` without a good answer the picture is dropped, so that
-    the bootstrap addresses are asked (None = never).
+    forgotten. After `rebootstrap_trigger_ms` without a good response the snapshot is dropped, so
+    that the bootstrap addresses are asked (None = never).
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class Metadata:
         self._wants_all_topics = False
         self._state = MetadataState.STALE
         self._is_outdated = False
-        """An update was asked for while one was in flight, whose answer may be too old for it."""
+        """An update was asked for while one was in flight, whose response may be too old for it."""
         self._is_urgent = False
         """The next update does not wait for its back-off: it asks for what was not asked before."""
         self._attempt_count = 0
         self._unchanged_count = 0
         """How many answers, asked for one right after the other, were no news."""
-        self._asked_version = MetadataRequest.max_version
+        self._response_version = MetadataRequest.max_version
         self._older_since_ms: dict[str, int] = {}
-        """Since when answers have told older epochs of topics without ids than we know."""
+        """Since when responses have older epochs of topics without ids than we know."""
         self._earliest_ms = 0
         self._expires_ms = 0
         self._failing_since_ms: int | None = None
@@ -177,7 +177,7 @@ class Metadata:
             self._request_at_once()
 
     def request_update(self) -> None:
-        """Note that the picture is stale. The update waits for its back-off."""
+        """Note that the snapshot is stale. The update waits for its back-off."""
         if self._state is MetadataState.FRESH:
             self._to(MetadataState.STALE)
         else:
@@ -190,7 +190,7 @@ class Metadata:
             self._coordinators_version += 1
 
     def learn_leaders(self, hints: LeaderHints) -> bool:
-        """Take leaders into the picture that another answer tells of; return whether any is new."""
+        """Take leaders that another response names into the snapshot; return whether any is new."""
         cluster = hints.newer_than(self.cluster)
         if cluster is not None:
             self._swap(cluster)
@@ -277,7 +277,7 @@ class Metadata:
         )
 
     def _build(self, message: MetadataRequest, version: int) -> MetadataRequest:
-        self._asked_version = version
+        self._response_version = version
         return message
 
     def _request_at_once(self) -> None:
@@ -309,7 +309,7 @@ class Metadata:
         self._failing_since_ms = now_ms
         self._swap(Cluster(version=self.cluster.version + 1))
 
-    # Answers.
+    # Responses.
 
     def _on_response(self, response: Message | None, now_ms: int) -> None:
         assert isinstance(response, MetadataResponse)
@@ -350,7 +350,7 @@ class Metadata:
         self._retry_later(now_ms)
 
     def _note_failure(self, error: KafkaError, now_ms: int) -> None:
-        # One warning tells it; that it goes on is told by the connections that fail.
+        # One warning tells it; that it goes on is logged of the connections that fail.
         level = logging.WARNING if self.last_error is None else logging.DEBUG
         self._log.log(level, "metadata update failed: %s", error)
         self.last_error = error
@@ -392,41 +392,41 @@ class Metadata:
         )
         return cluster, is_complete
 
-    def _reliable(self, told: TopicInfo) -> TopicInfo:
+    def _reliable(self, received: TopicInfo) -> TopicInfo:
         """Leave out the leader epochs of brokers that tell wrong ones while they reassign."""
-        if self._asked_version >= RELIABLE_EPOCHS_VERSION:
-            return told
-        return told._replace(
-            partitions=tuple(each._replace(leader_epoch=None) for each in told.partitions)
+        if self._response_version >= RELIABLE_EPOCHS_VERSION:
+            return received
+        return received._replace(
+            partitions=tuple(each._replace(leader_epoch=None) for each in received.partitions)
         )
 
-    def _newest(self, told: TopicInfo, now_ms: int) -> TopicInfo:
-        """Keep what we know about a partition where the answer has an older leader epoch."""
-        known = self.cluster.topics.get(told.name)
+    def _newest(self, received: TopicInfo, now_ms: int) -> TopicInfo:
+        """Keep what we know about a partition where the response has an older leader epoch."""
+        known = self.cluster.topics.get(received.name)
         # Another id means that it was deleted and made anew: its epochs begin again.
-        if known is None or known.topic_id != told.topic_id:
-            return told
-        if told.topic_id == NO_TOPIC_ID and self._is_anew(known, told, now_ms):
-            return told
-        return told._replace(
+        if known is None or known.topic_id != received.topic_id:
+            return received
+        if received.topic_id == NO_TOPIC_ID and self._is_anew(known, received, now_ms):
+            return received
+        return received._replace(
             partitions=(
-                *map(_newer, known.partitions, told.partitions),
-                *told.partitions[len(known.partitions) :],
+                *map(_newer, known.partitions, received.partitions),
+                *received.partitions[len(known.partitions) :],
             )
         )
 
-    def _is_anew(self, known: TopicInfo, told: TopicInfo, now_ms: int) -> bool:
-        """Return whether a topic without an id must have been made anew: answers have told older
-        epochs for longer than a broker lags behind.
+    def _is_anew(self, known: TopicInfo, received: TopicInfo, now_ms: int) -> bool:
+        """Return whether a topic without an id must have been made anew: responses have had
+        older epochs for longer than a broker lags behind.
         """
-        are_older = map(_is_older, told.partitions, known.partitions)
+        are_older = map(_is_older, received.partitions, known.partitions)
         if not any(are_older):
-            self._older_since_ms.pop(told.name, None)
+            self._older_since_ms.pop(received.name, None)
             return False
-        since_ms = self._older_since_ms.setdefault(told.name, now_ms)
+        since_ms = self._older_since_ms.setdefault(received.name, now_ms)
         if now_ms - since_ms < LAG_MS_MAX:
             return False
-        del self._older_since_ms[told.name]
+        del self._older_since_ms[received.name]
         return True
 
     def _to(self, state: MetadataState) -> None:
@@ -435,20 +435,20 @@ class Metadata:
 
 
 def _check_topics(asked: frozenset[str], response: Message) -> None:
-    """Make sure that an answer tells of each topic, unless it refuses the whole question."""
+    """Make sure that a response tells of each topic, unless it refuses the whole question."""
     assert isinstance(response, MetadataResponse)
-    untold = asked.difference(answer.name for answer in response.topics)
-    if untold and response.error_code == 0:
-        raise DecodeError(f"a Metadata answer says nothing about topic {min(untold)!r}")
+    missing = asked.difference(answer.name for answer in response.topics)
+    if missing and response.error_code == 0:
+        raise DecodeError(f"a Metadata response says nothing about topic {min(missing)!r}")
 
 
-def _newer(known: PartitionInfo, told: PartitionInfo) -> PartitionInfo:
-    return known if _is_older(told, known) else told
+def _newer(known: PartitionInfo, received: PartitionInfo) -> PartitionInfo:
+    return known if _is_older(received, known) else received
 
 
-def _is_older(told: PartitionInfo, known: PartitionInfo) -> bool:
+def _is_older(received: PartitionInfo, known: PartitionInfo) -> bool:
     return (
         known.leader_epoch is not None
-        and told.leader_epoch is not None
-        and told.leader_epoch < known.leader_epoch
+        and received.leader_epoch is not None
+        and received.leader_epoch < known.leader_epoch
     )

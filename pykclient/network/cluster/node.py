@@ -91,7 +91,7 @@ def broker_node(address: BrokerAddress) -> Node:
     is_host = 0 < len(host) <= HOST_LENGTH_MAX and host.isprintable() and " " not in host
     if address.node_id < 0 or not is_host or not 0 < port <= PORT_MAX:
         raise DecodeError(
-            f"an answer says that broker {address.node_id} is at host "
+            f"a response says that broker {address.node_id} is at host "
             f"{host[:HOST_LENGTH_MAX]!r}, port {port}; check the broker's advertised.listeners"
         )
     return Node(address.node_id, host, port, address.rack)

@@ -1,7 +1,7 @@
 """Name resolution that cannot hold up a call.
 
 `getaddrinfo` has no time-out, so it runs on a daemon thread, one per name that is being looked up;
-the answer is put into a mailbox and the port is woken. Addresses in numbers are answered at once.
+the response is put into a mailbox and the port is woken. Addresses in numbers are answered at once.
 Who gives a connection up calls `forget`, so that a look-up that hangs keeps nothing alive. Look-ups
 that hang are limited in number; beyond that a new name fails at once, as does one for which no
 thread can be started, and is tried again after its back-off.
@@ -81,7 +81,7 @@ class Resolver:
                 waiting.remove(on_answer)
 
     def deliver(self) -> None:
-        """Hand the answers that have come to those who asked."""
+        """Hand the responses that have come to those who asked."""
         while self._answers:
             name, answer = self._answers.popleft()
             for on_answer in self._waiting.pop(name, ()):

@@ -152,7 +152,7 @@ class SelectorPort:
     def wait(self, timeout_ms: int) -> None:
         """Do I/O until something happened, a wake-up came or the time is over.
 
-        A part of an answer is nothing that happened: of a large one a hundred parts come, and a
+        A part of a response is nothing that happened: of a large one a hundred parts come, and a
         turn of the engine for each would cost more than to decode it.
 
         Raises:
@@ -301,7 +301,7 @@ class SelectorPort:
     # Moving bytes.
 
     def _receive_parts(self, timeout_s: float) -> bool:
-        """Do what I/O there is; return whether it was only parts of answers that came."""
+        """Do what I/O there is; return whether it was only parts of responses that came."""
         # What is ready already is taken without giving up the GIL; waiting gives it up.
         ready = ready_now(self._selector)
         if ready is None or (not ready and timeout_s > 0):
