@@ -48,6 +48,8 @@ _numbers = itertools.count()
 class ResultState(Enum):
     """What is known about a batch."""
 
+    __hash__ = object.__hash__  # without a call
+
     PENDING = "pending"
     SUCCEEDED = "succeeded"
     FAILED = "failed"

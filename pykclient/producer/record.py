@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel.pure.appender import header_pairs
 from pykclient.errors import UsageError
-from pykclient.records.builder import batch_size_upper_bound
 
 if TYPE_CHECKING:
     from pykclient.accel.abc import HeadersInput, OnDelivery
@@ -82,7 +81,5 @@ class SerializedRecord(NamedTuple):
     timestamp_ms: int
     headers: Headers
     on_delivery: OnDelivery[RecordMetadata] | None
-
-    def size_bytes_max(self) -> int:
-        """Return the most that a batch with only this record can take."""
-        return batch_size_upper_bound(self.key, self.value, self.headers)
+    size_bytes_max: int
+    """The most that a batch with only this record can take."""

@@ -18,6 +18,7 @@ from pykclient.arguments import check_topic, shown_argument
 from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.record import SerializedRecord
+from pykclient.records.builder import batch_size_upper_bound
 from pykclient.serialization import serialize_function
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class RecordSerializer:
         self._key = key
         self._value = value
         self._limits = _Limits(max_request_size, buffer_memory)
+        self._limit_bytes = min(self._limits)
         self._clock_ms = clock_ms
 
     @classmethod
@@ -102,21 +104,21 @@ class RecordSerializer:
             UsageError: a field has a value that no record can have.
         """
         topic = check_topic(topic, "send")
-        record = SerializedRecord(
-            topic,
-            _bytes(value, "value", topic, self._value),
-            _bytes(key, "key", topic, self._key),
-            None if partition is None else _number(partition, "partition", topic, 2**31 - 1),
-            self._clock_ms()
-            if timestamp_ms is None
-            else _number(timestamp_ms, "timestamp_ms", topic, TIMESTAMP_MAX_MS),
-            _headers(headers, topic) if headers else (),
-            on_delivery,
-        )
-        size_bytes = record.size_bytes_max()
-        if size_bytes > min(self._limits):
+        value = _bytes(value, "value", topic, self._value)
+        key = _bytes(key, "key", topic, self._key)
+        if partition is not None:
+            partition = _number(partition, "partition", topic, 2**31 - 1)
+        if timestamp_ms is None:
+            timestamp_ms = self._clock_ms()
+        else:
+            timestamp_ms = _number(timestamp_ms, "timestamp_ms", topic, TIMESTAMP_MAX_MS)
+        pairs = _headers(headers, topic) if headers else ()
+        size_bytes = batch_size_upper_bound(key, value, pairs)
+        if size_bytes > self._limit_bytes:
             self._refuse(f"a record for topic {topic!r}", size_bytes)
-        return record
+        return SerializedRecord(
+            topic, value, key, partition, timestamp_ms, pairs, on_delivery, size_bytes
+        )
 
     def column(
         self, name: Literal["keys", "values"], topics: Iterable[str], objects: Iterable[object]
@@ -149,7 +151,7 @@ class RecordSerializer:
         """
         if len(rows):
             row, size_bytes = rows.largest()
-            if size_bytes + HEADER_SIZE_BYTES > min(self._limits):
+            if size_bytes + HEADER_SIZE_BYTES > self._limit_bytes:
                 self._refuse(f"the record at index {row}", size_bytes + HEADER_SIZE_BYTES)
 
     def _serialize(self, name: Literal["keys", "values"]) -> Serialize | None:

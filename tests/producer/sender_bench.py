@@ -31,6 +31,7 @@ from pykclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from pykclient.records.batch import iterate_batches
+from pykclient.records.builder import batch_size_upper_bound
 from pykclient.types import Node, TopicPartition
 from tests.network.answering import answer_checked
 
@@ -227,7 +228,16 @@ class SenderBench:
     ) -> Delivery[RecordMetadata] | Blocked:
         """Try to append a record."""
         return self.accumulator.append(
-            SerializedRecord(TOPIC, value, key, partition, 5_000, (), on_delivery)
+            SerializedRecord(
+                TOPIC,
+                value,
+                key,
+                partition,
+                5_000,
+                (),
+                on_delivery,
+                batch_size_upper_bound(key, value),
+            )
         )
 
     def send(

@@ -143,7 +143,7 @@ def test_memory_that_was_waited_for_starts_a_batch_or_goes_back() -> None:
     assert isinstance(record, Delivery)
     waiter = MemoryWaiter(CHUNK_BYTES, lambda: None)
     bench.pool.wait_for(waiter)
-    there = SerializedRecord(TOPIC, b"v", None, 0, 0, (), None)
+    there = SerializedRecord(TOPIC, b"v", None, 0, 0, (), None, 100)
     assert isinstance(bench.accumulator.append(there, waiter), Delivery)
     assert waiter.size_bytes == CHUNK_BYTES  # the open batch had room
     new = there._replace(partition=1)

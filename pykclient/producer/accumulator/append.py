@@ -319,7 +319,7 @@ class OpenBatches:
         A batch that cannot grow counts as full, and makes room by being sent.
         """
         limit_bytes = self._limit_bytes
-        wanted_bytes = batch.appender.size_bytes + record.size_bytes_max()
+        wanted_bytes = batch.appender.size_bytes + record.size_bytes_max
         if wanted_bytes > limit_bytes:
             return False
         target_bytes = min(limit_bytes, max(wanted_bytes, 2 * batch.reserved_bytes))
@@ -338,7 +338,7 @@ class OpenBatches:
     ) -> Delivery[RecordMetadata] | Blocked:
         limit_bytes = self._limit_bytes
         chunk_bytes = min(CHUNK_BYTES, limit_bytes, self._pool.size_bytes)
-        size_bytes = max(chunk_bytes, record.size_bytes_max())
+        size_bytes = max(chunk_bytes, record.size_bytes_max)
         batch = self._new_batch(queue, size_bytes)
         me = get_ident()
         try:

@@ -47,6 +47,8 @@ __all__ = [
 class BatchState(Enum):
     """Where a batch stands."""
 
+    __hash__ = object.__hash__  # without a call: a batch changes its state several times
+
     OPEN = "open"
     CLOSED = "closed"
     IN_FLIGHT = "in_flight"
@@ -116,6 +118,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_builder",
+        "appender",
         "attempt_count",
         "base_sequence",
         "created_ms",
@@ -160,23 +163,21 @@ class ProducerBatch:
         self.is_in_request = False
         self.identity = NO_IDENTITY
         self.base_sequence = -1
-        self._builder: RecordBatchBuilder[RecordMetadata] | None = RecordBatchBuilder(
+        builder: RecordBatchBuilder[RecordMetadata] = RecordBatchBuilder(
             batch_size_bytes=capacity_bytes,
             codec=compression.codec,
             level=compression.level,
             batch=result,
             lock=lock,
         )
+        self._builder: RecordBatchBuilder[RecordMetadata] | None = builder
+        self.appender: RecordAppender[RecordMetadata] = builder.appender
+        """Where records are appended; gone once the batch is done."""
         result.follow(self.appender)
 
-    @property
-    def appender(self) -> RecordAppender[RecordMetadata]:
-        """Where records are appended. The batch must not be done."""
-        return self._content.appender
-
-    def has_appender(self, appender: RecordAppender[RecordMetadata] | None) -> bool:
+    def has_appender(self, appender: RecordAppender[RecordMetadata]) -> bool:
         """Whether records that are appended there are this batch's; no longer once it is done."""
-        return self._builder is not None and self._builder.appender is appender
+        return self._builder is not None and self.appender is appender
 
     @property
     def has_sequence(self) -> bool:
@@ -284,6 +285,7 @@ class ProducerBatch:
         self._to(BatchState.DONE)
         # Deliveries that the application keeps hold the result, not the records.
         self._builder = None
+        del self.appender
 
     def _to(self, state: BatchState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
