@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pykclient.arguments import check_callable, offsets_by_partition, partition_list
 from pykclient.consumer.partition_list import describe_partitions
 from pykclient.consumer.public_call import public_call
-from pykclient.consumer.questions import BrokerQuestions
+from pykclient.consumer.queries import BrokerQuestions
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive_until, now_ms, run_user_calls
 from pykclient.network.manager import NEVER_MS

@@ -18,7 +18,7 @@ from pykclient.config.setting import INT_MAX
 from pykclient.consumer.arrow import arrow_batch
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import NO_LIMITS
-from pykclient.consumer.group_calls import GroupCalls, check_membership_at_close
+from pykclient.consumer.closing import GroupCalls, check_membership_at_close
 from pykclient.consumer.public_call import public_call
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import ClosedError
