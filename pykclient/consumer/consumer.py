@@ -16,9 +16,9 @@ from pykclient.arguments import check_count, limits_by_partition
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.config.setting import INT_MAX
 from pykclient.consumer.arrow import arrow_batch
+from pykclient.consumer.closing import GroupCalls, check_membership_at_close
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import NO_LIMITS
-from pykclient.consumer.closing import GroupCalls, check_membership_at_close
 from pykclient.consumer.public_call import public_call
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import ClosedError

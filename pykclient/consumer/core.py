@@ -19,10 +19,10 @@ from pykclient.arguments import (
     shown_argument,
 )
 from pykclient.consumer.group.rebalance import RebalanceListener
-from pykclient.consumer.wiring import ConsumerParts
 from pykclient.consumer.public_call import CLOSED_BY_HANDLER, public_call
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
+from pykclient.consumer.wiring import ConsumerParts
 from pykclient.errors import ClosedError, NotSubscribedError, UsageError, WakeupError
 from pykclient.network.manager import NEVER_MS
 from pykclient.types import OffsetAndMetadata, TopicPartition
