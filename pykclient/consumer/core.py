@@ -1,15 +1,28 @@
-"""ConsumerCore: the consumer without the waiting.
+"""ConsumerCore: a consumer's life, and every call that asks no broker.
 
-Has every public method that does not wait. `Consumer` adds those that do; it reads and changes
-nothing that is not here, or in `ConsumerParts`.
+It is *open*, then *closed*. `Consumer` adds the calls that wait, and so can another front-end: what
+they do is in the parts that `Wiring` has.
 
-Owner: the thread guard, which each public method takes; `wakeup` alone does not.
-Source: Java class ``KafkaConsumer``.
+`public_call` is what every public method does before and after its own work. It *enters* the thread
+guard, *makes good* what a call that did not end has left behind, marks the state as torn, makes the
+call, and marks it as whole. What a call has taken for the application counts as returned when the
+call returns, not before.
+
+CPython looks for signals at the start of a function, at a jump back and after a call into C. So
+plain stores that follow each other, and a `return` after them, are one: a handler spans before all
+of them or after.
+
+Owner: the thread guard, which each public method takes; `wakeup` and `metrics` alone do not.
+Source: Java class ``KafkaConsumer``; of `public_call` ours, see `network.interrupts`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import sys
+from datetime import UTC, datetime
+from functools import wraps
+from threading import get_ident
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from pykclient.arguments import (
     check_offset,
@@ -18,29 +31,190 @@ from pykclient.arguments import (
     partition_list,
     shown_argument,
 )
+from pykclient.arguments import timeout_ms as milliseconds
+from pykclient.consumer.fetch.buffer import NOT_BEGUN
 from pykclient.consumer.group.rebalance import RebalanceListener
-from pykclient.consumer.public_call import CLOSED_BY_HANDLER, public_call
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
-from pykclient.consumer.wiring import ConsumerParts
-from pykclient.errors import ClosedError, NotSubscribedError, UsageError, WakeupError
-from pykclient.network.manager import NEVER_MS
+from pykclient.consumer.wiring import Wiring
+from pykclient.errors import UsageError
+from pykclient.network.drive import drive, now_ms, wall_ms
+from pykclient.network.interrupts import leaves_whole
+from pykclient.network.io.selector import SelectorPort
+from pykclient.network.live_client import LiveClient, describe_client
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
+    from types import TracebackType
+    from typing import Self
 
-    from pykclient.consumer.subscription import AssignedPartition
-    from pykclient.errors import KafkaError
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.group.history import Rebalance
+    from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.metrics.catalogue import MetricName
+    from pykclient.network.io.port import Port
 
-__all__ = ["NO_LIMITS", "ConsumerCore"]
+__all__ = ["ConsumerCore", "public_call"]
 
-NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
+CLOSE_TIMEOUT_MS: Final = 30_000
+"""How long `close` may take where nothing is said; Java's."""
+
+MEMBERSHIP_AT_CLOSE: Final = ("default", "leave_group", "remain_in_group")
+
+ConsumerT = TypeVar("ConsumerT", bound="ConsumerCore")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class ConsumerCore(ConsumerParts):
-    """A consumer's state and every method that does not wait."""
+def public_call(
+    method: Callable[Concatenate[ConsumerT, P], T],
+) -> Callable[Concatenate[ConsumerT, P], T]:
+    """Make a method one that may be interrupted anywhere, and refuses to be called on top."""
+
+    @wraps(method)
+    def call(self: ConsumerT, /, *args: P.args, **keywords: P.kwargs) -> T:
+        wiring = self._wiring
+        guard, buffer, waiting = wiring.guard, wiring.buffer, wiring.waiting
+        me = get_ident()
+        if guard.inside == me:
+            raise guard.refused(f"{method.__name__}()")
+        is_inside = False
+        try:
+            with guard:
+                guard.inside = me
+                is_inside = True
+                try:
+                    if guard.is_torn or buffer.begun or waiting.close_request:
+                        wiring.make_good()
+                    guard.is_torn = True
+                    result = method(self, *args, **keywords)
+                    guard.is_torn = False
+                except BaseException as error:
+                    if leaves_whole(error):
+                        guard.is_torn = False
+                    raise
+            if waiting.close_request:
+                waiting.raise_if_closed()
+        except BaseException as error:
+            if is_inside:
+                guard.inside = None
+                if waiting.close_request and isinstance(error, Exception):
+                    self._end(*waiting.close_request, has_finished=True)
+            raise
+        buffer.begun = NOT_BEGUN
+        guard.inside = None
+        return result
+
+    return call
+
+
+class ConsumerCore(LiveClient):
+    """A consumer's state and every method that asks no broker.
+
+    `port` is where I/O passes; None opens sockets when they are needed.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        port: Port | None = None,
+        wall_clock_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        sockets = None
+        if port is None:
+            port = sockets = SelectorPort.from_config(config)
+        try:
+            self._wiring = Wiring(config, port, wall_clock_ms=wall_clock_ms)
+        except BaseException:
+            if sockets is not None:
+                sockets.shutdown()
+            raise
+        if sockets is not None:
+            group = f", a member of group {config.group_id!r}," if config.group_id else ""
+            sockets.warn_if_dropped(
+                self,
+                f"{self!r}{group} was not closed: nothing was committed at its end, and its group "
+                f"waits for it until the session ends. Use it in a with block, or call close()",
+            )
+
+    def __repr__(self) -> str:
+        config = self._wiring.config
+        group_id = config.group_id
+        about = "" if group_id is None else f", group {group_id!r}"
+        state = "closed" if self._wiring.guard.is_closed else "open"
+        return describe_client(self, config, state, about)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # After an exception the application has not finished with what was handed out last.
+        self._end(None, "default", has_finished=kind is None)
+
+    def close(self, timeout: float | None = None, *, group_membership: str = "default") -> None:
+        """Commit as configured, leave the group, close all connections.
+
+        Calling it again does nothing. With `enable_auto_commit` everything that was handed out is
+        committed. `timeout` is in seconds, None means 30; what could not be done by then is left
+        undone, and logged. `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until
+        the session ends), or `default`: static members remain, others leave.
+
+        While an exception is on its way (in a `finally`, at the end of a ``with`` block or of
+        `contextlib.closing`, in an `except`), what was handed out last is not committed: the
+        application has not finished with it. `commit()` it before, if it has.
+
+        A signal handler that calls this on top of another call has that call end, close, and raise
+        `ClosedError`. In a child process it does nothing.
+
+        Raises:
+            ConcurrentModificationError: another thread is using the consumer.
+            UsageError: `group_membership` is none of the three.
+            RebalanceListenerError: the listener failed. The consumer is closed all the same.
+        """
+        if group_membership not in MEMBERSHIP_AT_CLOSE:
+            raise UsageError(
+                f"close(group_membership={shown_argument(group_membership)}): give "
+                f"{', '.join(MEMBERSHIP_AT_CLOSE)}"
+            )
+        self._end(timeout, group_membership, has_finished=sys.exception() is None)
+
+    def _end(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
+        """Close, now or when the call under way has ended; again it does nothing."""
+        guard, closing = self._wiring.guard, self._wiring.closing
+        if guard.is_in_child or closing.is_shut_down:
+            return
+        if guard.is_in_call:
+            if not closing.is_closing:
+                self._wiring.waiting.close_request = (timeout, group_membership)
+                self._wiring.client.wakeup()
+            return
+        self._wiring.waiting.close_request = None
+        if guard.is_closed:
+            closing.shut_down()  # an interrupt has ended the first attempt
+            return
+        closing.is_closing = True
+        try:
+            self._close(timeout, group_membership, has_finished=has_finished)
+        finally:
+            closing.is_closing = False
+
+    @public_call
+    def _close(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
+        wiring = self._wiring
+        deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
+        drive(
+            wiring.engine,
+            wiring.port,
+            wiring.closing.close(deadline_ms, group_membership, has_finished=has_finished),
+        )
 
     # The assignment.
 
@@ -59,16 +233,17 @@ class ConsumerCore(ConsumerParts):
             UsageError: something is not a `TopicPartition` with a number from 0.
         """
         wanted = partition_list(partitions, "assign")
-        if wanted:
-            self._commit_before_assigning()
-        for dropped in self._subscription.assign(wanted):
-            self._buffer.drop(dropped)
-        self._follow_topics()
+        wiring = self._wiring
+        if wanted and wiring.commit_calls is not None and not wiring.subscription.is_by_group:
+            drive(wiring.engine, wiring.port, wiring.commit_calls.commit_if_due())
+        for dropped in self._wiring.subscription.assign(wanted):
+            self._wiring.buffer.drop(dropped)
+        self._wiring.topics.follow()
 
     @public_call
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that this consumer reads."""
-        return self._subscription.partitions
+        return self._wiring.subscription.partitions
 
     @public_call
     def subscribe(
@@ -92,7 +267,7 @@ class ConsumerCore(ConsumerParts):
             UsageError: there is no `group_id`, both or neither of topics and pattern are given, one
                 is malformed, or partitions were given to `assign`; call `unsubscribe` first.
         """
-        group = self._require_group("subscribe")
+        group = self._wiring.require_group("subscribe")
         if listener is not None and not isinstance(listener, RebalanceListener):
             raise UsageError(
                 f"subscribe: listener is {shown_argument(listener)}; make a RebalanceListener "
@@ -103,19 +278,57 @@ class ConsumerCore(ConsumerParts):
                 "subscribe takes topics or a pattern, one of the two; unsubscribe() ends it"
             )
         if pattern is None:
-            self._subscription.subscribe(checked_topics(topics))
-        elif isinstance(pattern, str) and self._config.group_protocol == "consumer":
+            self._wiring.subscription.subscribe(checked_topics(topics))
+        elif isinstance(pattern, str) and self._wiring.config.group_protocol == "consumer":
             check_text(pattern, "pattern", "subscribe")
-            self._subscription.subscribe_broker_pattern(pattern)
+            self._wiring.subscription.subscribe_broker_pattern(pattern)
         else:
-            self._subscription.subscribe_pattern(compiled_pattern(pattern))
+            self._wiring.subscription.subscribe_pattern(compiled_pattern(pattern))
         group.on_subscribed(listener)
-        self._follow_topics()
+        self._wiring.topics.follow()
 
     @public_call
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed to; of a pattern those that match by now."""
-        return self._subscription.wanted_topics
+        return self._wiring.subscription.wanted_topics
+
+    @public_call
+    def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
+        """Have the group share its partitions out anew; the next `poll` begins it (KIP-568).
+
+        For assignors that look at something which has changed. `reason` is shown by the
+        coordinator (KIP-800).
+
+        Raises:
+            UsageError: nothing is subscribed to, or `reason` cannot be sent.
+        """
+        if self._wiring.group is None or not self._wiring.subscription.is_by_group:
+            raise UsageError("enforce_rebalance() needs a subscription: call subscribe() first")
+        if not isinstance(reason, str):
+            raise UsageError(f"enforce_rebalance: reason is {shown_argument(reason)}; give text")
+        check_text(reason, "reason", "enforce_rebalance")
+        self._wiring.group.enforce_rebalance(reason)
+
+    @public_call
+    def group_metadata(self) -> GroupMetadata:
+        """Return who this consumer is in its group now, as transactions want it (KIP-447).
+
+        Raises:
+            UsageError: there is no `group_id`.
+        """
+        return self._wiring.require_group("group_metadata").identity
+
+    @public_call
+    def group_history(self) -> tuple[Rebalance, ...]:
+        """Return the last rebalances of this consumer, the oldest first: when, why, what moved.
+
+        Each prints as one line.
+
+        Raises:
+            UsageError: there is no `group_id`.
+        """
+        history = self._wiring.require_group("group_history").history
+        return history.rebalances(now_ms(), datetime.fromtimestamp(wall_ms() / 1_000, UTC))
 
     # Positions.
 
@@ -129,21 +342,21 @@ class ConsumerCore(ConsumerParts):
             UsageError: the partition is not assigned, or the offset is not an integer from 0.
         """
         check_partition(partition, "seek")
-        assigned = self._subscription.require(partition)
+        assigned = self._wiring.subscription.require(partition)
         leader_epoch = None
         if isinstance(offset, OffsetAndMetadata):
             leader_epoch = offset.leader_epoch
             offset = offset.offset
         check_offset(offset, f"seek({partition}): offset")
-        if self._commits is not None:
-            self._commits.unprocessed.forget(assigned)
-        if leader_epoch is None and self._buffer.can_skip_to(assigned, offset):
+        if self._wiring.commits is not None:
+            self._wiring.commits.unprocessed.forget(assigned)
+        if leader_epoch is None and self._wiring.buffer.can_skip_to(assigned, offset):
             # Past a bad record, say: what is behind it need not be fetched again.
-            self._subscription.skip_to(assigned, offset)
-            self._buffer.forgive(assigned)
+            self._wiring.subscription.skip_to(assigned, offset)
+            self._wiring.buffer.forgive(assigned)
         else:
-            self._buffer.drop(assigned)
-            self._subscription.seek(assigned, offset, leader_epoch)
+            self._wiring.buffer.drop(assigned)
+            self._wiring.subscription.seek(assigned, offset, leader_epoch)
 
     @public_call
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -168,6 +381,15 @@ class ConsumerCore(ConsumerParts):
         """
         self._reset(partitions, OffsetReset.LATEST, "seek_to_end")
 
+    def _reset(
+        self, partitions: Iterable[TopicPartition] | None, reset_to: OffsetReset, call: str
+    ) -> None:
+        listed = None if partitions is None else partition_list(partitions, call)
+        chosen = self._wiring.subscription.require_all(listed)
+        for assigned in chosen:
+            self._wiring.buffer.drop(assigned)
+            self._wiring.subscription.await_reset(assigned, reset_to)
+
     @public_call
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out no records of these partitions until `resume`. What is buffered is kept.
@@ -177,9 +399,9 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: a partition is not assigned.
         """
-        for assigned in self._subscription.require_all(partition_list(partitions, "pause")):
-            self._subscription.pause(assigned)
-            self._buffer.refresh(assigned)
+        for assigned in self._wiring.subscription.require_all(partition_list(partitions, "pause")):
+            self._wiring.subscription.pause(assigned)
+            self._wiring.buffer.refresh(assigned)
 
     @public_call
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -188,14 +410,14 @@ class ConsumerCore(ConsumerParts):
         Raises:
             UsageError: a partition is not assigned.
         """
-        for assigned in self._subscription.require_all(partition_list(partitions, "resume")):
-            self._subscription.resume(assigned)
-            self._buffer.refresh(assigned)
+        for assigned in self._wiring.subscription.require_all(partition_list(partitions, "resume")):
+            self._wiring.subscription.resume(assigned)
+            self._wiring.buffer.refresh(assigned)
 
     @public_call
     def paused(self) -> frozenset[TopicPartition]:
         """Return the partitions that are paused."""
-        return frozenset(a.partition for a in self._subscription if a.is_paused)
+        return frozenset(a.partition for a in self._wiring.subscription if a.is_paused)
 
     @public_call
     def current_lag(self, partition: TopicPartition) -> int | None:
@@ -207,8 +429,10 @@ class ConsumerCore(ConsumerParts):
             UsageError: the partition is not assigned.
         """
         check_partition(partition, "current_lag")
-        assigned = self._subscription.require(partition)
-        return assigned.lag(self._config.isolation_level)
+        assigned = self._wiring.subscription.require(partition)
+        return assigned.lag(self._wiring.config.isolation_level)
+
+    # From any thread.
 
     def wakeup(self) -> None:
         """Make the call that waits now, or else the next one that may wait, raise `WakeupError`.
@@ -219,98 +443,18 @@ class ConsumerCore(ConsumerParts):
         Raises:
             ForkedClientError: this is a child process; the parent's call is not woken.
         """
-        self._guard.check_process()
-        self._is_woken = True
-        self._client.wakeup()
+        self._wiring.guard.check_process()
+        self._wiring.waiting.is_woken = True
+        self._wiring.client.wakeup()
 
-    # For the front-end.
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what the consumer has measured, by name; lag per partition is among it.
 
-    def _close_as_requested(self) -> None:
-        """Close, because `close` was called on top of the call that ends now."""
+        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
+        out. It may be called from any thread, and asks no broker.
 
-    def _commit_before_assigning(self) -> None:
-        """Commit what may be dropped, where that is asked for."""
-
-    def _step_in_background(self, now_ms: int) -> int:
-        """Do what cannot wait for the application; return when to come again.
-
-        Requires the core lock. Nothing is waited for: answers are looked for a moment later.
+        Raises:
+            ForkedClientError: this is a child process.
         """
-        assert self._group is not None
-        if self._guard.is_closed:
-            return NEVER_MS
-        if self._guard.is_torn:
-            self._recover()
-        self._guard.is_torn = True
-        next_ms = self._engine.step_in_background(now_ms)
-        self._port.wait(0)
-        self._engine.complete(now_ms)
-        if self._group.has_request_in_flight:
-            next_ms = min(next_ms, now_ms + self._config.retry_backoff_ms)
-        self._guard.is_torn = False
-        return next_ms
-
-    @property
-    def _is_interrupted(self) -> bool:
-        """Whether a wait must end, whatever it waits for."""
-        return (
-            self._is_woken
-            or self._close_request is not None
-            or self._metadata.fatal_error is not None
-        )
-
-    def _raise_interruption(self) -> None:
-        """Raise what ended a wait; return when nothing did."""
-        if self._close_request is not None:
-            raise ClosedError(CLOSED_BY_HANDLER)
-        fatal_error = self._metadata.take_fatal_error()
-        if fatal_error is not None:
-            raise fatal_error
-        if self._is_woken:
-            self._is_woken = False
-            raise WakeupError("Consumer.wakeup() was called")
-
-    @property
-    def _has_news(self) -> bool:
-        """Whether there is an error that `poll` is to raise."""
-        return (
-            self._subscription.has_error
-            or (self._commits is not None and self._commits.has_error)
-            or (self._group is not None and self._group.has_error)
-        )
-
-    def _take_news(self) -> KafkaError | None:
-        """Return the oldest error that `poll` is to raise, and forget it; None if none."""
-        error = self._subscription.take_error()
-        if error is None and self._commits is not None:
-            error = self._commits.take_error()
-        if error is None and self._group is not None:
-            error = self._group.take_error()
-        return error
-
-    def _require_assignment(self) -> None:
-        if not len(self._subscription) and not self._subscription.is_by_group:
-            raise NotSubscribedError(
-                "there is nothing to read: call subscribe() with topics, or assign() with "
-                "partitions first"
-            )
-
-    def _set_limits(self, limits: Mapping[TopicPartition, int]) -> None:
-        for assigned in self._subscription.set_limits(limits):
-            self._buffer.refresh(assigned)
-
-    def _have_all_reached_limits(self) -> bool:
-        # A member that has got nothing yet waits for its share.
-        return len(self._subscription) > 0 and all(
-            assigned.has_reached_limit for assigned in self._subscription
-        )
-
-    def _reset(
-        self, partitions: Iterable[TopicPartition] | None, reset_to: OffsetReset, call: str
-    ) -> list[AssignedPartition]:
-        listed = None if partitions is None else partition_list(partitions, call)
-        chosen = self._subscription.require_all(listed)
-        for assigned in chosen:
-            self._buffer.drop(assigned)
-            self._subscription.await_reset(assigned, reset_to)
-        return chosen
+        self._wiring.guard.check_process()
+        return self._wiring.metrics.snapshot(now_ms())

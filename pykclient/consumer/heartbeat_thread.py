@@ -23,12 +23,16 @@ from pykclient.network.log import ClientLog, keep_messages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.consumer.thread_guard import BackgroundLock
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.thread_guard import BackgroundLock, ThreadGuard
 
-__all__ = ["HeartbeatThread"]
+__all__ = ["HeartbeatThread", "Heartbeats"]
 
 TURNS_PER_INTERVAL: Final = 4
 """A heartbeat is late by a fraction of the interval at most, whenever the application went away."""
+
+JOIN_MIN_MS: Final = 100
+"""How long the thread has to end, though the time of `close` is up."""
 
 
 class HeartbeatThread:
@@ -106,3 +110,46 @@ class HeartbeatThread:
             return None
         finally:
             self._core_lock.release()
+
+
+class Heartbeats:
+    """The heartbeat thread of one consumer, from its first poll of a subscription on."""
+
+    def __init__(
+        self, step: Callable[[int], int], guard: ThreadGuard, config: ConsumerConfig
+    ) -> None:
+        self.thread: HeartbeatThread | None = None
+        self._step = step
+        self._guard = guard
+        self._config = config
+
+    def watch(self) -> None:
+        """See that heartbeats are sent while the application is away. Raises why they are not."""
+        thread = self.thread
+        if thread is not None and thread.failure is not None:
+            raise thread.failure
+        if thread is not None and thread.is_started:
+            return
+        if thread is not None:
+            thread.stop()  # an interrupt came while it was being started: it may run, or not
+        # Noted before it is started, so that there is never one that nobody knows of.
+        thread = self.thread = HeartbeatThread(
+            self._step,
+            self._guard.background,
+            heartbeat_interval_ms=self._config.heartbeat_interval_ms,
+            client_id=self._config.client_id,
+        )
+        thread.start()
+
+    def stop(self) -> None:
+        """Have the thread end, without waiting for that."""
+        if self.thread is not None:
+            self.thread.stop()
+
+    def end(self, deadline_ms: int) -> None:
+        """End the thread and wait for that. Requires the core lock, which it gives up."""
+        if self.thread is not None:
+            # At least for a moment, or one that ends just now would be called late.
+            timeout_s = max(JOIN_MIN_MS, deadline_ms - now_ms()) / 1_000
+            self._guard.lend(self.thread.close, timeout_s)
+            self.thread = None

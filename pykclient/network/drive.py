@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from pykclient.network.engine import Engine
     from pykclient.network.io.port import Port
 
-__all__ = ["Decisions", "Until", "drive", "drive_until", "now_ms", "run_user_calls", "wall_ms"]
+__all__ = [
+    "Decisions",
+    "Until",
+    "drive",
+    "drive_until",
+    "now_ms",
+    "run_user_calls",
+    "turn_in_background",
+    "wall_ms",
+]
 
 T = TypeVar("T")
 
@@ -47,10 +56,7 @@ def wall_ms() -> int:
 
 
 def drive(engine: Engine, port: Port, decisions: Decisions[T]) -> T:
-    """Run a public call to its end, and return its result. What it does not wait for costs little.
-
-    Before it goes on from a wait, the calls of user code are made that have come up.
-    """
+    """Run a public call to its end, and return its result."""
     try:
         wait = next(decisions)
         while True:
@@ -58,7 +64,6 @@ def drive(engine: Engine, port: Port, decisions: Decisions[T]) -> T:
                 is_held = drive_until(
                     engine, port, until=wait.condition, deadline_ms=wait.deadline_ms
                 )
-                run_user_calls(engine)
             except BaseException as error:  # noqa: BLE001  # the decisions handle it, or raise it
                 wait = decisions.throw(error)
             else:
@@ -89,6 +94,17 @@ def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadli
             return True
         if ended_ms >= deadline_ms:
             return False
+
+
+def turn_in_background(engine: Engine, port: Port, started_ms: int) -> int:
+    """Make one turn of what goes on while the application is elsewhere; return when to come again.
+
+    Nothing is waited for, and no user code called.
+    """
+    next_ms = engine.step_in_background(started_ms)
+    port.wait(0)
+    engine.complete(started_ms)
+    return next_ms
 
 
 def run_user_calls(engine: Engine) -> None:

@@ -228,7 +228,7 @@ class _ConsumerOver(Consumer):
 
     def __init__(self, port: ServingPort, **settings: object) -> None:
         config = ConsumerConfig.from_settings(bootstrap_servers="boot:9092", **settings)
-        ConsumerCore.__init__(self, config, port)
+        ConsumerCore.__init__(self, config, port=port)
 
 
 def consumer_over(port: ServingPort, **settings: object) -> Consumer:

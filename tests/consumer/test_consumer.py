@@ -270,7 +270,7 @@ def test_a_fatal_error_is_raised_at_once_by_every_call_and_the_next_one_tries_an
         lambda: next(iter(consumer)),
     ]
     for call in calls:
-        consumer._metadata.on_verdict(UnsupportedVersionError("too old"))
+        consumer._wiring.metadata.on_verdict(UnsupportedVersionError("too old"))
         with pytest.raises(UnsupportedVersionError):
             call()
     port.logs[0].append(10)

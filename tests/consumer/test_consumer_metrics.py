@@ -39,7 +39,7 @@ def test_what_is_told_is_catalogued_and_what_is_catalogued_is_told(
     port.logs[0].append(3)
     consumer.poll(LONG_S)
     consumer.poll(0)
-    consumer._subscription.require(A).log_start_offset = 0
+    consumer._wiring.subscription.require(A).log_start_offset = 0
     assert {(metric.group, metric.name) for metric in consumer.metrics()} == set(CATALOGUE)
 
 
@@ -105,7 +105,7 @@ def test_what_was_passed_over_is_counted(port: ServingPort) -> None:
 @pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
 def test_another_thread_may_ask(consumer: Consumer) -> None:
     asked: list[object] = []
-    with consumer._guard:
+    with consumer._wiring.guard:
         other = threading.Thread(target=lambda: asked.append(consumer.metrics()))
         other.start()
         other.join()

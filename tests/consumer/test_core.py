@@ -32,11 +32,11 @@ A, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
 
 def make(**settings: object) -> ConsumerCore:
     config = ConsumerConfig.from_settings(bootstrap_servers="boot:9092", **settings)
-    return ConsumerCore(config, ScriptedPort())
+    return ConsumerCore(config, port=ScriptedPort())
 
 
 def metadata_request(core: ConsumerCore, now_ms: int = START_MS) -> Request:
-    (request,) = core._metadata.poll(now_ms).requests
+    (request,) = core._wiring.metadata.poll(now_ms).requests
     return request
 
 
@@ -72,7 +72,7 @@ def test_a_topic_that_cannot_exist_is_told_at_once() -> None:
     core = make()
     core.assign([A])
     refuse(core, "t", InvalidTopicError.code)
-    assert isinstance(core._subscription.take_error(), InvalidTopicError)
+    assert isinstance(core._wiring.subscription.take_error(), InvalidTopicError)
 
 
 def test_a_topic_that_may_come_is_logged_once_and_waited_for(
@@ -85,7 +85,7 @@ def test_a_topic_that_may_come_is_logged_once_and_waited_for(
             [UnknownTopicOrPartitionError.code, LeaderNotAvailableError.code]
         ):
             refuse(core, "t", code, START_MS + turn * 10_000)
-    assert core._subscription.take_error() is None
+    assert core._wiring.subscription.take_error() is None
     assert len([r for r in caplog.records if r.name == "pykclient.consumer"]) == 1
 
 
@@ -95,5 +95,5 @@ def test_a_setting_that_is_refused_is_refused_before_anything_is_opened() -> Non
         bootstrap_servers="boot:9092", interceptors=["no_such_module:Name"]
     )
     with pytest.raises(ConfigError, match="no_such_module"):
-        ConsumerCore(config, port)
+        ConsumerCore(config, port=port)
     assert port.peers == []

@@ -56,7 +56,7 @@ OFFSETS = [0, 1, 3, 4, 6, 7]
 def test_they_run_without_the_core_lock(port: ServingPort, is_iterated: bool) -> None:
     three_runs(port)
     held: list[bool] = []
-    deserializer = Deserializer(4, lambda: held.append(consumer._guard.is_held))
+    deserializer = Deserializer(4, lambda: held.append(consumer._wiring.guard.is_held))
     with consumer_over(port, value_deserializer=deserializer) as consumer:
         consumer.assign([A])
         records = iter(consumer)

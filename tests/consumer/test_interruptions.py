@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.consumer.consumer import Consumer
+from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.errors import (
     ClosedError,
     ConcurrentModificationError,
     ConfigError,
     WakeupError,
 )
-from pykclient.network.drive import drive_until
 from pykclient.protocol.messages.fetch import FetchRequest
 from tests.consumer.serving_port import (
     LONG_S,
@@ -97,7 +97,7 @@ def test_an_interrupt_before_records_are_returned_loses_none(
 
     def interrupt(timeout_ms: int) -> None:
         # The last look at the port, after records were taken, is the one that waits for nothing.
-        if timeout_ms == 0 and consumer._subscription.require(A).offset == 3:
+        if timeout_ms == 0 and consumer._wiring.subscription.require(A).offset == 3:
             port.on_wait = lambda _: None
             raise KeyboardInterrupt
 
@@ -115,13 +115,12 @@ def test_an_interrupt_right_after_records_were_taken_loses_none(
     port.logs[0].append(3)
     consumer.position(A)
 
-    def interrupted(*arguments: Any, **options: Any) -> bool:
-        drive_until(*arguments, **options)
-        assert consumer._subscription.require(A).offset == 3
+    def interrupted(*_: object) -> None:
+        assert consumer._wiring.subscription.require(A).offset == 3
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pykclient.consumer.consumer.drive_until", interrupted)
+        patch.setattr(ConsumerMetrics, "on_consumed", interrupted)
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(LONG_S)
     assert consumer.position(A) == 0
@@ -246,9 +245,10 @@ def test_an_interrupt_while_close_waits_for_the_heartbeat_thread_closes_everythi
     consumer = consumer_over(port, interceptors=[interceptor])
     consumer.assign([A])
     consumer.position(A)
-    consumer._watch_heartbeats()
-    assert consumer._heartbeat_thread is not None
-    thread = consumer._heartbeat_thread._thread
+    heartbeats = consumer._wiring.heartbeats
+    heartbeats.watch()
+    assert heartbeats.thread is not None
+    thread = heartbeats.thread._thread
     with monkeypatch.context() as patch:
         patch.setattr(thread, "join", interrupt)
         with pytest.raises(KeyboardInterrupt):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer import consumer as consumer_module
-from pykclient.consumer.consumer import Consumer
+from pykclient.consumer import poll as poll_module
+from pykclient.consumer.poll import PollLoop
 from pykclient.errors import ClosedError, RecordDeserializationError
 from pykclient.types import TopicPartition
 from tests.consumer.fetched_records import LEADER_EPOCH_AT, batch, marker
@@ -25,6 +25,7 @@ from tests.consumer.serving_port import (
 from tests.records.batches import header_changed
 
 if TYPE_CHECKING:
+    from pykclient.consumer.consumer import Consumer
     from tests.consumer.serving_port import ServingPort
 
 
@@ -59,7 +60,7 @@ def test_the_position_moves_record_by_record(consumer: Consumer, port: ServingPo
 def test_what_is_at_hand_shares_turns_of_the_engine(
     port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer_module, "TURN_INTERVAL_MS", 3_600_000)
+    monkeypatch.setattr(poll_module, "TURN_INTERVAL_MS", 3_600_000)
     port.logs[0].append(50)
     waits: list[int] = []
     port.on_wait = waits.append
@@ -73,19 +74,19 @@ def test_what_a_former_leader_sent_is_not_handed_out_once_another_one_is_known(
     consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn between finding records and handing them out may find that; the log was cut."""
-    turn = Consumer._turn_if_due
+    turn = PollLoop._turn_if_due
     port.logs[0].append(3)
 
-    def elect(consumer: Consumer) -> None:
+    def elect(poll_loop: PollLoop) -> None:
         monkeypatch.undo()
-        assigned = consumer._subscription.require(A)
-        consumer._buffer.drop(assigned)
-        consumer._subscription.accept_leader(assigned, 1)
+        assigned = consumer._wiring.subscription.require(A)
+        consumer._wiring.buffer.drop(assigned)
+        consumer._wiring.subscription.accept_leader(assigned, 1)
         port.logs[0] = Log()
         port.logs[0].append(1, header_changed(batch([0]), LEADER_EPOCH_AT, 1, 4))
-        turn(consumer)
+        turn(poll_loop)
 
-    monkeypatch.setattr(Consumer, "_turn_if_due", elect)
+    monkeypatch.setattr(PollLoop, "_turn_if_due", elect)
     records = iter(consumer)
     first = next(records)
     assert (first.offset, first.leader_epoch) == (0, 1)

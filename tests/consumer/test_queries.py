@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer import queries
+from pykclient.consumer import waiting
 from pykclient.errors import KafkaTimeoutError, UnknownTopicOrPartitionError, UsageError
 from tests.consumer.serving_port import LONG_S, SHORT_S, UNKNOWN, A, B, consumer_over
 
@@ -55,7 +55,7 @@ def test_a_question_about_an_unknown_topic_ends_in_time_with_its_name(consumer: 
 def test_a_typing_error_in_a_topic_does_not_cost_the_whole_time_out(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "UNKNOWN_TOPIC_WAIT_MS", round(SHORT_S * 1000))
+    monkeypatch.setattr(waiting, "UNKNOWN_TOPIC_WAIT_MS", round(SHORT_S * 1000))
     started_s = time.monotonic()
     with pytest.raises(UnknownTopicOrPartitionError):
         consumer.partitions_for("absent", LONG_S)

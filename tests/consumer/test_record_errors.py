@@ -282,7 +282,7 @@ def test_partitions_that_are_given_up_are_forgotten() -> None:
             while port.last_fetch is None:
                 consumer.poll(SHORT_S)
             consumer.poll(SHORT_S)
-            noted = [assigned.partition for assigned in consumer._records._damaged]
+            noted = [assigned.partition for assigned in consumer._wiring.records._damaged]
             assert noted == [partition]
             port.last_fetch = None
 
@@ -322,11 +322,11 @@ def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: Servin
     locked: list[bool] = []
 
     def look(error: BadRecord) -> None:
-        locked.append(consumer._guard.is_held)
+        locked.append(consumer._wiring.guard.is_held)
 
     class Interceptor:
         def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-            locked.append(consumer._guard.is_held)
+            locked.append(consumer._wiring.guard.is_held)
             return records
 
     with consumer_over(

@@ -22,7 +22,7 @@ class SentFetches:
     def __init__(self, consumer: Consumer) -> None:
         self.all: list[tuple[int | None, FetchRequest]] = []
         """Node and request."""
-        client = consumer._client
+        client = consumer._wiring.client
         send = client.send
 
         def note_and_send(request: Request, now_ms: int) -> None:

@@ -276,8 +276,8 @@ def lose(servers: str) -> threading.Thread:
     """Read, and close nothing; return the thread that sends heartbeats."""
     consumer = member(servers, client_id="lost", heartbeat_interval_ms=100)
     read(consumer)
-    assert consumer._heartbeat_thread is not None
-    return consumer._heartbeat_thread._thread
+    assert consumer._wiring.heartbeats.thread is not None
+    return consumer._wiring.heartbeats.thread._thread
 
 
 def test_a_consumer_that_nobody_closed_says_so_and_gives_everything_back(servers: str) -> None:
@@ -390,12 +390,12 @@ def test_an_interrupt_of_a_wait_costs_no_connection(servers: str) -> None:
 
     with member(servers) as consumer:
         read(consumer)
-        before = dict(consumer._client._connections)
+        before = dict(consumer._wiring.client._connections)
         with soon(interrupt), pytest.raises(Alarm):
             consumer.poll(LONG_S)
-        assert not consumer._guard.is_torn
+        assert not consumer._wiring.guard.is_torn
         assert not consumer.poll(SOON_S)
-        assert dict(consumer._client._connections) == before
+        assert dict(consumer._wiring.client._connections) == before
 
 
 FORK = """

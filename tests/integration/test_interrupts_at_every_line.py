@@ -240,8 +240,8 @@ def test_a_close_that_is_interrupted_ends_the_consumer_all_the_same(
         consumer.subscribe(["t"])
         while not consumer.assignment():
             consumer.poll(0.05)
-        assert consumer._heartbeat_thread is not None
-        heartbeat_thread = consumer._heartbeat_thread._thread
+        assert consumer._wiring.heartbeats.thread is not None
+        heartbeat_thread = consumer._wiring.heartbeats.thread._thread
         at = SignalAtLine(number, Alarm())
         started_s = time.monotonic()
         with contextlib.suppress(Alarm), at:

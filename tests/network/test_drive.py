@@ -91,18 +91,6 @@ def test_decisions_that_wait_for_nothing_make_no_step(clock: Clock, diary: list[
     assert diary == []
 
 
-def test_decisions_go_on_when_the_users_calls_are_made(clock: Clock, diary: list[str]) -> None:
-    engine = ScriptedEngine(diary, [])
-
-    def decide() -> Decisions[None]:
-        engine.user_calls.append(UserCall(diary.append, ("called",), lambda _: None))
-        yield Until(lambda: True, 9_000)
-        diary.append("goes on")
-
-    drive(engine, clock.port, decide())  # type: ignore[arg-type]
-    assert diary == ["step 1000", "called", "goes on"]
-
-
 def test_what_is_raised_in_a_wait_comes_out_of_the_yield(clock: Clock, diary: list[str]) -> None:
     engine = ScriptedEngine(diary, [])
 

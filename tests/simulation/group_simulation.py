@@ -260,7 +260,7 @@ class GroupSimulation(SimulatedWorld):
         """A static member takes a name that nobody alive has; of one that is gone, perhaps."""
         if self.is_mild or self.random.random() < 0.7:
             return None
-        taken = {member.consumer._config.group_instance_id for member in self.alive}
+        taken = {member.consumer._wiring.config.group_instance_id for member in self.alive}
         free = [name for name in ("i0", "i1", "i2", "i3", "i4") if name not in taken]
         return self.random.choice(free)
 
@@ -338,12 +338,12 @@ class GroupSimulation(SimulatedWorld):
     def _described(self) -> str:
         lines = [f"seed {self.seed} does not come to rest, {self.strategy}:"]
         for member in self.alive:
-            group = member.consumer._group
+            group = member.consumer._wiring.group
             assert group is not None
             state = vars(group._membership)["state"]
             lines.append(
                 f"{member.consumer}: {state} {group.identity} {member.habits} "
-                f"{sorted(member.consumer._subscription.partitions)} errors: {member.errors[-2:]}"
+                f"{sorted(member.consumer.assignment())} errors: {member.errors[-2:]}"
             )
         lines.append(str(self.cluster.groups.snapshot(GROUP)))
         return "\n".join(lines)

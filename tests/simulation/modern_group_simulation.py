@@ -45,8 +45,8 @@ class SimulatedModernMember(SimulatedMember):
 
     @property
     def _group(self) -> ModernCoordinator:
-        assert isinstance(self.consumer._group, ModernCoordinator)
-        return self.consumer._group
+        assert isinstance(self.consumer._wiring.group, ModernCoordinator)
+        return self.consumer._wiring.group
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
@@ -57,7 +57,7 @@ class SimulatedModernMember(SimulatedMember):
         assert isinstance(group, ConsumerGroup)
         member_id = self._group.identity.member_id
         is_known = any(member.member_id == member_id for member, _ in group.member_targets())
-        return self.consumer._subscription.partitions if is_known else frozenset()
+        return self.consumer._wiring.subscription.partitions if is_known else frozenset()
 
     @property
     def generation(self) -> int:

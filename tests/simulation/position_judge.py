@@ -110,21 +110,23 @@ class PositionConsumer(SimulatedConsumer):
     @property
     def assigned(self) -> AssignedPartition | None:
         """The partition, while it is assigned."""
-        return self._subscription.find(P)
+        return self._wiring.subscription.find(P)
 
     @property
     def has_records(self) -> bool:
         """Whether something is fetched that it has not taken."""
         assigned = self.assigned
-        return assigned is not None and self._buffer.has(assigned)
+        return assigned is not None and self._wiring.buffer.has(assigned)
 
     def bound(self, limit: int | None) -> None:
         """Read up to an offset, or as far as there is something."""
-        self._set_limits({} if limit is None else {P: limit})
+        limits = {} if limit is None else {P: limit}
+        for assigned in self._wiring.subscription.set_limits(limits):
+            self._wiring.buffer.refresh(assigned)
 
     def take_one(self, now_ms: int) -> None:
         """Take a record of what is fetched."""
-        for run in self._buffer.take(1, now_ms):
+        for run in self._wiring.buffer.take(1, now_ms):
             self.read[P].extend(run.records())
 
     def _take(self, now_ms: int) -> bool:

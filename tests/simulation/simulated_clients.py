@@ -82,7 +82,7 @@ class SimulatedConsumer(ConsumerCore):
         self.port = SimulatedPort(network)
         super().__init__(
             ConsumerConfig.from_settings(settings),
-            self.port,
+            port=self.port,
             wall_clock_ms=lambda: network.cluster.wall_ms,
         )
         seed_all(self, seed)
@@ -94,20 +94,21 @@ class SimulatedConsumer(ConsumerCore):
         """Make turns as long as there is something to do; when to come back."""
         for _ in range(TURN_COUNT_MAX):
             self.port.wait(0)
-            self._engine.complete(now_ms)
-            run_user_calls(self._engine)
+            self._wiring.engine.complete(now_ms)
+            run_user_calls(self._wiring.engine)
             has_read = self._take(now_ms)
-            next_ms = self._engine.step(now_ms)
+            next_ms = self._wiring.engine.step(now_ms)
             if next_ms > now_ms and not self.port.has_news and not has_read:
                 return next_ms
         raise AssertionError(f"the consumer is still busy after {TURN_COUNT_MAX} turns")
 
     def _take(self, now_ms: int) -> bool:
-        if self._subscription.has_error:
-            error = self._subscription.take_error()
+        subscription = self._wiring.subscription
+        if subscription.has_error:
+            error = subscription.take_error()
             assert error is not None
             self.errors.append(error)
-        runs = self._buffer.take(self._config.max_poll_records, now_ms)
+        runs = self._wiring.buffer.take(self._wiring.config.max_poll_records, now_ms)
         for run in runs:
             self.read[run.partition].extend(run.records())
         return bool(runs)

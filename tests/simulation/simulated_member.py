@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.consumer import Consumer
+from pykclient.consumer.core import ConsumerCore
 from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
 from pykclient.consumer.group.classic.state import ClassicState
 from pykclient.consumer.group.rebalance import RebalanceListener
@@ -68,14 +69,13 @@ class SimulatedConsumer(Consumer):
     """A consumer on a port of the simulation; the heartbeat thread's steps are the simulation's."""
 
     def __init__(self, network: SimulatedNetwork, port: WaitingPort, **settings: object) -> None:
-        super(Consumer, self).__init__(
+        ConsumerCore.__init__(
+            self,
             ConsumerConfig.from_settings(settings),
-            port,
+            port=port,
             wall_clock_ms=lambda: network.cluster.wall_ms,
         )
-
-    def _watch_heartbeats(self) -> None:
-        pass
+        self._wiring.heartbeats.watch = lambda: None  # type: ignore[method-assign]
 
 
 class SimulatedMember:
@@ -128,22 +128,22 @@ class SimulatedMember:
     @property
     def generation(self) -> int:
         """The generation that it is in; -1 while it is in none."""
-        assert self.consumer._group is not None
-        return self.consumer._group.identity.generation
+        assert self.consumer._wiring.group is not None
+        return self.consumer._wiring.group.identity.generation
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
         """What it reads in the generation that it is in; nothing before it was told its share."""
-        group = self.consumer._group
+        group = self.consumer._wiring.group
         assert isinstance(group, ConsumerCoordinator)
         is_in_between = self.generation < 0 or group._membership.state in UNTOLD
-        return frozenset() if is_in_between else self.consumer._subscription.partitions
+        return frozenset() if is_in_between else self.consumer._wiring.subscription.partitions
 
     @property
     def history(self) -> tuple[Rebalance, ...]:
         """Its rebalances."""
-        assert self.consumer._group is not None
-        return self.consumer._group.history.rebalances(0, datetime.now(UTC))
+        assert self.consumer._wiring.group is not None
+        return self.consumer._wiring.group.history.rebalances(0, datetime.now(UTC))
 
     def turn(self, now_ms: int) -> int:
         """Let it go on if it has anything to do; when to come back."""
@@ -234,11 +234,11 @@ class SimulatedMember:
             self.port.sleep_until(min(next_ms, self.busy_until_ms))
 
     def _step_in_background(self) -> int:
-        lock = self.consumer._guard.background
+        lock = self.consumer._wiring.guard.background
         is_free = lock.acquire(blocking=False)
         assert is_free
         try:
-            return self.consumer._step_in_background(self._now_ms)
+            return self.consumer._wiring.step_in_background(self._now_ms)
         finally:
             lock.release()
 

@@ -120,16 +120,16 @@ def loses_a_record(consumer: SimulatedConsumer, timeout: float) -> list[Consumer
 
 
 def commits_beside_the_application(consumer: SimulatedConsumer, now_ms: int) -> int:
-    assert consumer._commits is not None
-    consumer._commits.begin_poll(now_ms)
-    return consumer._engine.step(now_ms)
+    assert consumer._wiring.commits is not None
+    consumer._wiring.commits.begin_poll(now_ms)
+    return consumer._wiring.engine.step(now_ms)
 
 
 def closes_late(
     consumer: SimulatedConsumer, timeout: float | None = None, *, group_membership: str = ""
 ) -> None:
     del timeout, group_membership
-    consumer._port.wait(30_000)
+    consumer._wiring.port.wait(30_000)
 
 
 @pytest.mark.promise("500 seeds of KIP-848 groups keep every invariant")

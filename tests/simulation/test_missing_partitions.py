@@ -23,7 +23,7 @@ class CountingConsumer(SimulatedConsumer):
 
     @property
     def update_count(self) -> int:
-        return self._metadata.cluster.version
+        return self._wiring.metadata.cluster.version
 
 
 @pytest.mark.parametrize("is_sought", [False, True], ids=["lookup", "fetch"])

@@ -98,6 +98,11 @@ class FetchBuffer:
         """Return whether anything fetched of a partition is left."""
         return assigned in self._chains
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether there is something to take: records that may be, or an error."""
+        return bool(self._ready or self._failed)
+
     def fetch_offset(self, assigned: AssignedPartition) -> int | None:
         """Return from where a partition is to be fetched next; None if not at present."""
         if assigned in self._failed:

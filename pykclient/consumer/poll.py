@@ -1,0 +1,315 @@
+"""PollLoop: how records come out of a consumer, for `poll`, `poll_arrow` and iteration alike.
+
+A poll *enters* (what the application had counts as processed), lets the *group* go first, *takes*
+what is at hand, *waits* if that is nothing, *keeps* its partitions from then on, makes a turn for
+the next poll, and *leaves*.
+
+Owner: the thread that polls.
+Source: the methods ``poll``, ``updateAssignmentMetadataIfNeeded`` and ``pollForFetches`` of Java's
+``ClassicKafkaConsumer``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import NotSubscribedError
+from pykclient.network.drive import Until, now_ms, run_user_calls
+from pykclient.network.manager import NEVER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.fetch.buffer import FetchBuffer
+    from pykclient.consumer.fetch.read import RecordReader
+    from pykclient.consumer.fetch.stalls import EmptyPolls
+    from pykclient.consumer.group.group import ConsumerGroup
+    from pykclient.consumer.heartbeat_thread import Heartbeats
+    from pykclient.consumer.metrics import ConsumerMetrics
+    from pykclient.consumer.offsets.committer import Commits
+    from pykclient.consumer.record import RecordSpan
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.consumer.waiting import Waiting
+    from pykclient.errors import KafkaError
+    from pykclient.network.drive import Decisions
+    from pykclient.network.engine import Engine
+    from pykclient.network.io.port import Port
+    from pykclient.types import TopicPartition
+
+    Take = Callable[[int, Callable[[], bool]], list[RecordSpan]]
+    """Takes records, at a time; the function tells when the call must end."""
+
+__all__ = ["NO_LIMITS", "PollLoop"]
+
+NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
+
+ITERATION_STEP_MS: Final = 1_000
+"""How often an iteration that gets nothing looks whether something is wrong."""
+
+TURN_INTERVAL_MS: Final = 1
+"""Polls that only take what is at hand share the turns of the engine, about one in so long."""
+
+GROUP_TURN_COUNT_MAX: Final = 20
+"""How often the group's business may go on before a poll looks for records."""
+
+GROUP_TURN_INTERVAL_MS: Final = 50
+"""How long polls may find records at hand before the group's business goes on all the same: a
+leader has to assign, and to notice that topics grow."""
+
+
+class PollLoop:
+    """Reads the partitions of one consumer."""
+
+    def __init__(
+        self,
+        *,
+        config: ConsumerConfig,
+        engine: Engine,
+        port: Port,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        records: RecordReader,
+        group: ConsumerGroup | None,
+        commits: Commits | None,
+        heartbeats: Heartbeats,
+        waiting: Waiting,
+        empty_polls: EmptyPolls,
+        metrics: ConsumerMetrics,
+    ) -> None:
+        self._max_poll_records = config.max_poll_records
+        self._consumer_timeout_ms = config.consumer_timeout_ms
+        self._engine = engine
+        self._port = port
+        self._subscription = subscription
+        self._buffer = buffer
+        self._records = records
+        self._group = group
+        self._commits = commits
+        self._heartbeats = heartbeats
+        self._waiting = waiting
+        self._empty_polls = empty_polls
+        self._metrics = metrics
+        self._turned_ms = self._group_turned_ms = 0
+        self._turned_at_count = 0
+        """How many responses had been used up when the last turn was made."""
+        self._has_kept_error = False
+        """Whether records were returned though there was an error to raise."""
+
+    def poll(
+        self,
+        count_max: int,
+        timeout_ms: int,
+        limits: Mapping[TopicPartition, int] = NO_LIMITS,
+        *,
+        is_raw: bool = False,
+    ) -> Decisions[list[RecordSpan]]:
+        """Return records as soon as there are any; none when the time is up."""
+        self._set_limits(limits)
+
+        def take(taken_ms: int, is_over: Callable[[], bool]) -> list[RecordSpan]:
+            spans = self._records.take(count_max, taken_ms, is_over=is_over, is_raw=is_raw)
+            if self._commits is not None:
+                for span in spans:
+                    assigned = self._subscription.find(span.partition)
+                    if assigned is not None:
+                        self._commits.unprocessed.add(assigned, span.columns.first_offset)
+            return spans
+
+        return self._run(take, timeout_ms, step_ms=timeout_ms)
+
+    def next_span(self) -> Decisions[tuple[AssignedPartition, RecordSpan, int] | None]:
+        """Return the next records of one partition, and the fetch epoch in which they were found.
+
+        The caller moves the position. The turn after that may find another leader.
+        """
+        self._set_limits(NO_LIMITS)
+        found: list[tuple[AssignedPartition, RecordSpan, int]] = []
+
+        def take(taken_ms: int, is_over: Callable[[], bool]) -> list[RecordSpan]:
+            next_span = self._records.next_span(self._max_poll_records, taken_ms, is_over=is_over)
+            if next_span is None:
+                return []
+            assigned, span = next_span
+            found.append((assigned, span, assigned.fetch_epoch))
+            if self._commits is not None:
+                self._commits.unprocessed.add_by_record(assigned, span.columns.first_offset)
+            return [span]
+
+        timeout_ms = self._consumer_timeout_ms
+        # In steps, for each of which a stall may be due by then.
+        step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
+        yield from self._run(take, NEVER_MS if timeout_ms is None else timeout_ms, step_ms=step_ms)
+        return found[0] if found else None
+
+    def _run(self, take: Take, timeout_ms: int, *, step_ms: int) -> Decisions[list[RecordSpan]]:
+        """Make one poll."""
+        self._check_may_poll()
+        try:
+            self._enter()
+            self._let_group_go_first()
+            self._raise_kept_error()
+            started_ms = now_ms()
+            deadline_ms = started_ms + timeout_ms
+            self._metrics.on_poll(started_ms)
+
+            def is_over() -> bool:
+                return self._waiting.is_interrupted or now_ms() >= deadline_ms
+
+            spans = take(started_ms, is_over)
+            if not spans:
+                spans = yield from self._wait(take, is_over, deadline_ms, step_ms)
+            if spans:
+                self._metrics.on_consumed(spans, now_ms())
+            self._has_kept_error = self._has_error
+            self._keep_partitions()
+            self._turn_if_due()
+        finally:
+            self._leave()
+        return spans
+
+    # The stages of a poll, in their order.
+
+    def _check_may_poll(self) -> None:
+        self._records.check_may_read()
+        if not len(self._subscription) and not self._subscription.is_by_group:
+            raise NotSubscribedError(
+                "there is nothing to read: call subscribe() with topics, or assign() with "
+                "partitions first"
+            )
+        if self._waiting.is_interrupted:
+            if self._commits is not None:
+                self._commits.unprocessed.clear()
+            self._waiting.raise_interruption()
+
+    def _set_limits(self, limits: Mapping[TopicPartition, int]) -> None:
+        for assigned in self._subscription.set_limits(limits):
+            self._buffer.refresh(assigned)
+
+    def _enter(self) -> None:
+        """Note that the application asks for more, and make the calls of user code that are due."""
+        commits = self._commits
+        if commits is not None:
+            commits.begin_poll(now_ms())
+        # Before records are taken: a callback that commits must not commit those.
+        run_user_calls(self._engine)
+        # Also where there are always records at hand.
+        error = None if commits is None else commits.take_error()
+        if error is not None:
+            raise error
+
+    def _let_group_go_first(self) -> None:
+        """Go on with the group's business, as far as it goes without waiting."""
+        group = self._group
+        if group is None or not self._subscription.is_by_group:
+            return
+        self._heartbeats.watch()
+        started_ms = now_ms()
+        group.note_poll(started_ms)
+        group.begin_poll()
+        for _ in range(GROUP_TURN_COUNT_MAX):
+            is_due = started_ms - self._group_turned_ms >= GROUP_TURN_INTERVAL_MS
+            if not is_due and not group.wants_turn(started_ms):
+                break
+            self._group_turned_ms = started_ms
+            self._engine.step(started_ms)
+            run_user_calls(self._engine)
+            started_ms = now_ms()
+        # Before records: what is no member any more must not read on without an error.
+        error = group.take_error() if group.has_error else None
+        if error is not None:
+            raise error
+
+    def _raise_kept_error(self) -> None:
+        """Raise what the last poll kept back: a partition that always has records hides nothing."""
+        is_due, self._has_kept_error = self._has_kept_error, False
+        error = self._take_error() if is_due else None
+        if error is not None:
+            raise error
+
+    def _wait(
+        self, take: Take, is_over: Callable[[], bool], deadline_ms: int, step_ms: int
+    ) -> Decisions[list[RecordSpan]]:
+        """Wait until there are records, all limits are reached, or the time is up.
+
+        Raises what is wrong. A stall is looked for at the end of each step.
+        """
+        started_ms = now_ms()
+        while True:
+            until_ms = min(deadline_ms, started_ms + step_ms)
+            yield Until(self._may_end_wait, until_ms)
+            ended_ms = now_ms()
+            spans = take(ended_ms, is_over)
+            if spans:
+                return spans
+            self._waiting.raise_interruption()
+            is_done = self._have_all_reached_limits()
+            is_late = ended_ms >= until_ms
+            error = self._take_error()
+            if error is None and is_late and not is_done:
+                error = self._empty_polls.reason(started_ms, ended_ms)
+            if error is not None:
+                raise error
+            if is_done or (is_late and until_ms == deadline_ms):
+                return []
+            if is_late:
+                started_ms = ended_ms
+
+    def _may_end_wait(self) -> bool:
+        return (
+            self._buffer.has_ready
+            or self._waiting.is_interrupted
+            or self._has_error
+            or self._have_all_reached_limits()
+        )
+
+    def _have_all_reached_limits(self) -> bool:
+        # A member without partitions yet waits for its assignment.
+        return len(self._subscription) > 0 and all(
+            assigned.has_reached_limit for assigned in self._subscription
+        )
+
+    def _keep_partitions(self) -> None:
+        """Take nothing away from now on: what poll returns is the application's until the next."""
+        if self._group is not None:
+            self._group.end_poll()
+
+    def _turn_if_due(self) -> None:
+        """Make a turn, unless there was one just now and no response was used up since.
+
+        It sends what the last step left to be sent, and takes what has arrived, without waiting.
+        """
+        started_ms = now_ms()
+        used_up_count = self._buffer.used_up_count
+        is_recent = started_ms - self._turned_ms < TURN_INTERVAL_MS
+        if is_recent and used_up_count == self._turned_at_count:
+            return
+        self._turned_at_count = used_up_count
+        self._engine.step(started_ms)
+        self._port.wait(0)
+        self._turned_ms = now_ms()
+        self._engine.complete(self._turned_ms)
+
+    def _leave(self) -> None:
+        self._keep_partitions()
+        if self._commits is not None:
+            self._commits.end_poll()
+
+    # Errors that wait for a poll to raise them.
+
+    @property
+    def _has_error(self) -> bool:
+        return (
+            self._subscription.has_error
+            or (self._commits is not None and self._commits.has_error)
+            or (self._group is not None and self._group.has_error)
+        )
+
+    def _take_error(self) -> KafkaError | None:
+        """Return the oldest error that `poll` is to raise, and forget it; None if none."""
+        error = self._subscription.take_error()
+        if error is None and self._commits is not None:
+            error = self._commits.take_error()
+        if error is None and self._group is not None:
+            error = self._group.take_error()
+        return error
