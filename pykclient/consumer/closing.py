@@ -75,6 +75,7 @@ class Closing:
         """Ends when the coordinator was told that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> Decisions[None]:
+        """Stop reading, and leave the group."""
         if self._group is not None and self._subscription.is_by_group:
             deadline_ms = now_ms() + self._request_timeout_ms
             reason = "the consumer unsubscribed from all topics"

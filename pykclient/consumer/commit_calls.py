@@ -57,6 +57,7 @@ class CommitCalls:
         self._default_api_timeout_ms = default_api_timeout_ms
 
     def commit(self, offsets: Offsets | None, timeout_ms: int) -> Decisions[None]:
+        """Commit, trying again where that may help, until there is a response."""
         checked = self._commits.consumed() if offsets is None else offsets
         commit = self._commits.commit(checked, NEVER_MS)  # given up below
         try:
@@ -73,6 +74,7 @@ class CommitCalls:
     def commit_async(
         self, offsets: Offsets | None, callback: CommitCallback | None
     ) -> Decisions[None]:
+        """Commit once; a later call makes the call of `callback`."""
         checked = self._commits.consumed() if offsets is None else offsets
         deadline_ms = now_ms() + self._default_api_timeout_ms
         self._commits.commit_async(checked, deadline_ms, callback)
@@ -87,6 +89,7 @@ class CommitCalls:
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_ms: int
     ) -> Decisions[dict[TopicPartition, OffsetAndMetadata | None]]:
+        """Return what the group has committed, None where that is nothing."""
         lookup = self._committed.start(partitions)
         try:
             is_done = yield from self._waiting.until(

@@ -57,6 +57,7 @@ class BrokerQueries:
         self._isolation_level = isolation_level
 
     def position(self, partition: TopicPartition, timeout_ms: int) -> Decisions[int]:
+        """Return the offset of the next record, looking it up if need be."""
         assigned = self._subscription.require(partition)
 
         def is_ready() -> bool:
@@ -75,11 +76,13 @@ class BrokerQueries:
     def beginning_offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int
     ) -> Decisions[dict[TopicPartition, int]]:
+        """Return the first offset that each partition has."""
         return self._edges(partitions, EARLIEST, timeout_ms)
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int
     ) -> Decisions[dict[TopicPartition, int]]:
+        """Return the offset after the last readable record of each partition."""
         ends = yield from self._edges(partitions, LATEST, timeout_ms)
         is_committed = self._isolation_level is IsolationLevel.READ_COMMITTED
         for partition, end in ends.items():
@@ -99,6 +102,7 @@ class BrokerQueries:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Decisions[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        """Return the first record at or after a time, None where none is."""
         topics = {partition.topic for partition in timestamps}
         lookups: list[OffsetLookup] = []
 
@@ -128,6 +132,8 @@ class BrokerQueries:
             raise self._waiting.timed_out(what, timeout_ms, late[0].attempt.last_error)
 
     def partitions_for(self, topic: str, timeout_ms: int) -> Decisions[tuple[PartitionInfo, ...]]:
+        """Return a topic's partitions."""
+
         def is_known() -> bool:
             cluster = self._metadata.cluster
             error = cluster.topic_errors.get(topic)
@@ -146,6 +152,7 @@ class BrokerQueries:
             self._topics.remove_for_call((topic,))
 
     def list_topics(self, timeout_ms: int) -> Decisions[dict[str, tuple[PartitionInfo, ...]]]:
+        """Return all topics, with their partitions."""
         what = "the list of topics"
         listing = self._listing.start()
         try:
