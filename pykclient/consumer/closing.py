@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.heartbeat_thread import Heartbeats
     from pykclient.consumer.interceptors import ConsumerInterceptors
-    from pykclient.consumer.offsets.committer import Commits
+    from pykclient.consumer.offsets.commit import Commits
     from pykclient.consumer.subscription import SubscriptionState
     from pykclient.consumer.thread_guard import ThreadGuard
     from pykclient.network.broker.client import NetworkClient

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.heartbeat_thread import Heartbeats
     from pykclient.consumer.metrics import ConsumerMetrics
-    from pykclient.consumer.offsets.committer import Commits
+    from pykclient.consumer.offsets.commit import Commits
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.consumer.waiting import Waiting
