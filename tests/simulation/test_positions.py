@@ -30,7 +30,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 SEED_COUNT = 60
 SEEDS_PER_TEST = 10
-SEEDS_UNTIL_NOTICED = 60
+SEEDS_UNTIL_NOTICED = 120
 
 
 @pytest.mark.promise(
