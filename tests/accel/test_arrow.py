@@ -116,10 +116,10 @@ def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> N
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_last_time_that_microseconds_can_hold_is_kept(core: ModuleType, sign: int) -> None:
     time_ms = sign * (INT64_MAX // 1000)
-    rows = ListColumns([1], [time_ms], [None], [None], [()], size_bytes=0)
+    rows = ListColumns([1, 2], [time_ms, INT64_MAX], [None] * 2, [None] * 2, [()] * 2, size_bytes=0)
     filled = core.arrow_buffers([rows], include_headers=False)
-    assert filled.timestamp_null_count == 0
-    assert numbers(filled.timestamps_us) == [time_ms * 1000]
+    assert bytes(filled.timestamp_validity) == b"\1"
+    assert numbers(filled.timestamps_us) == [time_ms * 1000, 0]
 
 
 def test_lists_and_frames_may_be_mixed(core: ModuleType, columns: RecordColumns) -> None:

@@ -42,10 +42,11 @@ def test_a_question_for_anybody_is_asked_of_another_one(network: ScriptedNetwork
     other.answer_versions()
     network.turn()
     assert len(other.requests) == 1
+    network.turn(1)
+    assert network.client.last_error(1) is None
     silent.answer(MetadataResponse(cluster_id="late"))
     network.turn()
     assert not asked.is_done()
-    assert network.client.last_error(1) is None
     other.answer(MetadataResponse(cluster_id="in time"))
     network.turn()
     assert isinstance(asked.response, MetadataResponse)
