@@ -116,8 +116,13 @@ def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> N
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_last_time_that_microseconds_can_hold_is_kept(core: ModuleType, sign: int) -> None:
     time_ms = sign * (INT64_MAX // 1000)
-    rows = ListColumns([1, 2], [time_ms, INT64_MAX], [None] * 2, [None] * 2, [()] * 2, size_bytes=0)
-    filled = core.arrow_buffers([rows], include_headers=False)
+    appender = core.RecordAppender(100, None, nullcontext())
+    appender.append(0, None, None)
+    appender.seal()
+    data = core.record_bytes(memoryview(bytearray(appender.view())))
+    times_ms = (time_ms, INT64_MAX)
+    parts = [core.decode_records(data, 0, 0, 1, 0, 0, each_ms)[0] for each_ms in times_ms]
+    filled = core.arrow_buffers(parts, include_headers=False)
     assert bytes(filled.timestamp_validity) == b"\1"
     assert numbers(filled.timestamps_us) == [time_ms * 1000, 0]
 
