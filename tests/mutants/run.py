@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "main", "why_not_noticed", "why_not_sound"]
 
-TIME_LIMIT_S = 180
+TIME_LIMIT_S = 300
 """A run of one defect's tests ends then, and they have not failed."""
 
 WHOLE_TIME_LIMIT_S = 1_800

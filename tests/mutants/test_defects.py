@@ -61,7 +61,7 @@ def test_what_is_out_of_date_is_told(
         (Run(1, NOTICED), ""),
         (Run(0, SOUND), "pytest ended with status 0"),
         (Run(2, "ERROR test_a.py\n"), "pytest ended with status 2"),
-        (Run(None, NOTICED), "its tests ran for more than 180 s"),
+        (Run(None, NOTICED), "its tests ran for more than 300 s"),
         (
             Run(1, "FAILED test_a.py::test_b\nPASSED test_a.py::test_c\n"),
             "test_a.py::test_c did not fail",

@@ -251,3 +251,8 @@ def test_malformed_partitions_are_refused(text: str) -> None:
 def test_malformed_offsets_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^startingOffsets"):
         offsets_from_json("startingOffsets", text, minimum=-2)
+
+
+def test_numbers_of_parts_are_rounded_half_up() -> None:
+    ranges = [OffsetRange(TopicPartition("t", 0), 0, 5), OffsetRange(TopicPartition("t", 1), 0, 3)]
+    assert [part.size for part in split_ranges(ranges, partitions_min=4)] == [1, 2, 2, 1, 2]
