@@ -65,8 +65,10 @@ MACHINES: Final = (
     Machine("coordinator", "A coordinator, by key", "pykclient.network.cluster.coordinators"),
     Machine("position", "A position", "pykclient.consumer.subscription"),
     Machine("session", "A fetch session", "pykclient.consumer.fetch.session"),
-    Machine("classic", "A member of a classic group", "pykclient.consumer.group.classic.state"),
-    Machine("kip848", "A member of a KIP-848 group", "pykclient.consumer.group.kip848.state"),
+    Machine(
+        "classic", "A member of a classic group", "pykclient.consumer.group.classic.membership"
+    ),
+    Machine("kip848", "A member of a KIP-848 group", "pykclient.consumer.group.kip848.membership"),
     Machine("admin_key", "A key of an admin call", "pykclient.admin.call"),
     Machine(
         "fake_classic",

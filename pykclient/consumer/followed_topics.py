@@ -44,7 +44,7 @@ class FollowedTopics:
             return
         topics = self._subscription.topics | self._subscription.wanted_topics | self._requested
         if self.group is not None:
-            topics |= self.group.group_topics
+            topics |= self.group.topics
         self._metadata.set_topics(sorted(topics))
 
     def add_for_call(self, topics: Iterable[str]) -> None:

@@ -24,12 +24,9 @@ from pykclient.consumer.fetch.stalls import EmptyPolls, Stalls
 from pykclient.consumer.followed_topics import FollowedTopics
 from pykclient.consumer.group.assignors.setting import make_assignors
 from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
-from pykclient.consumer.group.group import (
-    ConsumerGroup,
-    GroupInBackground,
-    GroupSurroundings,
-)
-from pykclient.consumer.group.kip848.coordinator import ModernCoordinator
+from pykclient.consumer.group.group import ConsumerGroup, GroupInBackground
+from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
+from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.heartbeat_thread import Heartbeats
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.list_topics import TopicListing
@@ -212,10 +209,11 @@ class Wiring:
         )
 
     def _make_group(self, group_id: str) -> ConsumerGroup:
-        surroundings = GroupSurroundings(
+        wiring = GroupWiring(
             group_id,
             subscription=self.subscription,
-            buffer=self.buffer,
+            drop=self.buffer.drop,
+            refresh=self.buffer.refresh,
             metadata=self.metadata,
             coordinators=self.coordinators,
             user_calls=self.user_calls,
@@ -223,8 +221,8 @@ class Wiring:
             follow_topics=self.topics.follow,
         )
         if self.config.group_protocol == "consumer":
-            return ModernCoordinator(self.config, surroundings)
-        return ConsumerCoordinator(self.config, surroundings, self._assignors)
+            return Kip848Coordinator(self.config, wiring)
+        return ConsumerCoordinator(self.config, wiring, self._assignors)
 
     def _build_empty_polls(self) -> EmptyPolls:
         return EmptyPolls(
@@ -235,7 +233,7 @@ class Wiring:
             coordinators=self.coordinators,
             stalls=self.stalls,
             why_no_position=self.positions.last_error,
-            why_no_member=lambda: None if self.group is None else self.group.trouble,
+            why_no_member=lambda: None if self.group is None else self.group.rejection,
         )
 
     def _build_calls(self) -> None:

@@ -22,7 +22,7 @@ from pykclient.consumer.group.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from pykclient.consumer.group.classic.leader import share_out
+from pykclient.consumer.group.classic.leader import assign_partitions
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
@@ -208,7 +208,7 @@ def test_assignments_are_those_of_java(
     if issubclass(assignor_type, StickyAssignor):
         members = with_user_data(assignor_type, before)
     assignor = assignor_type()
-    shares = share_out(assignor, RebalanceProtocol.EAGER, topics, members)
+    shares = assign_partitions(assignor, RebalanceProtocol.EAGER, topics, members)
     ours = {member_id: set(share.partitions) for member_id, share in shares.items()}
     javas = java.assign(assignor.name, topics, members)
     if isinstance(assignor, RangeAssignor | RoundRobinAssignor) or _want_the_same(members):

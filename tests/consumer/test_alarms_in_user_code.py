@@ -13,7 +13,7 @@ import pytest
 
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.consumer.group.assignors import RebalanceProtocol
-from pykclient.consumer.group.classic.leader import share_out
+from pykclient.consumer.group.classic.leader import assign_partitions
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.producer.interceptors import ProducerInterceptors
@@ -71,7 +71,7 @@ def deserialize() -> None:
 
 
 def assign() -> None:
-    share_out(Slow(), RebalanceProtocol.EAGER, {}, {})  # type: ignore[arg-type]
+    assign_partitions(Slow(), RebalanceProtocol.EAGER, {}, {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("call", [consume, note_commit, send, deserialize, assign])

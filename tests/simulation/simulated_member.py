@@ -18,7 +18,7 @@ from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.core import ConsumerCore
 from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
-from pykclient.consumer.group.classic.state import ClassicState
+from pykclient.consumer.group.classic.membership import ClassicState
 from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.errors import KafkaError, RebalanceListenerError
 from pykclient.network.manager import NEVER_MS

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.consumer import Consumer
-from pykclient.consumer.group.rebalance import Handover
+from pykclient.consumer.group.rebalance import Reconciliation
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.cluster.coordinators import Coordinators
 from pykclient.types import TopicPartition
 from tests.simulation.group_simulation import GroupSimulation
+from tests.simulation.kip848_group_simulation import Kip848GroupSimulation
 from tests.simulation.living_group import JOIN_MS, LivingGroup
-from tests.simulation.modern_group_simulation import ModernGroupSimulation
 from tests.simulation.simulated_member import POLL_MS, SimulatedConsumer, SimulatedMember
 from tests.soak import seeds
 
@@ -35,7 +35,7 @@ SEEDS_UNTIL_NOTICED = 60
 MAX_POLL_INTERVAL_MS = 300_000
 
 each_protocol = pytest.mark.parametrize(
-    "simulation_class", [GroupSimulation, ModernGroupSimulation], ids=["classic", "kip848"]
+    "simulation_class", [GroupSimulation, Kip848GroupSimulation], ids=["classic", "kip848"]
 )
 
 
@@ -154,7 +154,12 @@ def closes_late(
             "two owners|not owned|found something wrong",
         ),
         (SimulatedConsumer, "poll", loses_a_record, "jumped|began|committed too far"),
-        (Handover, "_tell_revoked", nothing, "assigned twice|not owned|found something wrong"),
+        (
+            Reconciliation,
+            "_report_revoked",
+            nothing,
+            "assigned twice|not owned|found something wrong",
+        ),
         (Coordinators, "mark_unknown", nothing, "does not come to rest"),
         (SimulatedConsumer, "close", closes_late, "a call took"),
     ],
@@ -177,7 +182,7 @@ def test_the_simulation_notices(
 def test_the_simulation_notices_records_that_are_handed_out_after_their_commit(
     monkeypatch: pytest.MonkeyPatch, simulation_class: type[GroupSimulation]
 ) -> None:
-    monkeypatch.setattr(Handover, "_hold", nothing)
+    monkeypatch.setattr(Reconciliation, "_hold", nothing)
     with pytest.raises(AssertionError, match="read twice"):
         run_until_noticed(simulation_class, is_mild=True)
 

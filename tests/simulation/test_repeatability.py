@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.group_simulation import GroupSimulation
-from tests.simulation.modern_group_simulation import ModernGroupSimulation
+from tests.simulation.kip848_group_simulation import Kip848GroupSimulation
 from tests.simulation.position_simulation import PositionSimulation
 from tests.simulation.simulation import Simulation
 
 ROOT = Path(__file__).parents[2]
-KINDS = (Simulation, PositionSimulation, GroupSimulation, ModernGroupSimulation)
+KINDS = (Simulation, PositionSimulation, GroupSimulation, Kip848GroupSimulation)
 SEEDS = range(8)
 HASH_SEEDS = ("1", "4000000000")
 TIMEOUT_S = 120

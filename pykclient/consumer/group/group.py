@@ -1,9 +1,9 @@
 """ConsumerGroup: the consumer's side of its group, as far as both protocols have it alike.
 
-It knows what is subscribed to and what is assigned, and has partitions change hands; a membership
-speaks with the coordinator. The application is *polling* or *away*: only while it polls do
-partitions come and go, so that what it has in hand stays its own. `ConsumerCoordinator` adds what
-the classic protocol wants of a member, `ModernCoordinator` what KIP-848 does.
+It has what is subscribed to and assigned, and carries out the intents of its membership, which
+exchanges requests with the coordinator. Partitions are revoked and assigned only while the
+application is in `poll`, so that the records it works on stay its own. `ConsumerCoordinator` adds
+the classic protocol, `Kip848Coordinator` KIP-848.
 
 Owner: the core lock.
 Source: Java classes ``ConsumerCoordinator`` and ``ConsumerMembershipManager``.
@@ -12,48 +12,30 @@ Source: Java classes ``ConsumerCoordinator`` and ``ConsumerMembershipManager``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.metadata import CoordinatorNode, GroupMetadata
-from pykclient.consumer.group.protocols import NoMembership, commit_refused
-from pykclient.consumer.group.rebalance import Handover, RebalanceListener
+from pykclient.consumer.group.protocols import commit_refused, commit_without_membership_refused
+from pykclient.consumer.group.rebalance import RebalanceListener, Reconciliation, RevokeAll
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import CommitFailedError, RebalanceInProgressError
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import PollResult
 
 if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.group.participant import GroupMembership
-    from pykclient.consumer.group.rebalance import Buffered
-    from pykclient.consumer.subscription import SubscriptionState
+    from pykclient.consumer.group.protocols import GroupMembership
+    from pykclient.consumer.group.rebalance import Intent
+    from pykclient.consumer.group.wiring import GroupWiring
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster.cluster import Cluster
-    from pykclient.network.cluster.coordinators import Coordinators
-    from pykclient.network.cluster.metadata import Metadata
-    from pykclient.network.manager import Operation, UserCall
+    from pykclient.network.manager import Operation
     from pykclient.types import TopicPartition
 
-__all__ = ["ConsumerGroup", "GroupInBackground", "GroupSurroundings"]
-
-
-class GroupSurroundings(NamedTuple):
-    """The parts of the same consumer that its group works with."""
-
-    group_id: str
-    subscription: SubscriptionState
-    buffer: Buffered
-    metadata: Metadata
-    coordinators: Coordinators
-    user_calls: deque[UserCall]
-    commit: Callable[[int], Operation[None]]
-    """Commits before a revocation, until a deadline."""
-    follow_topics: Callable[[], None]
-    """Has metadata kept for what is wanted, assigned and in `group_topics`."""
+__all__ = ["ConsumerGroup", "GroupInBackground"]
 
 
 class ConsumerGroup(ABC):
@@ -62,43 +44,37 @@ class ConsumerGroup(ABC):
     _membership: GroupMembership
     """Made by the class for the protocol."""
 
-    def __init__(self, config: ConsumerConfig, surroundings: GroupSurroundings) -> None:
+    def __init__(self, config: ConsumerConfig, wiring: GroupWiring) -> None:
         self.history = GroupHistory()
-        self.group_topics: frozenset[str] = frozenset()
-        """What all members subscribe to, while this one has to share it out."""
+        self._config = config
+        self._wiring = wiring
         self._log = ClientLog("pykclient.consumer", config.client_id)
-        self._subscription = surroundings.subscription
-        self._metadata = surroundings.metadata
-        self._user_calls = surroundings.user_calls
-        self._follow_topics = surroundings.follow_topics
-        self._handover = Handover(
-            surroundings.subscription,
-            surroundings.buffer,
-            surroundings.user_calls,
-            self.history,
-            commit=surroundings.commit,
-            client_id=config.client_id,
-        )
-        self._address = CoordinatorNode(surroundings.coordinators, surroundings.group_id)
-        self._exclude_internal_topics = config.exclude_internal_topics
-        self._max_poll_interval_ms = config.max_poll_interval_ms
+        self._subscription = wiring.subscription
+        self._metadata = wiring.metadata
+        self._reconciliation = Reconciliation(wiring, self.history, config.client_id)
+        self._coordinator = CoordinatorNode(wiring.coordinators, wiring.group_id)
         self._is_polling = False
         self._leave_commit_deadline_ms = 0
         self._topic_error: KafkaError | None = None
         """Why a topic that is subscribed to cannot be read, however long one waits."""
 
-    # Asked by the consumer.
+    # For the consumer.
 
     @property
     def identity(self) -> GroupMetadata:
-        """Who this consumer is in its group now, member or not."""
+        """This consumer's state in its group now, member or not."""
         return self._membership.member
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """What all members subscribe to, while this one assigns their partitions."""
+        return frozenset()
+
     def member(self) -> GroupMetadata:
-        """Return as whom to commit now: the group alone for partitions assigned by hand.
+        """Return the member in whose name to commit now: for `assign` the group alone.
 
         Raises:
-            RebalanceInProgressError: the group is distributing its partitions; poll first.
+            RebalanceInProgressError: the group is rebalancing; poll first.
             CommitFailedError: this consumer is no member any more.
         """
         if not self._subscription.is_by_group:
@@ -112,169 +88,170 @@ class ConsumerGroup(ABC):
         )
 
     def reader(self) -> GroupMetadata:
-        """Return as whom to read offsets: the group alone, which anybody may."""
-        return GroupMetadata(self.identity.group_id)
+        """Return in whose name to read offsets: the group's alone, which needs no membership."""
+        return GroupMetadata(self._wiring.group_id)
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
-        """Hear that the coordinator does not take this member's commit; return what to raise."""
+        """Take note that the coordinator rejected a commit; return what to raise."""
         if not member.is_member:
-            return NoMembership(member.group_id).on_commit_refused(member, error)
+            return commit_without_membership_refused(member.group_id, error)
         self._membership.on_commit_refused(error.code, member)
         if error.fatal or isinstance(error, RebalanceInProgressError):
             return error
         return commit_refused(member, error)
 
     def on_subscribed(self, listener: RebalanceListener | None) -> None:
-        """Join with what is subscribed to now, or have the group hear of it."""
-        self._handover.listener = listener or RebalanceListener()
+        """Join with the new subscription, or have the coordinator notified of it."""
+        self._reconciliation.listener = listener or RebalanceListener()
         self._topic_error = None
         self._join_with_subscription()
 
     @abstractmethod
     def enforce_rebalance(self, reason: str) -> None:
-        """Have the group share out anew, if that is for members to ask."""
+        """Request a rebalance, if that is for members to do."""
 
     def note_poll(self, now_ms: int) -> None:
-        """Note that the application asks for records: it is not late."""
+        """Note that the application polls: it is not late."""
         self._membership.note_poll(now_ms)
 
     def begin_poll(self) -> None:
-        """Note that the application is done with what it had: partitions may come and go."""
+        """Allow changes of partitions: the application has processed what it had."""
         self._is_polling = True
 
     def end_poll(self) -> None:
-        """Note that the application goes away with records."""
+        """Allow no changes of partitions: the application works on records."""
         self._is_polling = False
 
     def wants_turn(self, now_ms: int) -> bool:
-        """Whether the group has business now that goes before records."""
-        return bool(self._user_calls) or (
+        """Whether the group has something to do now that goes before records."""
+        return bool(self._wiring.user_calls) or (
             self._subscription.is_by_group and self._membership.wants_turn(now_ms)
         )
 
     def begin_leave(
         self, reason: str, *, sends: bool, now_ms: int, commit_deadline_ms: int
     ) -> Operation[None]:
-        """Give everything up and leave; the result comes when the coordinator has been told.
+        """Revoke everything and leave; the result comes when the coordinator has been notified.
 
-        Partitions go in `poll` while the application polls. `sends` False leaves the coordinator
-        to find out when the session ends.
+        The steps follow in `poll` between `begin_poll` and `end_poll`. `sends` False leaves it to
+        the coordinator to notice when the session ends.
         """
         self._topic_error = None
         self._leave_commit_deadline_ms = commit_deadline_ms
-        return self._membership.begin_leave(reason, sends=sends, now_ms=now_ms)
+        intent = self._membership.begin_leave(reason, sends=sends, now_ms=now_ms)
+        self._carry_out(intent, now_ms)
+        return self._membership.left
 
     @property
     def has_error(self) -> bool:
         """Whether `take_error` would return one."""
         return (
-            self._handover.has_error
+            self._reconciliation.has_error
             or self._membership.has_error
             or self._topic_error is not None
-            or (self._subscription.is_by_group and self._address.failure() is not None)
+            or (self._subscription.is_by_group and self._coordinator.failure() is not None)
         )
 
     def take_listener_error(self) -> KafkaError | None:
         """Return what a listener failed with, and forget it."""
-        return self._handover.take_error()
+        return self._reconciliation.take_error()
 
     def take_error(self) -> KafkaError | None:
-        """Return what the application must know of its group, and forget it."""
-        error = self._handover.take_error() or self._membership.take_error()
+        """Return the error of the group that `poll` is to raise, and forget it."""
+        error = self._reconciliation.take_error() or self._membership.take_error()
         if error is None:
             error, self._topic_error = self._topic_error, None
         if error is None and self._subscription.is_by_group:
-            error = self._address.failure()
+            error = self._coordinator.failure()
         return error
 
     @property
-    def trouble(self) -> KafkaError | None:
-        """Why the coordinator does not take this consumer in; None if it does, or need not."""
-        return self._membership.trouble if self._subscription.is_by_group else None
+    def rejection(self) -> KafkaError | None:
+        """Why the coordinator does not accept this member; None if it does, or need not."""
+        return self._membership.rejection if self._subscription.is_by_group else None
 
     @property
     def has_request_in_flight(self) -> bool:
-        """Whether the coordinator owes an answer."""
+        """Whether a response of the coordinator is due."""
         return self._membership.has_request_in_flight
 
-    # Asked by the engine.
+    # For the engine.
 
     def poll(self, now_ms: int) -> PollResult:
         """Go on with what the group needs."""
-        if self._is_polling:
-            self._handover.expire(now_ms)
-        result = self._membership.poll(now_ms, may_rebalance=self._is_polling)
         if not self._is_polling:
-            return result
+            return self._membership.poll(now_ms, may_rebalance=False)
+        self._reconciliation.expire(now_ms)
+        intent = self._membership.advance(now_ms)
+        if intent is not None:
+            self._carry_out(intent, now_ms)
+        result = self._membership.poll(now_ms, may_rebalance=True)
         if self.wants_turn(now_ms):
             return PollResult(result.requests, now_ms)
-        return PollResult(result.requests, min(result.next_poll_ms, self._handover.deadline_ms))
+        next_ms = min(result.next_poll_ms, self._reconciliation.deadline_ms)
+        return PollResult(result.requests, next_ms)
 
     def restart(self, now_ms: int) -> None:
         """Begin anew what is under way with the coordinator and with partitions.
 
         The state of the membership tells whether it was settled; a round that was not is run again.
         """
-        self._handover.restart()
+        self._reconciliation.restart()
         self._membership.restart(now_ms, is_wanted=self._subscription.is_by_group)
 
     def poll_in_background(self, now_ms: int) -> PollResult:
-        """Go on with what must not wait for the application: it may be in a listener of its own."""
+        """Go on with what must not wait for the application, which may be in its listener."""
         return self._membership.poll(now_ms, may_rebalance=False)
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Hold what is subscribed to against the topics that there are by now."""
+        """Compare what is subscribed to with the topics of new metadata."""
         if not cluster.nodes:
-            return  # metadata starts over, and knows of no topic yet
+            return  # metadata starts over, and has no topic yet
         if self._subscription.mode is SubscriptionMode.TOPICS:
-            # Of partitions that are assigned it is told anyway; a refused topic has none.
-            refused = self._subscription.wanted_topics & cluster.topic_errors.keys()
-            errors = (cluster.topic_errors[topic] for topic in sorted(refused))
+            # Errors of assigned partitions are raised anyway; a topic with an error has none.
+            failed = self._subscription.wanted_topics & cluster.topic_errors.keys()
+            errors = (cluster.topic_errors[topic] for topic in sorted(failed))
             self._topic_error = next((error for error in errors if not error.retriable), None)
         elif self._subscription.mode is SubscriptionMode.PATTERN:
             self._match(cluster)
 
-    # Asked by the membership.
-
-    def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
-        """Give everything up because this consumer leaves, or lose what others may have by now."""
-        operation = self._handover.begin(now_ms)
-        owned = sorted(self._subscription.partitions)
-        if owned and is_member:
-            self._handover.revoke(owned, deadline_ms=self._leave_commit_deadline_ms)
-        elif owned:
-            self._handover.lose(owned)
-        self._handover.go()
-        return operation
-
-    # What the protocols make of it.
+    # What the protocols add to.
 
     @abstractmethod
     def _join_with_subscription(self) -> None:
-        """Have the membership see to what is subscribed to now."""
+        """Have the membership follow what is subscribed to now."""
+
+    def _carry_out(self, intent: Intent, now_ms: int) -> None:
+        """Do what the membership wants; by default, give everything up."""
+        self._reconciliation.begin(intent, now_ms)
+        owned = sorted(self._subscription.partitions)
+        if owned and isinstance(intent, RevokeAll):
+            self._reconciliation.revoke(owned, deadline_ms=self._leave_commit_deadline_ms)
+        elif owned:
+            self._reconciliation.lose(owned)
+        self._reconciliation.go()
 
     def _match(self, cluster: Cluster) -> None:
-        """Look which topics a pattern of Python's matches."""
+        """Find the topics that a pattern of Python's matches."""
         self._subscription.match(
             topic.name
             for topic in cluster.topics.values()
-            if not (topic.is_internal and self._exclude_internal_topics)
+            if not (topic.is_internal and self._config.exclude_internal_topics)
         )
 
-    def _change_to(self, assigned: Collection[TopicPartition], now_ms: int) -> Operation[None]:
-        """Have exactly `assigned`: give up what is not in it, then take the rest."""
-        owned = self._subscription.partitions
-        revoked = sorted(owned.difference(assigned))
-        operation = self._handover.begin(now_ms)
+    def _change_to(self, intent: Intent, assigned: Collection[TopicPartition], now_ms: int) -> None:
+        """Have exactly `assigned`: revoke what is not in it, then take the rest."""
+        revoked = sorted(self._subscription.partitions.difference(assigned))
+        self._reconciliation.begin(intent, now_ms)
         if revoked:
-            self._handover.revoke(revoked, deadline_ms=now_ms + self._max_poll_interval_ms)
-        self._handover.assign(assigned)
-        self._handover.go()
-        return operation
+            deadline_ms = now_ms + self._config.max_poll_interval_ms
+            self._reconciliation.revoke(revoked, deadline_ms=deadline_ms)
+        self._reconciliation.assign(assigned)
+        self._reconciliation.go()
 
 
 class GroupInBackground:
-    """The manager of a group while the application is elsewhere."""
+    """The manager of a group while the application is not in `poll`."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group

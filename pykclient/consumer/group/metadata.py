@@ -1,4 +1,4 @@
-"""GroupMetadata and CoordinatorNode: what a consumer is in its group, and where the group is.
+"""GroupMetadata and CoordinatorNode: a member of a group, and the broker that coordinates it.
 
 Owner: none: the one is immutable, the other has no state.
 Source: Java class ``ConsumerGroupMetadata``, KIP-447; the `coordinator` fields of Java's
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["NO_GENERATION", "NO_MEMBER_ID", "CoordinatorNode", "GroupMetadata"]
 
 NO_GENERATION: Final = -1
-"""What a request says that does not come from a member."""
+"""The generation in a request that does not come from a member."""
 
 NO_MEMBER_ID: Final = ""
 
 
 class GroupMetadata(NamedTuple):
-    """A member as the coordinator knows it.
+    """A member as its coordinator knows it.
 
-    `generation` is that of the last rebalance, -1 while this is no member; `member_id` is what the
-    coordinator calls it, empty before it has been given a name. `group_instance_id` is set for
-    static members (KIP-345).
+    `generation` is that of the last rebalance, -1 while this is no member; `member_id` is empty
+    before the member has one. `group_instance_id` is set for static members (KIP-345).
     """
 
     group_id: str
@@ -42,10 +41,10 @@ class GroupMetadata(NamedTuple):
         return self.generation != NO_GENERATION and self.member_id != NO_MEMBER_ID
 
     def without_generation(self) -> GroupMetadata:
-        """The same member, who has to join again under its id."""
+        """The same member, which has to join again under its id."""
         return self._replace(generation=NO_GENERATION)
 
-    def without_name(self) -> GroupMetadata:
+    def without_member_id(self) -> GroupMetadata:
         """One that the coordinator does not know."""
         return self._replace(generation=NO_GENERATION, member_id=NO_MEMBER_ID)
 
@@ -54,25 +53,25 @@ class CoordinatorNode:
     """The broker that coordinates the group `group_id`; `Coordinators` looks it up."""
 
     def __init__(self, coordinators: Coordinators, group_id: str) -> None:
+        self.group_id = group_id
         self._coordinators = coordinators
-        self._group_id = group_id
 
     def node_id(self) -> int | None:
-        """Return whom to ask; None while it is looked up."""
-        node = self._coordinators.coordinator(CoordinatorType.GROUP, self._group_id)
+        """Return its connection for the group's requests; None while it is looked up."""
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, self.group_id)
         return None if node is None else node.id
 
-    def other_node_id(self) -> int | None:
-        """Return the same broker by its connection for data, which no JoinGroup holds up."""
-        node = self._coordinators.coordinator(CoordinatorType.GROUP, self._group_id)
+    def data_node_id(self) -> int | None:
+        """Return the same broker's connection for data, which no JoinGroup holds up."""
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, self.group_id)
         return None if node is None else node.broker_id
 
     def mark_unknown(self, node_id: int, reason: object) -> None:
         """Have it looked up again, if it is still this one."""
         self._coordinators.mark_unknown(
-            CoordinatorType.GROUP, self._group_id, node_id=node_id, reason=reason
+            CoordinatorType.GROUP, self.group_id, node_id=node_id, reason=reason
         )
 
     def failure(self) -> KafkaError | None:
         """Return why it cannot be found, if that does not cure itself."""
-        return self._coordinators.failure(CoordinatorType.GROUP, self._group_id)
+        return self._coordinators.failure(CoordinatorType.GROUP, self.group_id)

@@ -1,7 +1,7 @@
-"""Membership: as whom a consumer commits and reads offsets of its group.
+"""GroupMembership: what both group protocols implement; and in whose name offsets are committed.
 
 A consumer that assigns its partitions by hand is no member: it names the group alone, and the
-coordinator takes its offsets as long as the group has no members.
+coordinator accepts its offsets as long as the group has no members.
 
 Owner: the driver of the engine.
 Source: Java classes ``ConsumerCoordinator``, ``CommitRequestManager.MemberInfo``.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -23,9 +22,18 @@ from pykclient.errors import (
 )
 
 if TYPE_CHECKING:
+    from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.consumer.group.rebalance import Intent
     from pykclient.errors import BrokerError, KafkaError
+    from pykclient.network.manager import Operation, PollResult
 
-__all__ = ["MEMBERSHIP_ERRORS", "Membership", "NoMembership", "commit_refused"]
+__all__ = [
+    "MEMBERSHIP_ERRORS",
+    "GroupMembership",
+    "Membership",
+    "commit_refused",
+    "commit_without_membership_refused",
+]
 
 MEMBERSHIP_ERRORS = (
     UnknownMemberIdError,
@@ -35,14 +43,79 @@ MEMBERSHIP_ERRORS = (
     FencedMemberEpochError,
     FencedInstanceIdError,
 )
-"""What a coordinator says to one whom it does not take for a member any more."""
+"""Errors by which a coordinator says that this is no member any more."""
+
+
+class GroupMembership(Protocol):
+    """This consumer as a member of its group. It returns as `Intent` what is to be done."""
+
+    member: GroupMetadata
+    """Its state at the coordinator, member or not."""
+
+    rejection: KafkaError | None
+    """The last error by which the coordinator did not accept this member; None if it did."""
+
+    @property
+    def left(self) -> Operation[None]:
+        """What ends when the coordinator has been notified of leaving, or cannot be."""
+        ...
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether a commit in the name of `member` may be accepted."""
+        ...
+
+    @property
+    def has_request_in_flight(self) -> bool:
+        """Whether a response of the coordinator is due."""
+        ...
+
+    @property
+    def has_error(self) -> bool:
+        """Whether `take_error` would return one."""
+        ...
+
+    def take_error(self) -> KafkaError | None:
+        """Return the error that `poll` is to raise, and forget it; a fatal one stays."""
+        ...
+
+    def on_commit_refused(self, error_code: int, sent: GroupMetadata) -> None:
+        """Follow what the coordinator says of the membership to a commit in the name of `sent`."""
+        ...
+
+    def note_poll(self, now_ms: int) -> None:
+        """Note that the application polls, whether or not `advance` follows."""
+        ...
+
+    def wants_turn(self, now_ms: int) -> bool:
+        """Whether `advance` would change something now."""
+        ...
+
+    def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Intent:
+        """Leave when the returned intent has been carried out.
+
+        `sends` False leaves it to the coordinator to notice when the session ends.
+        """
+        ...
+
+    def restart(self, now_ms: int, *, is_wanted: bool) -> None:
+        """Forget what is in flight or half done; be a member, or become one, if `is_wanted`."""
+        ...
+
+    def advance(self, now_ms: int) -> Intent | None:
+        """Go on while the application polls; return a new intent, to be carried out first."""
+        ...
+
+    def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
+        """Return what is to be sent."""
+        ...
 
 
 class Membership(Protocol):
-    """What commits ask of whatever looks after the membership."""
+    """In whose name offsets are committed and read."""
 
     def member(self) -> GroupMetadata:
-        """Return as whom to commit now.
+        """Return the member in whose name to commit now.
 
         Raises:
             RebalanceInProgressError: the group is distributing its partitions; poll first.
@@ -51,51 +124,37 @@ class Membership(Protocol):
         ...
 
     def reader(self) -> GroupMetadata:
-        """Return as whom to read offsets: the group alone, which anybody may.
+        """Return in whose name to read offsets: the group's alone.
 
-        Java's members of groups of KIP-848 tell their epoch when they read, which fences them.
+        Java's members of KIP-848 groups send their epoch when they read, which fences them.
         """
         ...
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
-        """Hear that the coordinator does not take this member's commit; return what to raise.
+        """Take note that the coordinator rejected a commit; return what to raise.
 
         `error` is one of `MEMBERSHIP_ERRORS`, or `RebalanceInProgressError`.
         """
         ...
 
 
-class NoMembership:
-    """A consumer whose partitions are assigned by hand."""
-
-    def __init__(self, group_id: str) -> None:
-        self._identity = GroupMetadata(group_id)
-
-    def member(self) -> GroupMetadata:
-        """Return the group alone."""
-        return self._identity
-
-    def reader(self) -> GroupMetadata:
-        """Return the group alone."""
-        return self._identity
-
-    def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
-        """Return an error that says why a group with members takes no such offsets."""
-        failed = CommitFailedError(
-            f"group {member.group_id!r} did not take the offsets: {error}. It has members that "
-            f"subscribed; a consumer that uses assign() needs a group_id of its own"
-        )
-        failed.__cause__ = error
-        return failed
-
-
 def commit_refused(member: GroupMetadata, error: BrokerError) -> CommitFailedError:
-    """Return what a member is told whose partitions others have by now."""
+    """Return the error for a member whose partitions others may have by now."""
     failed = CommitFailedError(
-        f"group {member.group_id!r} did not take the offsets of member {member.member_id!r}, "
+        f"group {member.group_id!r} did not accept the offsets of member {member.member_id!r}, "
         f"generation {member.generation}: {error}. Its partitions may be read by others since; "
         f"poll joins again. If processing took longer than max_poll_interval_ms, raise that or "
         f"lower max_poll_records"
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def commit_without_membership_refused(group_id: str, error: BrokerError) -> CommitFailedError:
+    """Return the error that says why a group with members accepts no offsets of a non-member."""
+    failed = CommitFailedError(
+        f"group {group_id!r} did not accept the offsets: {error}. It has members that "
+        f"subscribed; a consumer that uses assign() needs a group_id of its own"
     )
     failed.__cause__ = error
     return failed

@@ -1,4 +1,4 @@
-"""MemberScene: a membership between a participant that records and a coordinator that a test plays.
+"""ClassicScene: a classic membership; the test is its coordinator, and carries out its intents.
 
 Owner: the test that made it.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from pykclient.consumer.group.classic.heartbeat import Heartbeat
-from pykclient.consumer.group.classic.membership import ClassicMembership
-from pykclient.consumer.group.classic.requests import ClassicSettings
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.group.assignors import RangeAssignor
+from pykclient.consumer.group.classic.leader import GroupLeader
+from pykclient.consumer.group.classic.membership import Assign, ClassicMembership, RevokeToJoin
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.network.manager import Operation
+from pykclient.consumer.group.metadata import CoordinatorNode
+from pykclient.consumer.group.rebalance import LoseAll, RevokeAll
+from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.protocol.messages.join_group import (
@@ -25,13 +28,14 @@ from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.consumer.group.rebalance import Intent
     from pykclient.errors import KafkaError
-    from pykclient.network.manager import Request
+    from pykclient.network.manager import Operation, Request
     from pykclient.protocol.message import Message
 
-__all__ = ["NODE_ID", "MemberScene"]
+__all__ = ["NODE_ID", "CarriedOut", "ClassicScene", "KnownCoordinator", "group_config"]
 
+GROUP = "g"
 NODE_ID = 7
 OTHER_NODE_ID = 8
 SESSION_MS = 9_000
@@ -42,73 +46,68 @@ RETRY_MS = 100
 MessageT = TypeVar("MessageT")
 
 
-class RecordingParticipant:
-    """Does everything at once, unless `is_slow`, and writes it down."""
+def group_config(**settings: object) -> ConsumerConfig:
+    """The settings of a member."""
+    return ConsumerConfig.from_settings(
+        {
+            "bootstrap_servers": "broker:9092",
+            "group_id": GROUP,
+            "max_poll_interval_ms": MAX_POLL_MS,
+            **settings,
+        }
+    )
+
+
+class CarriedOut:
+    """Carries out intents, at once unless `is_slow`, and writes them down."""
 
     def __init__(self) -> None:
         self.diary: list[str] = []
         self.is_slow = False
-        self.pending: list[Operation[None]] = []
+        self.pending: list[Intent] = []
 
-    def _done(self, what: str) -> Operation[None]:
-        self.diary.append(what)
-        operation: Operation[None] = Operation()
+    def add(self, intent: Intent | None) -> None:
+        """Carry out what a membership wants, if it wants anything."""
+        if intent is None:
+            return
+        self.diary.append(self._described(intent))
         if self.is_slow:
-            self.pending.append(operation)
+            self.pending.append(intent)
         else:
-            operation.succeed(None)
-        return operation
+            intent.succeed(None)
+
+    def finish(self) -> None:
+        """End what is slow."""
+        self.pending.pop().succeed(None)
+
+    def _described(self, intent: Intent) -> str:
+        names = {RevokeToJoin: "revoke to join", RevokeAll: "revoke all", LoseAll: "lose all"}
+        return names[type(intent)]
 
 
-class Participant(RecordingParticipant):
-    """That of a classic group."""
+class _CarriedOut(CarriedOut):
+    rejoin_reason: str | None = None
+    """Of an assignment."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.knows_topics = True
-        self.rejoin_reason: str | None = None
-        self.shares: list[tuple[str, bytes]] | None = [("m-1", b"mine")]
-
-    def may_join(self) -> bool:
-        return self.knows_topics
-
-    def protocols(self, member: GroupMetadata) -> Sequence[tuple[str, bytes]]:
-        del member
-        return [("range", b"topics")]
-
-    def prepare(self, *, is_member: bool, now_ms: int) -> Operation[None]:
-        del now_ms
-        return self._done("prepare" if is_member else "prepare, lost")
-
-    def lead(
-        self, protocol: str, response: JoinGroupResponse
-    ) -> Sequence[tuple[str, bytes]] | None:
-        self.diary.append(f"lead {protocol} {len(response.members)}")
-        return self.shares
-
-    def take(self, protocol: str, assignment: bytes, now_ms: int) -> Operation[str | None]:
-        del protocol, now_ms
-        self.diary.append(f"take {assignment.decode()}")
-        taken: Operation[str | None] = Operation()
-        taken.succeed(self.rejoin_reason)
-        return taken
-
-    def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
-        del now_ms
-        return self._done("give up" if is_member else "give up, lost")
+    def _described(self, intent: Intent) -> str:
+        if not isinstance(intent, Assign):
+            return super()._described(intent)
+        intent.rejoin_reason = self.rejoin_reason
+        return f"assign {intent.assignment.decode()}"
 
 
-class Coordinator:
+class KnownCoordinator(CoordinatorNode):
     """Where the coordinator is; known unless a test says otherwise."""
 
     def __init__(self) -> None:
+        self.group_id = GROUP
         self.known: int | None = NODE_ID
         self.reasons: list[str] = []
 
     def node_id(self) -> int | None:
         return self.known
 
-    def other_node_id(self) -> int | None:
+    def data_node_id(self) -> int | None:
         return OTHER_NODE_ID
 
     def mark_unknown(self, node_id: int, reason: object) -> None:
@@ -116,29 +115,45 @@ class Coordinator:
         self.reasons.append(str(reason))
 
 
-class MemberScene:
-    """The membership, its surroundings, and the clock. Requests wait in `sent`."""
+class Leader(GroupLeader):
+    """One that assigns what a test says."""
+
+    def __init__(self) -> None:
+        self.assigned: list[tuple[str, bytes]] | None = [("m-1", b"mine")]
+        self.call_count = 0
+
+    def assign(
+        self, protocol: str, response: JoinGroupResponse
+    ) -> Sequence[tuple[str, bytes]] | None:
+        assert protocol == "range"
+        assert len(response.members) == 1
+        self.call_count += 1
+        return self.assigned
+
+
+class ClassicScene:
+    """The membership, what is around it, and the clock. Requests wait in `sent`."""
 
     def __init__(self, group_instance_id: str | None = None) -> None:
         self.now_ms = 1_000
-        self.participant = Participant()
-        self.coordinator = Coordinator()
+        self.carried_out = _CarriedOut()
+        self.coordinator = KnownCoordinator()
+        self.leader = Leader()
         self.history = GroupHistory()
-        backoff = Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1))
+        self.subscription = SubscriptionState()
+        self.subscription.subscribe(["t"])
         self.membership = ClassicMembership(
-            "g",
-            self.participant,
-            self.coordinator,
-            settings=ClassicSettings(SESSION_MS, MAX_POLL_MS, 30_000),
-            heartbeat=Heartbeat(
-                interval_ms=INTERVAL_MS,
+            group_config(
                 session_timeout_ms=SESSION_MS,
-                max_poll_interval_ms=MAX_POLL_MS,
-                retry_backoff=backoff,
+                heartbeat_interval_ms=INTERVAL_MS,
+                group_instance_id=group_instance_id,
             ),
+            self.coordinator,
+            subscription=self.subscription,
+            assignors={"range": RangeAssignor()},
+            leader=self.leader,
             history=self.history,
-            retry_backoff=backoff,
-            group_instance_id=group_instance_id,
+            retry_backoff=Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1)),
         )
         self.sent: list[Request] = []
 
@@ -146,6 +161,7 @@ class MemberScene:
         """Let time pass, and the application poll."""
         self.now_ms += passed_ms
         for _ in range(times):
+            self.carried_out.add(self.membership.advance(self.now_ms))
             self.sent += self.membership.poll(self.now_ms, may_rebalance=True).requests
 
     def wait(self, passed_ms: int) -> None:
@@ -167,11 +183,17 @@ class MemberScene:
         """Have the oldest request end without an answer."""
         self.sent.pop(0).on_failure(error, self.now_ms)
 
+    def leave(self, *, sends: bool = True) -> Operation[None]:
+        """Begin to leave."""
+        intent = self.membership.begin_leave("done", sends=sends, now_ms=self.now_ms)
+        self.carried_out.add(intent)
+        return self.membership.left
+
     # Whole steps.
 
     def ask(self) -> None:
         """Want to be a member, and poll until JoinGroup is sent."""
-        self.membership.ask_to_join("a test wants it")
+        self.membership.request_join("a test wants it")
         self.poll()
 
     def answer_join(

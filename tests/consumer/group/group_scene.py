@@ -15,9 +15,9 @@ from pykclient.consumer.group.assignors import GroupMember
 from pykclient.consumer.group.assignors.setting import make_assignors
 from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
 from pykclient.consumer.group.classic.protocol import encode_assignment, encode_subscription
-from pykclient.consumer.group.group import GroupSurroundings
-from pykclient.consumer.group.kip848.coordinator import ModernCoordinator
+from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
 from pykclient.consumer.group.rebalance import RebalanceListener
+from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.assignors import Assignor
     from pykclient.consumer.group.group import ConsumerGroup
-    from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import BrokerError
     from pykclient.network.cluster.cluster import TopicInfo
     from pykclient.network.manager import Request, UserCall
@@ -65,14 +64,6 @@ MAX_POLL_MS = 20_000
 TURN_COUNT = 4
 
 MessageT = TypeVar("MessageT")
-
-
-class _Buffer:
-    def drop(self, assigned: AssignedPartition) -> None:
-        pass
-
-    def refresh(self, assigned: AssignedPartition) -> None:
-        pass
 
 
 class GroupScene:
@@ -97,10 +88,11 @@ class GroupScene:
                 "retry_backoff_ms": 100,
             }
         )
-        surroundings = GroupSurroundings(
+        wiring = GroupWiring(
             GROUP,
             subscription=self.subscription,
-            buffer=_Buffer(),
+            drop=lambda assigned: None,
+            refresh=lambda assigned: None,
             metadata=self.metadata,
             coordinators=self.coordinators,
             user_calls=self._user_calls,
@@ -109,10 +101,10 @@ class GroupScene:
         )
         self.group: ConsumerGroup
         if protocol == "consumer":
-            self.group = ModernCoordinator(config, surroundings)
+            self.group = Kip848Coordinator(config, wiring)
         else:
             chosen = assignors or make_assignors(config.partition_assignment_strategy)
-            self.group = ConsumerCoordinator(config, surroundings, chosen)
+            self.group = ConsumerCoordinator(config, wiring, chosen)
         self.listener = RebalanceListener(
             lambda partitions: self._write("assigned", partitions),
             lambda partitions: self._write("revoked", partitions),
@@ -194,7 +186,7 @@ class GroupScene:
 
     def share(self, partitions: Iterable[TopicPartition], generation: int = 1) -> None:
         """Take the member, which has asked for that, into a generation with these partitions."""
-        if isinstance(self.group, ModernCoordinator):
+        if isinstance(self.group, Kip848Coordinator):
             self.told(ConsumerGroupHeartbeatRequest)
             self.beat(partitions, generation)
             self.poll()
@@ -214,7 +206,7 @@ class GroupScene:
 
     def beat(self, partitions: Iterable[TopicPartition] | None = None, epoch: int = 1) -> None:
         """Answer the heartbeat that waits; under KIP-848 with an assignment, perhaps."""
-        if not isinstance(self.group, ModernCoordinator):
+        if not isinstance(self.group, Kip848Coordinator):
             assert partitions is None
             self.told(HeartbeatRequest)
             self._answer(HeartbeatResponse())

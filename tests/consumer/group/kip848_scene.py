@@ -1,4 +1,4 @@
-"""ModernScene: a KIP-848 membership between a participant that records and a coordinator by hand.
+"""Kip848Scene: a KIP-848 membership; the test is its coordinator, and carries out its intents.
 
 Owner: the test that made it.
 """
@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.kip848.membership import ModernMembership
-from pykclient.consumer.group.kip848.requests import Interest, ModernSettings
+from pykclient.consumer.group.kip848.membership import Assign, Kip848Membership
+from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -18,82 +18,71 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
-from tests.consumer.group.classic_scene import Coordinator, RecordingParticipant
+from tests.consumer.group.classic_scene import (
+    MAX_POLL_MS,
+    RETRY_MS,
+    CarriedOut,
+    KnownCoordinator,
+    group_config,
+)
+from tests.consumer.known_cluster import know, make_metadata, refresh, topic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pykclient.consumer.group.kip848.state import ModernState
+    from pykclient.consumer.group.kip848.membership import MemberState
+    from pykclient.consumer.group.rebalance import Intent
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Operation, Request
 
-__all__ = ["INTERVAL_MS", "MAX_POLL_MS", "RETRY_MS", "ModernScene"]
+__all__ = ["INTERVAL_MS", "MAX_POLL_MS", "RETRY_MS", "Kip848Scene"]
 
 A, B = bytes(15) + b"a", bytes(15) + b"b"
-NAMES = {A: "a", B: "b"}
 INTERVAL_MS = 5_000
-MAX_POLL_MS = 20_000
-RETRY_MS = 100
 
-Had = dict[bytes, tuple[int, ...]]
+TopicIdPartitions = dict[bytes, tuple[int, ...]]
 
 
-class ModernParticipant(RecordingParticipant):
-    """That of a group of KIP-848, for topics ``a`` and ``b``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wanted = Interest(frozenset({"a", "b"}))
-        self.known = set(NAMES)
-        self.has: Had = {}
-
-    def interest(self) -> Interest:
-        return self.wanted
-
-    def resolve(self, target: Mapping[bytes, tuple[int, ...]]) -> Had:
-        return {topic: numbers for topic, numbers in target.items() if topic in self.known}
-
-    def ask_for_names(self) -> None:
-        self.diary.append("ask for names")
-
-    def reconcile(self, assigned: Had, now_ms: int) -> Operation[None]:
-        del now_ms
-        self.has = assigned
-        shown = [f"{NAMES[topic]}{number}" for topic in assigned for number in assigned[topic]]
-        return self._done(f"have {' '.join(shown) or 'nothing'}")
-
-    def give_up(self, *, is_member: bool, now_ms: int) -> Operation[None]:
-        del now_ms
-        self.has = {}
-        return self._done("give up" if is_member else "lose")
-
-    def stop(self, now_ms: int) -> None:
-        del now_ms
-        self.pending.clear()
+class _CarriedOut(CarriedOut):
+    def _described(self, intent: Intent) -> str:
+        if not isinstance(intent, Assign):
+            return super()._described(intent)
+        shown = (f"{each.topic}{each.partition}" for each in intent.partitions)
+        return f"assign {' '.join(shown) or 'nothing'}"
 
 
-class ModernScene:
-    """The membership, its surroundings, and the clock. Heartbeats wait in `sent`."""
+class Kip848Scene:
+    """The membership, what is around it, and the clock. Heartbeats wait in `sent`."""
 
-    def __init__(
-        self, group_instance_id: str | None = None, server_assignor: str | None = None
-    ) -> None:
+    def __init__(self, group_instance_id: str | None = None, server_assignor: str = "") -> None:
         self.now_ms = 1_000
-        self.participant = ModernParticipant()
-        self.coordinator = Coordinator()
+        self.carried_out = _CarriedOut()
+        self.coordinator = KnownCoordinator()
         self.history = GroupHistory()
-        self.membership = ModernMembership(
-            "g",
-            self.participant,
+        self.subscription = SubscriptionState()
+        self.subscription.subscribe(["a", "b"])
+        self.metadata = make_metadata()
+        refresh(self.metadata)
+        self.know("a", "b")
+        self.membership = Kip848Membership(
+            group_config(
+                group_protocol="consumer",
+                group_instance_id=group_instance_id,
+                group_remote_assignor=server_assignor,
+                client_rack="rack",
+            ),
             self.coordinator,
-            settings=ModernSettings(MAX_POLL_MS, 30_000, server_assignor, "rack"),
+            subscription=self.subscription,
+            metadata=self.metadata,
             history=self.history,
             retry_backoff=Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1)),
-            group_instance_id=group_instance_id,
         )
         self.sent: list[Request] = []
 
-    def is_in(self, state: ModernState) -> bool:
+    def know(self, *names: str) -> None:
+        """Have metadata know these topics."""
+        ids = {"a": A, "b": B}
+        know(self.metadata, *(topic(name, [1, 1], topic_id=ids[name]) for name in names))
+
+    def is_in(self, state: MemberState) -> bool:
         """Whether the member is as far as this."""
         return self.membership.state is state
 
@@ -101,6 +90,7 @@ class ModernScene:
         """Let time pass, and the application poll."""
         self.now_ms += passed_ms
         for _ in range(times):
+            self.carried_out.add(self.membership.advance(self.now_ms))
             self.sent += self.membership.poll(self.now_ms, may_rebalance=True).requests
 
     def wait(self, passed_ms: int) -> None:
@@ -124,7 +114,7 @@ class ModernScene:
     def answer(
         self,
         epoch: int = 1,
-        assigned: Had | None = None,
+        assigned: TopicIdPartitions | None = None,
         *,
         code: int = 0,
         interval_ms: int = INTERVAL_MS,
@@ -149,16 +139,18 @@ class ModernScene:
         self.told()
         self.sent.pop().on_failure(error, self.now_ms)
 
-    def finish(self) -> None:
-        """End what the slow participant is busy with."""
-        self.participant.pending.pop().succeed(None)
+    def leave(self, *, sends: bool = True) -> Operation[None]:
+        """Begin to leave."""
+        intent = self.membership.begin_leave("done", sends=sends, now_ms=self.now_ms)
+        self.carried_out.add(intent)
+        return self.membership.left
 
-    def join(self, assigned: Had | None = None) -> None:
+    def join(self, assigned: TopicIdPartitions | None = None) -> None:
         """Become a stable member that has these partitions, and has told so."""
-        self.membership.ask_to_join()
+        self.membership.request_join()
         self.poll()
         self.answer(1, assigned or {})
         self.poll()
         if assigned:
             self.answer(1)
-        self.participant.diary.clear()
+        self.carried_out.diary.clear()

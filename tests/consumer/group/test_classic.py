@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.group.classic.state import NEXT, ClassicState
+from pykclient.consumer.group.classic.membership import NEXT, ClassicState
+from pykclient.consumer.group.classic.protocol import read_subscription
 from pykclient.consumer.group.retries import AT_ONCE_COUNT
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
@@ -34,7 +35,7 @@ from tests.consumer.group.classic_scene import (
     OTHER_NODE_ID,
     RETRY_MS,
     SESSION_MS,
-    MemberScene,
+    ClassicScene,
 )
 
 if TYPE_CHECKING:
@@ -42,24 +43,26 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def scene() -> MemberScene:
-    return MemberScene()
+def scene() -> ClassicScene:
+    return ClassicScene()
 
 
 @pytest.fixture
-def joined(scene: MemberScene) -> MemberScene:
+def joined(scene: ClassicScene) -> ClassicScene:
     scene.join()
-    scene.participant.diary.clear()
+    scene.carried_out.diary.clear()
     return scene
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
-def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: MemberScene) -> None:
+def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: ClassicScene) -> None:
     scene.ask()
     first = scene.take(JoinGroupRequest)
     assert (first.group_id, first.member_id, first.protocol_type) == ("g", "", "consumer")
     assert (first.session_timeout_ms, first.rebalance_timeout_ms) == (SESSION_MS, MAX_POLL_MS)
-    assert [(each.name, each.metadata) for each in first.protocols] == [("range", b"topics")]
+    [protocol] = first.protocols
+    assert protocol.name == "range"
+    assert read_subscription(protocol.metadata, None).topics == {"t"}
     assert first.reason == "a test wants it"
     scene.answer(JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id="m-1"))
     scene.poll()
@@ -74,17 +77,17 @@ def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: MemberSc
     scene.answer_sync(b"share")
     scene.poll()
     assert scene.membership.state is ClassicState.STABLE
-    assert scene.participant.diary == ["prepare, lost", "take share"]
+    assert scene.carried_out.diary == ["lose all", "assign share"]
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
-def test_the_leader_shares_out_before_it_syncs(scene: MemberScene) -> None:
-    scene.participant.shares = None
+def test_the_leader_shares_out_before_it_syncs(scene: ClassicScene) -> None:
+    scene.leader.assigned = None
     scene.ask()
     scene.answer_join(leader="m-1")
     scene.poll()
     assert not scene.sent, "not all topics are known yet"
-    scene.participant.shares = [("m-1", b"mine"), ("m-2", b"yours")]
+    scene.leader.assigned = [("m-1", b"mine"), ("m-2", b"yours")]
     scene.poll()
     sync = scene.take(SyncGroupRequest)
     assert [(each.member_id, each.assignment) for each in sync.assignments] == [
@@ -93,17 +96,17 @@ def test_the_leader_shares_out_before_it_syncs(scene: MemberScene) -> None:
     ]
 
 
-def test_a_leader_shares_out_only_while_the_application_polls(scene: MemberScene) -> None:
+def test_a_leader_shares_out_only_while_the_application_polls(scene: ClassicScene) -> None:
     scene.ask()
     scene.answer_join(leader="m-1")
     scene.wait(1)
     assert not scene.sent
-    assert "lead range 1" not in scene.participant.diary
+    assert scene.leader.call_count == 0
 
 
 @pytest.mark.promise("nothing is revoked while the application is at work")
 def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
-    scene: MemberScene,
+    scene: ClassicScene,
 ) -> None:
     scene.ask()
     scene.answer_join()
@@ -111,44 +114,44 @@ def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     scene.answer_sync()
     scene.wait(1)
     assert scene.membership.state is ClassicState.ASSIGNING
-    assert scene.participant.diary == ["prepare, lost"]
+    assert scene.carried_out.diary == ["lose all"]
     scene.poll()
-    assert scene.participant.diary == ["prepare, lost", "take share"]
+    assert scene.carried_out.diary == ["lose all", "assign share"]
 
 
 @pytest.mark.promise("nothing is revoked while the application is at work")
-def test_nothing_is_given_up_while_the_application_is_away(joined: MemberScene) -> None:
+def test_nothing_is_given_up_while_the_application_is_away(joined: ClassicScene) -> None:
     joined.beat(RebalanceInProgressError.code)
     joined.wait(1)
-    assert joined.participant.diary == []
+    assert joined.carried_out.diary == []
     joined.poll()
-    assert joined.participant.diary == ["prepare"]
+    assert joined.carried_out.diary == ["revoke to join"]
     assert joined.take(JoinGroupRequest).reason == "group is already rebalancing"
 
 
-def test_joining_waits_until_what_is_given_up_has_gone(joined: MemberScene) -> None:
-    joined.participant.is_slow = True
-    joined.membership.ask_to_join("again")
+def test_joining_waits_until_what_is_given_up_has_gone(joined: ClassicScene) -> None:
+    joined.carried_out.is_slow = True
+    joined.membership.request_join("again")
     joined.poll()
     assert joined.membership.state is ClassicState.REVOKING
     assert joined.membership.can_commit
     assert not joined.sent
-    joined.participant.pending[0].succeed(None)
+    joined.carried_out.finish()
     joined.poll()
     joined.take(JoinGroupRequest)
     assert not joined.membership.can_commit
 
 
-def test_heartbeats_go_on_while_partitions_are_given_up(joined: MemberScene) -> None:
-    joined.participant.is_slow = True
-    joined.membership.ask_to_join("again")
+def test_heartbeats_go_on_while_partitions_are_given_up(joined: ClassicScene) -> None:
+    joined.carried_out.is_slow = True
+    joined.membership.request_join("again")
     joined.poll()
     joined.beat(RebalanceInProgressError.code)
     assert joined.membership.state is ClassicState.REVOKING
 
 
-def test_a_share_that_takes_something_away_leads_to_another_round(scene: MemberScene) -> None:
-    scene.participant.rejoin_reason = "need to revoke partitions and re-join"
+def test_a_share_that_takes_something_away_leads_to_another_round(scene: ClassicScene) -> None:
+    scene.carried_out.rejoin_reason = "need to revoke partitions and re-join"
     scene.ask()
     scene.answer_join()
     scene.poll()
@@ -161,7 +164,7 @@ def test_a_share_that_takes_something_away_leads_to_another_round(scene: MemberS
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_another_coordinator_is_looked_for_and_asked_after_a_pause(
-    error: type[BrokerError], is_syncing: bool, scene: MemberScene
+    error: type[BrokerError], is_syncing: bool, scene: ClassicScene
 ) -> None:
     refuse(scene, error, is_syncing=is_syncing)
     assert scene.coordinator.reasons == [error.name]
@@ -172,7 +175,7 @@ def test_another_coordinator_is_looked_for_and_asked_after_a_pause(
     assert not scene.membership.has_error
 
 
-def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: MemberScene) -> None:
+def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: ClassicScene) -> None:
     refuse(scene, CoordinatorLoadInProgressError, is_syncing=False)
     assert scene.coordinator.reasons == []
     scene.poll(passed_ms=100)
@@ -182,7 +185,7 @@ def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: MemberScen
 @pytest.mark.promise("joins that are refused again and again back off, and are reported")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_who_is_refused_again_and_again_takes_its_time(
-    is_syncing: bool, scene: MemberScene
+    is_syncing: bool, scene: ClassicScene
 ) -> None:
     """Some coordinators refuse as fast as they are asked."""
     refuse(scene, RebalanceInProgressError, is_syncing=is_syncing)
@@ -204,7 +207,7 @@ def test_who_is_refused_again_and_again_takes_its_time(
 
 @pytest.mark.parametrize("given", ["m-1", ""])
 def test_who_is_given_a_name_again_and_again_takes_its_time(
-    given: str, scene: MemberScene, caplog: pytest.LogCaptureFixture
+    given: str, scene: ClassicScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first time is how to begin, and no failure; who has a name needs no other one."""
     caplog.set_level(logging.INFO)
@@ -213,13 +216,13 @@ def test_who_is_given_a_name_again_and_again_takes_its_time(
     if given:
         scene.answer(refusal)
         scene.poll()
-    before = scene.membership.trouble
+    before = scene.membership.rejection
     assert before is None
     for _ in range(AT_ONCE_COUNT):
         scene.take(JoinGroupRequest)
         scene.answer(refusal)
         scene.poll()
-    assert isinstance(scene.membership.trouble, MemberIdRequiredError)
+    assert isinstance(scene.membership.rejection, MemberIdRequiredError)
     scene.take(JoinGroupRequest)
     scene.answer(refusal)
     scene.poll()
@@ -238,13 +241,13 @@ def test_who_is_given_a_name_again_and_again_takes_its_time(
 @pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_round_that_another_one_overtook_is_begun_again_at_once(
-    is_syncing: bool, scene: MemberScene
+    is_syncing: bool, scene: ClassicScene
 ) -> None:
     refuse(scene, RebalanceInProgressError, is_syncing=is_syncing)
     scene.poll()
     again = scene.take(JoinGroupRequest)
     assert again.reason == "rebalance failed due to RebalanceInProgressError"
-    assert scene.participant.diary == ["prepare, lost"], "nothing is given up twice"
+    assert scene.carried_out.diary == ["lose all"], "nothing is given up twice"
 
 
 @pytest.mark.promise("every error of a group's responses is handled as in Java")
@@ -252,13 +255,13 @@ def test_a_round_that_another_one_overtook_is_begun_again_at_once(
     ("error", "member_id"), [(UnknownMemberIdError, ""), (IllegalGenerationError, "m-1")]
 )
 def test_who_is_no_member_any_more_joins_anew(
-    error: type[BrokerError], member_id: str, joined: MemberScene
+    error: type[BrokerError], member_id: str, joined: ClassicScene
 ) -> None:
     joined.beat(error.code)
     assert not joined.membership.can_commit
-    assert joined.participant.diary == [], "the application hears of it when it polls"
+    assert joined.carried_out.diary == [], "the application hears of it when it polls"
     joined.poll()
-    assert joined.participant.diary == ["prepare, lost"]
+    assert joined.carried_out.diary == ["lose all"]
     again = joined.take(JoinGroupRequest)
     assert (again.member_id, again.reason) == (
         member_id,
@@ -268,11 +271,11 @@ def test_who_is_no_member_any_more_joins_anew(
 
 @pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
 def test_a_sync_of_no_member_leads_to_joining_anew(
-    error: type[BrokerError], scene: MemberScene
+    error: type[BrokerError], scene: ClassicScene
 ) -> None:
     refuse(scene, error, is_syncing=True)
     scene.poll()
-    assert scene.participant.diary == ["prepare, lost", "prepare, lost"]
+    assert scene.carried_out.diary == ["lose all", "lose all"]
     scene.take(JoinGroupRequest)
 
 
@@ -288,7 +291,7 @@ def test_a_sync_of_no_member_leads_to_joining_anew(
 )
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_what_no_waiting_cures_is_told_and_tried_again_after_that(
-    error: type[BrokerError], is_syncing: bool, scene: MemberScene
+    error: type[BrokerError], is_syncing: bool, scene: ClassicScene
 ) -> None:
     refuse(scene, error, is_syncing=is_syncing)
     scene.poll(passed_ms=1_000)
@@ -303,7 +306,7 @@ def test_what_no_waiting_cures_is_told_and_tried_again_after_that(
 )
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_fenced_member_leaves_the_other_one_alone(is_syncing: bool) -> None:
-    scene = MemberScene(group_instance_id="i")
+    scene = ClassicScene(group_instance_id="i")
     refuse(scene, FencedInstanceIdError, is_syncing=is_syncing)
     for _ in range(2):
         scene.poll(passed_ms=1_000)
@@ -312,7 +315,7 @@ def test_a_fenced_member_leaves_the_other_one_alone(is_syncing: bool) -> None:
 
 
 def test_a_fenced_heartbeat_ends_the_membership() -> None:
-    scene = MemberScene(group_instance_id="i")
+    scene = ClassicScene(group_instance_id="i")
     scene.join()
     scene.beat(FencedInstanceIdError.code)
     scene.poll(passed_ms=10_000)
@@ -322,9 +325,9 @@ def test_a_fenced_heartbeat_ends_the_membership() -> None:
 
 
 @pytest.mark.promise("every error of a group's responses is handled as in Java")
-def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: MemberScene) -> None:
+def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: ClassicScene) -> None:
     scene.join()
-    scene.membership.ask_to_join("again")
+    scene.membership.request_join("again")
     scene.poll()
     scene.fail(DisconnectedError("gone"))
     assert scene.coordinator.reasons == ["gone"]
@@ -335,7 +338,7 @@ def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: MemberScen
 @pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
-    is_syncing: bool, scene: MemberScene
+    is_syncing: bool, scene: ClassicScene
 ) -> None:
     scene.ask()
     if is_syncing:
@@ -354,7 +357,7 @@ def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
     assert scene.membership.state is ClassicState.JOINING
 
 
-def test_no_heartbeat_waits_behind_a_sync(scene: MemberScene) -> None:
+def test_no_heartbeat_waits_behind_a_sync(scene: ClassicScene) -> None:
     scene.ask()
     scene.answer_join()
     scene.poll()
@@ -363,14 +366,14 @@ def test_no_heartbeat_waits_behind_a_sync(scene: MemberScene) -> None:
 
 
 def test_an_old_broker_that_knows_no_static_members_is_told_of() -> None:
-    scene = MemberScene(group_instance_id="i")
+    scene = ClassicScene(group_instance_id="i")
     scene.ask()
     scene.fail(UnsupportedVersionError("group_instance_id needs version 5"))
     assert isinstance(scene.membership.take_error(), UnsupportedVersionError)
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
-def test_heartbeats_are_sent_one_at_a_time(joined: MemberScene) -> None:
+def test_heartbeats_are_sent_one_at_a_time(joined: ClassicScene) -> None:
     joined.wait(2_999)
     assert not joined.sent
     joined.wait(1)
@@ -382,7 +385,7 @@ def test_heartbeats_are_sent_one_at_a_time(joined: MemberScene) -> None:
 
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
 def test_a_heartbeat_follows_a_coordinator_that_moved(
-    error: type[BrokerError], joined: MemberScene
+    error: type[BrokerError], joined: ClassicScene
 ) -> None:
     joined.beat(error.code)
     assert joined.coordinator.reasons == [error.name]
@@ -391,7 +394,7 @@ def test_a_heartbeat_follows_a_coordinator_that_moved(
     assert joined.membership.state is ClassicState.STABLE
 
 
-def test_a_heartbeat_that_is_lost_is_followed_by_another(joined: MemberScene) -> None:
+def test_a_heartbeat_that_is_lost_is_followed_by_another(joined: ClassicScene) -> None:
     joined.wait(3_000)
     joined.fail(KafkaTimeoutError("late"))
     assert joined.coordinator.reasons == ["late"]
@@ -400,7 +403,7 @@ def test_a_heartbeat_that_is_lost_is_followed_by_another(joined: MemberScene) ->
 
 
 @pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
-def test_a_session_without_an_answer_leads_to_another_coordinator(joined: MemberScene) -> None:
+def test_a_session_without_an_answer_leads_to_another_coordinator(joined: ClassicScene) -> None:
     joined.wait(3_000)
     joined.wait(SESSION_MS - 3_000)
     assert len(joined.coordinator.reasons) == 1
@@ -411,10 +414,10 @@ def test_a_session_without_an_answer_leads_to_another_coordinator(joined: Member
     joined.take(HeartbeatRequest)
 
 
-def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: MemberScene) -> None:
+def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: ClassicScene) -> None:
     joined.wait(3_000)
     old = joined.sent.pop()
-    joined.membership.ask_to_join("again")
+    joined.membership.request_join("again")
     joined.poll()
     joined.answer_join(generation=2)
     old.on_response(HeartbeatResponse(error_code=UnknownMemberIdError.code), joined.now_ms)
@@ -437,7 +440,7 @@ def test_a_rebalance_of_a_generation_of_before_begins_no_other(joined: MemberSce
 @pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
 def test_a_coordinator_that_was_replaced_ends_no_membership(
-    error: type[BrokerError], joined: MemberScene
+    error: type[BrokerError], joined: ClassicScene
 ) -> None:
     joined.wait(3_000)
     joined.coordinator.known = OTHER_NODE_ID
@@ -449,7 +452,7 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(
 
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_attempts_to_join_that_fail_alike_are_told_once(
-    scene: MemberScene, caplog: pytest.LogCaptureFixture
+    scene: ClassicScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     scene.ask()
@@ -464,30 +467,30 @@ def test_attempts_to_join_that_fail_alike_are_told_once(
     ]
 
 
-def test_reasons_are_cut_to_what_coordinators_take(scene: MemberScene) -> None:
-    scene.membership.ask_to_join("x" * 300)
+def test_reasons_are_cut_to_what_coordinators_take(scene: ClassicScene) -> None:
+    scene.membership.request_join("x" * 300)
     scene.poll()
     assert scene.take(JoinGroupRequest).reason == "x" * 255
 
 
-def test_a_refused_commit_tells_of_the_membership(joined: MemberScene) -> None:
+def test_a_refused_commit_tells_of_the_membership(joined: ClassicScene) -> None:
     member = joined.membership.member
     joined.membership.on_commit_refused(IllegalGenerationError.code, member._replace(generation=0))
     assert not joined.membership.needs_join, "it was about another generation"
     joined.membership.on_commit_refused(RebalanceInProgressError.code, member)
     joined.poll()
-    assert joined.participant.diary == ["prepare"]
+    assert joined.carried_out.diary == ["revoke to join"]
 
 
-def test_a_commit_of_a_stranger_ends_the_membership(joined: MemberScene) -> None:
+def test_a_commit_of_a_stranger_ends_the_membership(joined: ClassicScene) -> None:
     joined.membership.on_commit_refused(UnknownMemberIdError.code, joined.membership.member)
     assert not joined.membership.can_commit
     joined.poll()
-    assert joined.participant.diary == ["prepare, lost"]
+    assert joined.carried_out.diary == ["lose all"]
 
 
 @pytest.mark.parametrize("field", ["type", "name"])
-def test_another_protocol_than_ours_is_told_of(field: str, scene: MemberScene) -> None:
+def test_another_protocol_than_ours_is_told_of(field: str, scene: ClassicScene) -> None:
     scene.ask()
     scene.answer_join()
     scene.poll()
@@ -506,7 +509,7 @@ def test_every_state_can_be_left_and_reached() -> None:
     assert frozenset().union(*NEXT.values()) == set(ClassicState)
 
 
-def refuse(scene: MemberScene, error: type[BrokerError], *, is_syncing: bool) -> None:
+def refuse(scene: ClassicScene, error: type[BrokerError], *, is_syncing: bool) -> None:
     """Refuse the member's JoinGroup, or its SyncGroup."""
     scene.ask()
     if not is_syncing:

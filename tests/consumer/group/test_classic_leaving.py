@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.group.classic.state import ClassicState
+from pykclient.consumer.group.classic.membership import ClassicState
 from pykclient.errors import DisconnectedError, UnknownMemberIdError
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pykclient.protocol.messages.leave_group import (
@@ -12,19 +12,19 @@ from pykclient.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberResponse,
 )
-from tests.consumer.group.classic_scene import MAX_POLL_MS, OTHER_NODE_ID, MemberScene
+from tests.consumer.group.classic_scene import MAX_POLL_MS, OTHER_NODE_ID, ClassicScene
 
 
 @pytest.fixture
-def joined() -> MemberScene:
-    scene = MemberScene()
+def joined() -> ClassicScene:
+    scene = ClassicScene()
     scene.join()
-    scene.participant.diary.clear()
+    scene.carried_out.diary.clear()
     return scene
 
 
 @pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
-def test_an_application_that_does_not_poll_leaves_the_group(joined: MemberScene) -> None:
+def test_an_application_that_does_not_poll_leaves_the_group(joined: ClassicScene) -> None:
     for _ in range(6):
         joined.beat()
     joined.wait(MAX_POLL_MS - 18_000)
@@ -36,12 +36,12 @@ def test_an_application_that_does_not_poll_leaves_the_group(joined: MemberScene)
     assert not joined.sent, "it joins when the application polls"
     assert not joined.membership.can_commit
     joined.poll()
-    assert joined.participant.diary == ["prepare, lost"]
+    assert joined.carried_out.diary == ["lose all"]
     assert joined.take(JoinGroupRequest).member_id == ""
 
 
 def test_a_static_member_that_does_not_poll_says_nothing() -> None:
-    scene = MemberScene(group_instance_id="i")
+    scene = ClassicScene(group_instance_id="i")
     scene.join()
     scene.wait(MAX_POLL_MS)
     assert not scene.sent
@@ -50,20 +50,20 @@ def test_a_static_member_that_does_not_poll_says_nothing() -> None:
     assert scene.take(JoinGroupRequest).group_instance_id == "i"
 
 
-def test_polling_keeps_the_application_in_time(joined: MemberScene) -> None:
+def test_polling_keeps_the_application_in_time(joined: ClassicScene) -> None:
     for _ in range(10):
         joined.beat()
         joined.poll()
     assert joined.membership.state is ClassicState.STABLE
 
 
-def test_leaving_gives_up_everything_first(joined: MemberScene) -> None:
-    joined.participant.is_slow = True
-    left = joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+def test_leaving_gives_up_everything_first(joined: ClassicScene) -> None:
+    joined.carried_out.is_slow = True
+    left = joined.leave()
     joined.poll()
     assert not joined.sent
     assert joined.membership.can_commit
-    joined.participant.pending[0].succeed(None)
+    joined.carried_out.finish()
     joined.poll()
     leave = joined.take(LeaveGroupRequest)
     [identity] = leave.members
@@ -72,14 +72,14 @@ def test_leaving_gives_up_everything_first(joined: MemberScene) -> None:
     joined.answer(LeaveGroupResponse())
     assert not was_left
     assert left.is_done
-    assert joined.participant.diary == ["give up"]
+    assert joined.carried_out.diary == ["revoke all"]
     joined.poll(passed_ms=60_000)
     assert not joined.sent
 
 
-def test_a_leave_that_is_refused_or_lost_ends_well(joined: MemberScene) -> None:
+def test_a_leave_that_is_refused_or_lost_ends_well(joined: ClassicScene) -> None:
     for end in ("refused", "lost"):
-        left = joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+        left = joined.leave()
         joined.poll()
         if end == "lost":
             joined.fail(DisconnectedError("gone"))
@@ -90,30 +90,30 @@ def test_a_leave_that_is_refused_or_lost_ends_well(joined: MemberScene) -> None:
         joined.join()
 
 
-def test_leaving_without_a_word_keeps_the_membership_elsewhere(joined: MemberScene) -> None:
-    left = joined.membership.begin_leave("done", sends=False, now_ms=joined.now_ms)
+def test_leaving_without_a_word_keeps_the_membership_elsewhere(joined: ClassicScene) -> None:
+    left = joined.leave(sends=False)
     joined.poll()
     assert left.is_done
     assert not joined.sent
 
 
-def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: MemberScene) -> None:
-    joined.membership.ask_to_join("again")
+def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: ClassicScene) -> None:
+    joined.membership.request_join("again")
     joined.poll()
-    joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+    joined.leave()
     late = joined.sent.pop()
     late.on_response(JoinGroupResponse(generation_id=2, member_id="m-1"), joined.now_ms)
     joined.poll()
-    assert joined.participant.diary == ["prepare", "give up, lost"]
+    assert joined.carried_out.diary == ["revoke to join", "lose all"]
     joined.take(LeaveGroupRequest)
 
 
 @pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
-def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: MemberScene) -> None:
-    joined.membership.ask_to_join("again")
+def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: ClassicScene) -> None:
+    joined.membership.request_join("again")
     joined.poll()
     joined.sent.clear()
-    joined.membership.begin_leave("done", sends=True, now_ms=joined.now_ms)
+    joined.leave()
     joined.poll()
     [leave] = joined.sent
     assert leave.node_id == OTHER_NODE_ID

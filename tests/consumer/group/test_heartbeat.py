@@ -9,16 +9,15 @@ import pytest
 from pykclient.consumer.group.classic.heartbeat import Heartbeat
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.retry import Backoff
+from tests.consumer.group.classic_scene import group_config
 
 
 @pytest.fixture
 def heartbeat() -> Heartbeat:
-    return Heartbeat(
-        interval_ms=3_000,
-        session_timeout_ms=10_000,
-        max_poll_interval_ms=60_000,
-        retry_backoff=Backoff(100, 1_000, jitter=0, random=Random(1)),
+    config = group_config(
+        heartbeat_interval_ms=3_000, session_timeout_ms=10_000, max_poll_interval_ms=60_000
     )
+    return Heartbeat(config, Backoff(100, 1_000, jitter=0, random=Random(1)))
 
 
 def test_before_it_is_started_nothing_is_due(heartbeat: Heartbeat) -> None:
@@ -66,7 +65,7 @@ def test_failures_are_followed_ever_later(heartbeat: Heartbeat) -> None:
 def test_doubt_asks_at_once_and_waits_for_a_session(heartbeat: Heartbeat) -> None:
     heartbeat.start(0)
     heartbeat.on_sent(3_000)
-    heartbeat.doubt(10_000)
+    heartbeat.extend(10_000)
     assert heartbeat.is_due(10_000)
     assert not heartbeat.has_session_ended(19_999)
 

@@ -7,9 +7,8 @@ import pytest
 from pykclient.consumer.group.kip848.membership import (
     HEARTBEAT_INTERVAL_MAX_MS,
     HEARTBEAT_INTERVAL_MIN_MS,
+    MemberState,
 )
-from pykclient.consumer.group.kip848.requests import Interest
-from pykclient.consumer.group.kip848.state import ModernState
 from pykclient.consumer.group.retries import AT_ONCE_COUNT
 from pykclient.errors import (
     BrokerError,
@@ -29,38 +28,39 @@ from pykclient.errors import (
 )
 from pykclient.protocol.messages.consumer_group_heartbeat import RequestTopicPartitions
 from tests.consumer.group.classic_scene import NODE_ID
-from tests.consumer.group.kip848_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, ModernScene
+from tests.consumer.group.kip848_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, Kip848Scene
+from tests.consumer.known_cluster import is_outdated
 
 MEMBER_ID_LENGTH = 22
 C = bytes(15) + b"c"
 
 
 @pytest.fixture
-def scene() -> ModernScene:
-    return ModernScene()
+def scene() -> Kip848Scene:
+    return Kip848Scene()
 
 
 @pytest.fixture
-def stable() -> ModernScene:
+def stable() -> Kip848Scene:
     """A member that has partitions 0 and 1 of topic a."""
-    scene = ModernScene()
+    scene = Kip848Scene()
     scene.join({A: (0, 1)})
-    assert scene.is_in(ModernState.STABLE)
+    assert scene.is_in(MemberState.STABLE)
     return scene
 
 
 # Joining.
 
 
-def test_nothing_is_sent_before_it_is_to_join(scene: ModernScene) -> None:
+def test_nothing_is_sent_before_it_is_to_join(scene: Kip848Scene) -> None:
     scene.poll()
     assert scene.sent == []
 
 
 @pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 def test_the_first_heartbeat_tells_everything() -> None:
-    scene = ModernScene("instance", "range")
-    scene.membership.ask_to_join()
+    scene = Kip848Scene("instance", "range")
+    scene.membership.request_join()
     scene.poll()
     told = scene.told()
     assert (told.group_id, told.member_epoch, told.instance_id) == ("g", 0, "instance")
@@ -72,24 +72,24 @@ def test_the_first_heartbeat_tells_everything() -> None:
     assert told.topic_partitions == []
 
 
-def test_what_is_assigned_is_taken_and_acknowledged_at_once(scene: ModernScene) -> None:
-    scene.membership.ask_to_join()
+def test_what_is_assigned_is_taken_and_acknowledged_at_once(scene: Kip848Scene) -> None:
+    scene.membership.request_join()
     scene.poll()
     scene.answer(3, {A: (0, 1)})
-    assert scene.is_in(ModernState.RECONCILING)
+    assert scene.is_in(MemberState.RECONCILING)
     scene.poll()
-    assert scene.participant.diary == ["have a0 a1"]
+    assert scene.carried_out.diary == ["assign a0 a1"]
     told = scene.told()
     assert (told.member_epoch, told.subscribed_topic_names) == (3, None)
     assert told.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
     scene.answer(3)
-    assert scene.is_in(ModernState.STABLE)
+    assert scene.is_in(MemberState.STABLE)
     assert (scene.membership.member.generation, scene.membership.can_commit) == (3, True)
 
 
-def test_a_member_without_partitions_is_stable(scene: ModernScene) -> None:
+def test_a_member_without_partitions_is_stable(scene: Kip848Scene) -> None:
     scene.join()
-    assert scene.is_in(ModernState.STABLE)
+    assert scene.is_in(MemberState.STABLE)
     scene.poll(passed_ms=INTERVAL_MS - 1)
     assert scene.sent == []
 
@@ -99,7 +99,7 @@ def test_a_member_without_partitions_is_stable(scene: ModernScene) -> None:
 
 @pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 def test_heartbeats_come_at_the_coordinators_interval_and_tell_only_news(
-    stable: ModernScene,
+    stable: Kip848Scene,
 ) -> None:
     stable.poll(passed_ms=INTERVAL_MS - 1)
     assert stable.sent == []
@@ -122,7 +122,7 @@ def test_heartbeats_come_at_the_coordinators_interval_and_tell_only_news(
     ],
 )
 def test_heartbeats_neither_flood_a_coordinator_nor_end(
-    told_ms: int, kept_ms: int, stable: ModernScene
+    told_ms: int, kept_ms: int, stable: Kip848Scene
 ) -> None:
     stable.poll(passed_ms=INTERVAL_MS)
     stable.answer(interval_ms=told_ms)
@@ -134,22 +134,24 @@ def test_heartbeats_neither_flood_a_coordinator_nor_end(
     stable.told()
 
 
-def test_a_change_of_the_subscription_is_told_at_once(stable: ModernScene) -> None:
-    stable.participant.wanted = Interest(frozenset({"b"}))
+def test_a_change_of_the_subscription_is_told_at_once(stable: Kip848Scene) -> None:
+    stable.subscription.subscribe(["b"])
     stable.poll()
     assert stable.told().subscribed_topic_names == ["b"]
     stable.answer()
-    stable.participant.wanted = Interest(frozenset(), "b.*")
+    stable.subscription.unsubscribe()
+    stable.subscription.subscribe_broker_pattern("b.*")
     stable.poll()
     told = stable.told()
     assert (told.subscribed_topic_names, told.subscribed_topic_regex) == ([], "b.*")
     stable.answer()
-    stable.participant.wanted = Interest(frozenset({"b"}))
+    stable.subscription.unsubscribe()
+    stable.subscription.subscribe(["b"])
     stable.poll()
     assert stable.told().subscribed_topic_regex == ""
 
 
-def test_after_a_lost_answer_everything_is_told_again(stable: ModernScene) -> None:
+def test_after_a_lost_answer_everything_is_told_again(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
     stable.lose_response(DisconnectedError("gone"))
     assert stable.coordinator.reasons == ["gone"]
@@ -163,7 +165,7 @@ def test_after_a_lost_answer_everything_is_told_again(stable: ModernScene) -> No
 
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
 def test_another_coordinator_is_told_as_soon_as_it_is_found(
-    stable: ModernScene, error: type[BrokerError]
+    stable: Kip848Scene, error: type[BrokerError]
 ) -> None:
     stable.wait(INTERVAL_MS)
     stable.answer(code=error.code)
@@ -173,7 +175,7 @@ def test_another_coordinator_is_told_as_soon_as_it_is_found(
 
 
 def test_a_coordinator_that_loads_is_asked_again_at_growing_intervals(
-    stable: ModernScene,
+    stable: Kip848Scene,
 ) -> None:
     stable.wait(INTERVAL_MS)
     for delay_ms in (RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS):
@@ -181,7 +183,7 @@ def test_a_coordinator_that_loads_is_asked_again_at_growing_intervals(
         stable.wait(delay_ms - 1)
         assert stable.sent == []
         stable.wait(1)
-    assert stable.is_in(ModernState.STABLE)
+    assert stable.is_in(MemberState.STABLE)
 
 
 # Reconciling.
@@ -190,77 +192,77 @@ def test_a_coordinator_that_loads_is_asked_again_at_growing_intervals(
 @pytest.mark.promise(
     "what is revoked is committed, passed to the listener and dropped before it is acknowledged"
 )
-def test_what_is_given_up_is_acknowledged_only_when_it_is_gone(stable: ModernScene) -> None:
-    stable.participant.is_slow = True
+def test_what_is_given_up_is_acknowledged_only_when_it_is_gone(stable: Kip848Scene) -> None:
+    stable.carried_out.is_slow = True
     stable.wait(INTERVAL_MS)
     stable.answer(2, {A: (0,)})
     stable.poll()
-    assert stable.participant.diary == ["have a0"]
+    assert stable.carried_out.diary == ["assign a0"]
     assert stable.sent == []
     stable.wait(INTERVAL_MS)
     assert stable.told().topic_partitions is None
     stable.answer(2)
-    stable.finish()
+    stable.carried_out.finish()
     stable.wait(1)
     assert stable.sent == []
     stable.poll()
     assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
 
 
-def test_nothing_changes_hands_while_the_application_is_away(stable: ModernScene) -> None:
+def test_nothing_changes_hands_while_the_application_is_away(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
     stable.answer(2, {A: (0,)})
     stable.wait(10)
-    assert stable.participant.diary == []
+    assert stable.carried_out.diary == []
     assert stable.membership.wants_turn(stable.now_ms)
     stable.poll()
-    assert stable.participant.diary == ["have a0"]
+    assert stable.carried_out.diary == ["assign a0"]
 
 
 def test_a_target_that_changes_meanwhile_is_reconciled_after_the_first(
-    stable: ModernScene,
+    stable: Kip848Scene,
 ) -> None:
-    stable.participant.is_slow = True
+    stable.carried_out.is_slow = True
     stable.wait(INTERVAL_MS)
     stable.answer(2, {A: (0,)})
     stable.poll()
     stable.wait(INTERVAL_MS)
     stable.answer(2, {A: (0,), B: (5,)})
-    stable.finish()
+    stable.carried_out.finish()
     stable.poll()
     assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
     stable.answer(2)
     stable.poll()
-    stable.finish()
+    stable.carried_out.finish()
     stable.poll()
-    assert stable.participant.diary == ["have a0", "have a0 b5"]
+    assert stable.carried_out.diary == ["assign a0", "assign a0 b5"]
     assert len(stable.told().topic_partitions or ()) == 2
 
 
 def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
-    stable: ModernScene,
+    stable: Kip848Scene,
 ) -> None:
-    stable.participant.known = {A}
+    stable.know("a")
     stable.wait(INTERVAL_MS)
     stable.answer(2, {A: (0,), B: (5,)})
     stable.poll()
-    assert [each for each in stable.participant.diary if each != "ask for names"] == ["have a0"]
-    assert "ask for names" in stable.participant.diary
+    assert stable.carried_out.diary == ["assign a0"]
+    assert is_outdated(stable.metadata)
     assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
     stable.answer(2)
-    assert stable.is_in(ModernState.RECONCILING)
+    assert stable.is_in(MemberState.RECONCILING)
     assert not stable.membership.wants_turn(stable.now_ms)
-    stable.participant.known = {A, B}
+    stable.know("a", "b")
     stable.poll()
-    assert stable.participant.diary[-1] == "have a0 b5"
-    assert stable.is_in(ModernState.STABLE)
+    assert stable.carried_out.diary[-1] == "assign a0 b5"
+    assert stable.is_in(MemberState.STABLE)
 
 
-def test_the_same_assignment_again_changes_nothing(stable: ModernScene) -> None:
+def test_the_same_assignment_again_changes_nothing(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
     stable.answer(2, {A: (1, 0)})
     stable.poll()
-    assert stable.participant.diary == []
+    assert stable.carried_out.diary == []
     assert stable.sent == []
 
 
@@ -269,7 +271,7 @@ def test_the_same_assignment_again_changes_nothing(stable: ModernScene) -> None:
 )
 @pytest.mark.parametrize("is_known", [True, False])
 def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
-    stable: ModernScene, is_known: bool
+    stable: Kip848Scene, is_known: bool
 ) -> None:
     """The coordinator gives it to nobody else before it hears that this member has it not."""
     stable.wait(INTERVAL_MS)
@@ -277,12 +279,12 @@ def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
     stable.wait(INTERVAL_MS)
     assert stable.told().topic_partitions is None
     # What comes in its stead has no name yet, perhaps.
-    stable.participant.known = {A}
+    stable.know("a")
     stable.answer(2, {A: (0, 1)} if is_known else {A: (0, 1), C: (0,)})
     stable.wait(0)
     assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0, 1])]
     stable.answer(3)
-    assert stable.participant.diary == []
+    assert stable.carried_out.diary == []
     stable.wait(0)
     assert stable.sent == [], "it is told once"
 
@@ -293,7 +295,7 @@ def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
 @pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
 def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
-    stable: ModernScene, error: type[BrokerError]
+    stable: Kip848Scene, error: type[BrokerError]
 ) -> None:
     member_id = stable.membership.member.member_id
     stable.wait(INTERVAL_MS)
@@ -301,16 +303,16 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     assert not stable.membership.can_commit
     stable.wait(INTERVAL_MS)
     assert stable.sent == []
-    assert stable.participant.diary == []
+    assert stable.carried_out.diary == []
     stable.poll()
-    assert stable.participant.diary == ["lose"]
+    assert stable.carried_out.diary == ["lose all"]
     told = stable.told()
     assert (told.member_epoch, told.member_id, told.topic_partitions) == (0, member_id, [])
     assert told.subscribed_topic_names == ["a", "b"]
 
 
 @pytest.mark.promise("joins that are refused again and again back off, and are reported")
-def test_who_is_fenced_again_and_again_takes_its_time(stable: ModernScene) -> None:
+def test_who_is_fenced_again_and_again_takes_its_time(stable: Kip848Scene) -> None:
     """Some coordinators refuse as fast as they are asked."""
     stable.wait(INTERVAL_MS)
     stable.answer(code=FencedMemberEpochError.code)
@@ -319,13 +321,13 @@ def test_who_is_fenced_again_and_again_takes_its_time(stable: ModernScene) -> No
         stable.answer(code=FencedMemberEpochError.code)
     stable.poll()
     assert stable.sent == []
-    assert isinstance(stable.membership.trouble, FencedMemberEpochError)
+    assert isinstance(stable.membership.rejection, FencedMemberEpochError)
     due_ms = stable.membership.poll(stable.now_ms, may_rebalance=True).next_poll_ms
     assert due_ms <= stable.now_ms + RETRY_MS, "a back-off, not a heartbeat's interval"
     stable.poll(passed_ms=RETRY_MS)
     assert stable.told().member_epoch == 0
     stable.answer()
-    assert stable.membership.trouble is None
+    assert stable.membership.rejection is None
 
 
 @pytest.mark.promise(
@@ -333,40 +335,40 @@ def test_who_is_fenced_again_and_again_takes_its_time(stable: ModernScene) -> No
 )
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
 def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(
-    stable: ModernScene, error: type[BrokerError]
+    stable: Kip848Scene, error: type[BrokerError]
 ) -> None:
     stable.wait(INTERVAL_MS)
     stable.coordinator.known = NODE_ID + 5
     stable.answer(code=error.code)
-    assert stable.is_in(ModernState.STABLE)
+    assert stable.is_in(MemberState.STABLE)
     stable.poll()
     assert stable.sent[0].node_id == NODE_ID + 5
 
 
-def test_a_member_fenced_while_it_gives_up_acknowledges_nothing(stable: ModernScene) -> None:
-    stable.participant.is_slow = True
+def test_a_member_fenced_while_it_gives_up_acknowledges_nothing(stable: Kip848Scene) -> None:
+    stable.carried_out.is_slow = True
     stable.wait(INTERVAL_MS)
     stable.answer(2, {A: (0,)})
     stable.poll()
     stable.wait(INTERVAL_MS)
     stable.answer(code=FencedMemberEpochError.code)
-    assert stable.participant.pending == []
+    assert stable.carried_out.pending.pop().is_cancelled
     stable.poll()
-    stable.finish()
+    stable.carried_out.finish()
     stable.poll()
-    assert stable.participant.diary == ["have a0", "lose"]
+    assert stable.carried_out.diary == ["assign a0", "lose all"]
     assert stable.told().member_epoch == 0
 
 
-def test_an_application_that_does_not_poll_leaves_and_joins_again(stable: ModernScene) -> None:
+def test_an_application_that_does_not_poll_leaves_and_joins_again(stable: Kip848Scene) -> None:
     stable.wait(MAX_POLL_MS)
     assert stable.told().member_epoch == -1
-    assert stable.is_in(ModernState.STALE)
+    assert stable.is_in(MemberState.STALE)
     stable.answer()
     stable.wait(INTERVAL_MS)
     assert stable.sent == []
     stable.poll()
-    assert stable.participant.diary == ["lose"]
+    assert stable.carried_out.diary == ["lose all"]
     assert stable.told().member_epoch == 0
 
 
@@ -374,12 +376,12 @@ def test_an_application_that_does_not_poll_leaves_and_joins_again(stable: Modern
     "error", [GroupAuthorizationFailedError, UnsupportedAssignorError, FencedInstanceIdError]
 )
 def test_what_no_attempt_cures_is_told_and_costs_the_partitions(
-    stable: ModernScene, error: type[BrokerError]
+    stable: Kip848Scene, error: type[BrokerError]
 ) -> None:
     stable.wait(INTERVAL_MS)
     stable.answer(code=error.code)
     stable.poll()
-    assert stable.participant.diary == ["lose"]
+    assert stable.carried_out.diary == ["lose all"]
     told = stable.membership.take_error()
     assert isinstance(told, error)
     assert "group 'g'" in str(told)
@@ -387,7 +389,7 @@ def test_what_no_attempt_cures_is_told_and_costs_the_partitions(
 
 def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() -> None:
     for error in (GroupAuthorizationFailedError, FencedInstanceIdError):
-        scene = ModernScene()
+        scene = Kip848Scene()
         scene.join()
         scene.wait(INTERVAL_MS)
         scene.answer(code=error.code)
@@ -401,8 +403,8 @@ def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() ->
 
 @pytest.mark.promise("a static member's name that is not released yet is reported, and tried again")
 def test_a_name_that_is_not_free_yet_is_told_and_tried_again() -> None:
-    scene = ModernScene("instance")
-    scene.membership.ask_to_join()
+    scene = Kip848Scene("instance")
+    scene.membership.request_join()
     scene.poll()
     for delay_ms in (RETRY_MS, 2 * RETRY_MS):
         scene.answer(code=UnreleasedInstanceIdError.code)
@@ -410,23 +412,23 @@ def test_a_name_that_is_not_free_yet_is_told_and_tried_again() -> None:
         assert not scene.membership.has_error
         scene.poll(passed_ms=delay_ms)
     scene.answer(1, {})
-    assert scene.is_in(ModernState.STABLE)
+    assert scene.is_in(MemberState.STABLE)
 
 
-def test_a_topic_that_may_not_be_read_is_told_and_the_rest_goes_on(stable: ModernScene) -> None:
+def test_a_topic_that_may_not_be_read_is_told_and_the_rest_goes_on(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
     stable.answer(code=TopicAuthorizationFailedError.code)
     assert isinstance(stable.membership.take_error(), TopicAuthorizationFailedError)
-    assert stable.is_in(ModernState.STABLE)
+    assert stable.is_in(MemberState.STABLE)
     stable.wait(RETRY_MS)
     assert stable.told().member_epoch == 1
 
 
 def test_brokers_without_such_groups_are_told_as_such() -> None:
     """Old ones do not know the API; others have it switched off."""
-    old, off = ModernScene(), ModernScene()
+    old, off = Kip848Scene(), Kip848Scene()
     for scene in (old, off):
-        scene.membership.ask_to_join()
+        scene.membership.request_join()
         scene.poll()
     old.lose_response(UnsupportedVersionError("no such API"))
     off.answer(code=BrokerUnsupportedVersionError.code)

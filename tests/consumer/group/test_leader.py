@@ -16,9 +16,9 @@ from pykclient.consumer.group.assignors import (
     TopicRacks,
 )
 from pykclient.consumer.group.classic.leader import (
+    assign_partitions,
     is_known,
     read_members,
-    share_out,
     topic_racks,
 )
 from pykclient.consumer.group.classic.protocol import encode_subscription
@@ -38,13 +38,13 @@ MEMBERS = {"m1": GroupMember(frozenset({"a"})), "m2": GroupMember(frozenset({"a"
 class OwnAssignor(RoundRobinAssignor):
     """Gives what a test says."""
 
-    def __init__(self, shares: Mapping[str, object] | Exception) -> None:
-        self._shares = shares
+    def __init__(self, assigned: Mapping[str, object] | Exception) -> None:
+        self._assigned = assigned
 
     def assign(self, topics: object, members: object) -> dict[str, list[TopicPartition]]:
-        if isinstance(self._shares, Exception):
-            raise self._shares
-        return cast("dict[str, list[TopicPartition]]", self._shares)
+        if isinstance(self._assigned, Exception):
+            raise self._assigned
+        return cast("dict[str, list[TopicPartition]]", self._assigned)
 
 
 def cluster() -> Cluster:
@@ -83,18 +83,18 @@ def test_racks_are_those_of_the_replicas() -> None:
     }
 
 
-def test_an_assignor_shares_out() -> None:
-    shares = share_out(RangeAssignor(), RebalanceProtocol.EAGER, TWO, MEMBERS)
-    assert shares == {"m1": Assignment((A0,)), "m2": Assignment((A1,))}
+def test_an_assignor_assigns() -> None:
+    assigned = assign_partitions(RangeAssignor(), RebalanceProtocol.EAGER, TWO, MEMBERS)
+    assert assigned == {"m1": Assignment((A0,)), "m2": Assignment((A1,))}
 
 
 @pytest.mark.promise("assignors of users assign, and are refused when they break the rules")
 @pytest.mark.parametrize(
-    ("shares", "message"),
+    ("assigned", "message"),
     [
-        ({"m1": [A0], "m2": [A0]}, r"gave a-0 twice"),
-        ({"m1": [A0, A0]}, r"gave a-0 twice"),
-        ({"m3": [A0]}, r"gave partitions to 'm3', no member"),
+        ({"m1": [A0], "m2": [A0]}, r"assigned a-0 twice"),
+        ({"m1": [A0, A0]}, r"assigned a-0 twice"),
+        ({"m3": [A0]}, r"assigned partitions to 'm3', no member"),
         ({"m1": [("a", 0)]}, r"failed: TypeError.*\('a', 0\) is no TopicPartition"),
         *(
             ({"m1": [wrong]}, r"failed: TypeError.*is no TopicPartition")
@@ -116,16 +116,16 @@ def test_an_assignor_shares_out() -> None:
     ],
 )
 def test_an_own_assignor_that_breaks_the_rules_is_told_of(
-    shares: Mapping[str, object] | Exception, message: str
+    assigned: Mapping[str, object] | Exception, message: str
 ) -> None:
     with pytest.raises(UsageError, match=f"the assignor 'roundrobin' {message}"):
-        share_out(OwnAssignor(shares), RebalanceProtocol.EAGER, TWO, MEMBERS)
+        assign_partitions(OwnAssignor(assigned), RebalanceProtocol.EAGER, TWO, MEMBERS)
 
 
 def test_who_is_left_out_gets_nothing_and_what_can_be_read_once_is_given() -> None:
     assignor = OwnAssignor({"m2": iter([A1])})
-    shares = share_out(assignor, RebalanceProtocol.EAGER, TWO, MEMBERS)
-    assert shares == {"m1": Assignment(()), "m2": Assignment((A1,))}
+    assigned = assign_partitions(assignor, RebalanceProtocol.EAGER, TWO, MEMBERS)
+    assert assigned == {"m1": Assignment(()), "m2": Assignment((A1,))}
 
 
 @pytest.mark.promise(
@@ -137,8 +137,12 @@ def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
         "m2": GroupMember(frozenset({"a"})),
     }
     moved = OwnAssignor({"m1": [A0], "m2": [A1]})
-    with pytest.raises(UsageError, match="gave a-1 to a member while another one still has it"):
-        share_out(moved, RebalanceProtocol.COOPERATIVE, TWO, members)
-    assert share_out(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == Assignment((A1,))
-    first = share_out(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, TWO, members)
+    with pytest.raises(UsageError, match="assigned a-1 to a member while another one still has it"):
+        assign_partitions(moved, RebalanceProtocol.COOPERATIVE, TWO, members)
+    assert assign_partitions(moved, RebalanceProtocol.EAGER, TWO, members)["m2"] == Assignment(
+        (A1,)
+    )
+    first = assign_partitions(
+        CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, TWO, members
+    )
     assert first == {"m1": Assignment((A0,)), "m2": Assignment(())}

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pykclient.consumer.group.classic.protocol import encode_assignment
-from pykclient.consumer.group.classic.unassigned import Coverage
+from pykclient.consumer.group.classic.unassigned import UnassignedPartitions
 from pykclient.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,
@@ -25,58 +25,33 @@ from pykclient.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from pykclient.types import TopicPartition
+from tests.consumer.group.classic_scene import GROUP, NODE_ID, KnownCoordinator
 
-GROUP = "g"
-NODE_ID = 7
 RETRY_MS = 100
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
-class Coordinator:
-    """Where to ask; None while that is looked up."""
-
-    def __init__(self) -> None:
-        self.id: int | None = NODE_ID
-        self.doubts: list[object] = []
-
-    def node_id(self) -> int | None:
-        return self.id
-
-    def other_node_id(self) -> int | None:
-        return self.id
-
-    def mark_unknown(self, node_id: int, reason: object) -> None:
-        assert node_id == NODE_ID
-        self.doubts.append(reason)
-
-
 class Scene:
-    """A question that is asked at 0."""
+    """A comparison that begins at 0."""
 
     def __init__(self) -> None:
-        self.coordinator = Coordinator()
-        self.gap_count = 0
-        self.coverage = Coverage(
-            GROUP,
+        self.coordinator = KnownCoordinator()
+        self.unassigned = UnassignedPartitions(
             self.coordinator,
-            self._count,
             retry_backoff=Backoff(RETRY_MS, RETRY_MS, jitter=0.0, random=Random(1)),
             log=ClientLog("pykclient.consumer", ""),
         )
-        self.coverage.ask(frozenset({P0, P1, P2}))
-
-    def _count(self) -> None:
-        self.gap_count += 1
+        self.unassigned.compare(frozenset({P0, P1, P2}))
 
     def sent(self, now_ms: int = 0) -> Request:
-        [request] = self.coverage.poll(now_ms).requests
+        [request] = self.unassigned.poll(now_ms).requests
         message = request.message
         assert isinstance(message, DescribeGroupsRequest)
         assert (request.node_id, message.groups) == (NODE_ID, [GROUP])
         return request
 
     def is_idle(self, now_ms: int = 10 * RETRY_MS) -> bool:
-        result = self.coverage.poll(now_ms)
+        result = self.unassigned.poll(now_ms)
         return not result.requests and result.next_poll_ms == NEVER_MS
 
 
@@ -95,21 +70,22 @@ def described(*shares: bytes, state: str = "Stable", error_code: int = 0) -> Des
 
 @pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 @pytest.mark.parametrize(
-    ("second", "gap_count"), [([P1, P2], 0), ([P1], 1), ([P1, P2, TopicPartition("u", 0)], 0)]
+    ("second", "has_found"),
+    [([P1, P2], False), ([P1], True), ([P1, P2, TopicPartition("u", 0)], False)],
 )
 def test_a_partition_that_nobody_has_is_a_gap(
-    scene: Scene, second: list[TopicPartition], gap_count: int
+    scene: Scene, second: list[TopicPartition], has_found: bool
 ) -> None:
     answer = described(encode_assignment([P0]), encode_assignment(second))
     scene.sent().on_response(answer, 0)
-    assert scene.gap_count == gap_count
+    assert scene.unassigned.has_found == has_found
     assert scene.is_idle()
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Dead"])
-def test_a_group_that_is_about_to_share_out_has_no_gap(scene: Scene, state: str) -> None:
+def test_a_group_that_is_about_to_assign_partitions_has_no_gap(scene: Scene, state: str) -> None:
     scene.sent().on_response(described(state=state), 0)
-    assert scene.gap_count == 0
+    assert not scene.unassigned.has_found
     assert scene.is_idle()
 
 
@@ -120,12 +96,12 @@ def test_what_passes_is_asked_again(
     scene: Scene, error: type[BrokerError], doubt_count: int
 ) -> None:
     scene.sent().on_response(described(error_code=error.code), 0)
-    assert len(scene.coordinator.doubts) == doubt_count
-    assert scene.coverage.poll(0).next_poll_ms == RETRY_MS
+    assert len(scene.coordinator.reasons) == doubt_count
+    assert scene.unassigned.poll(0).next_poll_ms == RETRY_MS
     scene.sent(RETRY_MS).on_failure(DisconnectedError("gone"), RETRY_MS)
-    assert len(scene.coordinator.doubts) == doubt_count + 1
+    assert len(scene.coordinator.reasons) == doubt_count + 1
     scene.sent(2 * RETRY_MS).on_response(described(encode_assignment([P0])), 2 * RETRY_MS)
-    assert scene.gap_count == 1
+    assert scene.unassigned.has_found
 
 
 @pytest.mark.parametrize(
@@ -140,23 +116,23 @@ def test_what_no_attempt_cures_leaves_the_group_as_it_is(
     scene: Scene, answer: DescribeGroupsResponse
 ) -> None:
     scene.sent().on_response(answer, 0)
-    assert scene.gap_count == 0
+    assert not scene.unassigned.has_found
     assert scene.is_idle()
 
 
 def test_nobody_is_asked_before_there_is_a_coordinator(scene: Scene) -> None:
-    scene.coordinator.id = None
+    scene.coordinator.known = None
     assert scene.is_idle()
-    scene.coordinator.id = NODE_ID
+    scene.coordinator.known = NODE_ID
     scene.sent()
     assert scene.is_idle(), "it is asked"
 
 
 def test_an_answer_that_comes_too_late_says_nothing(scene: Scene) -> None:
     first = scene.sent()
-    scene.coverage.forget()
+    scene.unassigned.forget()
     first.on_response(described(), 0)
     first.on_failure(DisconnectedError("gone"), 0)
-    assert scene.gap_count == 0
-    assert scene.coordinator.doubts == []
+    assert not scene.unassigned.has_found
+    assert scene.coordinator.reasons == []
     assert scene.is_idle()

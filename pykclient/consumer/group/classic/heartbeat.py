@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pykclient.network.manager import NEVER_MS
 
 if TYPE_CHECKING:
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.network.retry import Backoff
 
 __all__ = ["Heartbeat"]
@@ -22,18 +23,9 @@ __all__ = ["Heartbeat"]
 class Heartbeat:
     """The deadlines of one member. Times are absolute, in milliseconds."""
 
-    def __init__(
-        self,
-        *,
-        interval_ms: int,
-        session_timeout_ms: int,
-        max_poll_interval_ms: int,
-        retry_backoff: Backoff,
-    ) -> None:
+    def __init__(self, config: ConsumerConfig, retry_backoff: Backoff) -> None:
         self.is_in_flight = False
-        self._interval_ms = interval_ms
-        self._session_timeout_ms = session_timeout_ms
-        self._max_poll_interval_ms = max_poll_interval_ms
+        self._config = config
         self._retry_backoff = retry_backoff
         self._due_ms = NEVER_MS
         self._session_ends_ms = NEVER_MS
@@ -42,50 +34,50 @@ class Heartbeat:
 
     @property
     def is_started(self) -> bool:
-        """Whether this is a member that has to tell that it lives."""
+        """Whether this is a member, which has to send heartbeats."""
         return self._due_ms != NEVER_MS
 
     def start(self, now_ms: int) -> None:
-        """Count from now on: the coordinator has just heard of this member."""
-        self._due_ms = now_ms + self._interval_ms
-        self._session_ends_ms = now_ms + self._session_timeout_ms
+        """Count from now on: the coordinator has just responded to this member."""
+        self._due_ms = now_ms + self._config.heartbeat_interval_ms
+        self._session_ends_ms = now_ms + self._config.session_timeout_ms
         self._failure_count = 0
 
-    def doubt(self, now_ms: int) -> None:
-        """Give the coordinator another session's time, and tell it at once that we live."""
+    def extend(self, now_ms: int) -> None:
+        """Wait for another session, and send a heartbeat at once."""
         self.is_in_flight = False
         self._due_ms = now_ms
-        self._session_ends_ms = now_ms + self._session_timeout_ms
+        self._session_ends_ms = now_ms + self._config.session_timeout_ms
 
     def restart(self, now_ms: int) -> None:
-        """Tell the coordinator at once that we live, if it is to be told: the last is lost."""
+        """Send a heartbeat at once, if this is a member: the response to the last one is lost."""
         self.is_in_flight = False
         if self.is_started:
             self._due_ms = now_ms
 
     def stop(self) -> None:
-        """Stop counting. What is still in flight is nobody's any more."""
+        """Stop counting. A response to what is in flight does not count any more."""
         self._due_ms = self._session_ends_ms = NEVER_MS
         self.is_in_flight = False
 
     def on_poll(self, now_ms: int) -> None:
-        """Note that the application has asked for records, or is waiting for them."""
+        """Note that the application polls."""
         self._polled_ms = now_ms
 
     def on_sent(self, now_ms: int) -> None:
-        """Note that a heartbeat is under way."""
+        """Note that a heartbeat is in flight."""
         self.is_in_flight = True
-        self._due_ms = now_ms + self._interval_ms
+        self._due_ms = now_ms + self._config.heartbeat_interval_ms
 
     def on_received(self, now_ms: int) -> None:
-        """Note that the coordinator has heard of this member: its session begins anew."""
+        """Note that the coordinator has responded: the session begins anew."""
         self.is_in_flight = False
         self._failure_count = 0
         if self.is_started:
-            self._session_ends_ms = now_ms + self._session_timeout_ms
+            self._session_ends_ms = now_ms + self._config.session_timeout_ms
 
     def on_failed(self, now_ms: int) -> None:
-        """Note that a heartbeat did not arrive; the next one follows sooner than the interval."""
+        """Note that a heartbeat has failed; the next one follows sooner than the interval."""
         self.is_in_flight = False
         if self.is_started:
             self._due_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)
@@ -96,21 +88,21 @@ class Heartbeat:
         return not self.is_in_flight and now_ms >= self._due_ms
 
     def has_session_ended(self, now_ms: int) -> bool:
-        """Whether the coordinator must have given this member up, for all that we know."""
+        """Whether the coordinator has not responded for a session."""
         return now_ms >= self._session_ends_ms
 
     def is_poll_late(self, now_ms: int) -> bool:
         """Whether the application has not polled for `max_poll_interval_ms`."""
-        return self.is_started and now_ms >= self._polled_ms + self._max_poll_interval_ms
+        return self.is_started and now_ms >= self._polled_ms + self._config.max_poll_interval_ms
 
     def next_ms(self, *, has_coordinator: bool) -> int:
-        """Return the next time at which one of the questions may be answered otherwise.
+        """Return the next time at which `is_due`, `has_session_ended` or `is_poll_late` may change.
 
         Without a coordinator nothing can be sent, and only the application may be late.
         """
         if not self.is_started:
             return NEVER_MS
-        late_ms = self._polled_ms + self._max_poll_interval_ms
+        late_ms = self._polled_ms + self._config.max_poll_interval_ms
         if not has_coordinator:
             return late_ms
         due_ms = NEVER_MS if self.is_in_flight else self._due_ms

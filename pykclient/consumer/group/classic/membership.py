@@ -1,11 +1,10 @@
 """ClassicMembership: this consumer as a member of a group of the classic protocol.
 
-*Unjoined*, then *revoking* (what is to be given up goes), *joining* (JoinGroup; a new member is
-given its id first), *syncing* (SyncGroup; the leader assigns before), *assigning* (what came is
-taken), *stable*. A rebalance goes round again from stable; *leaving* gives everything up and ends
-unjoined. It never touches partitions: its `Participant` does, and tells when it is done. Nothing
-that concerns them happens while the application is not polling (`may_rebalance`); heartbeats,
-answers and SyncGroup do.
+*Unjoined*, then *revoking* (what must not be kept while joining is given up), *joining* (JoinGroup;
+a new member is given its id first), *syncing* (SyncGroup; the leader assigns before), *assigning*
+(the assignment is taken), *stable*. A rebalance goes round again from stable; *leaving* gives
+everything up and ends unjoined. What is to be done with partitions it returns as `Intent`; nothing
+of that happens while the application is not polling. Heartbeats, responses and SyncGroup do.
 
 Owner: the core lock.
 Source: Java class ``AbstractCoordinator``; KIP-62, KIP-345 (static members), KIP-394 (member ids).
@@ -14,182 +13,301 @@ Source: Java class ``AbstractCoordinator``; KIP-62, KIP-345 (static members), KI
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
+from types import NoneType
+from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.group.classic.protocol import PROTOCOL_TYPE
+from pykclient.consumer.group.assignors import GroupMember
+from pykclient.consumer.group.classic.heartbeat import Heartbeat
+from pykclient.consumer.group.classic.protocol import PROTOCOL_TYPE, encode_subscription
 from pykclient.consumer.group.classic.requests import (
-    Leaving,
     heartbeat_request,
+    heartbeat_timeout_ms,
     join_request,
+    join_timeout_ms,
+    leave,
     sync_request,
 )
-from pykclient.consumer.group.classic.state import (
-    GIVEN_UP,
-    MOVED,
-    REFUSAL_MAX_MS,
-    ClassicMember,
-    ClassicState,
-)
 from pykclient.consumer.group.metadata import GroupMetadata
+from pykclient.consumer.group.rebalance import Intent, LoseAll, RevokeAll
 from pykclient.consumer.group.retries import Retries
 from pykclient.errors import (
+    CoordinatorNotAvailableError,
     DisconnectedError,
     FencedInstanceIdError,
+    IllegalGenerationError,
     InconsistentGroupProtocolError,
     KafkaError,
     MemberIdRequiredError,
+    NotCoordinatorError,
     RebalanceInProgressError,
+    UnknownMemberIdError,
+    UsageError,
     error_for_code,
 )
-from pykclient.network.interrupts import raise_foreign
+from pykclient.network.interrupts import raise_foreign, raise_of_signal_handler
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.protocol.messages.heartbeat import HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupResponse
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pykclient.consumer.group.classic.heartbeat import Heartbeat
-    from pykclient.consumer.group.classic.requests import ClassicSettings
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.group.assignors import Assignor
+    from pykclient.consumer.group.classic.leader import GroupLeader
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.group.participant import GroupCoordinator, Participant
+    from pykclient.consumer.group.metadata import CoordinatorNode
+    from pykclient.consumer.subscription import SubscriptionState
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 
-__all__ = ["ClassicMembership"]
+__all__ = ["NEXT", "Assign", "ClassicMembership", "ClassicState", "RevokeToJoin"]
 
 
-class ClassicMembership(ClassicMember):
-    """The member. `ask_to_join` makes it one; `begin_leave` ends that."""
+class ClassicState(Enum):
+    """How far a member is."""
+
+    UNJOINED = "unjoined"
+    REVOKING = "revoking"
+    JOINING = "joining"
+    SYNCING = "syncing"
+    ASSIGNING = "assigning"
+    STABLE = "stable"
+    LEAVING = "leaving"
+
+
+_S = ClassicState
+NEXT: Final[dict[ClassicState, frozenset[ClassicState]]] = {
+    _S.UNJOINED: frozenset({_S.REVOKING, _S.LEAVING}),
+    _S.REVOKING: frozenset({_S.JOINING, _S.UNJOINED, _S.LEAVING}),
+    _S.JOINING: frozenset({_S.SYNCING, _S.UNJOINED, _S.LEAVING}),
+    _S.SYNCING: frozenset({_S.ASSIGNING, _S.JOINING, _S.UNJOINED, _S.LEAVING}),
+    _S.ASSIGNING: frozenset({_S.STABLE, _S.UNJOINED, _S.LEAVING}),
+    _S.STABLE: frozenset({_S.REVOKING, _S.UNJOINED, _S.LEAVING}),
+    _S.LEAVING: frozenset({_S.UNJOINED}),
+}
+HAVE_GENERATION: Final = frozenset({_S.REVOKING, _S.ASSIGNING, _S.STABLE, _S.LEAVING})
+"""States in which the member may commit, if it is one at all."""
+
+REMOVED: Final = (UnknownMemberIdError.code, IllegalGenerationError.code)
+"""Errors by which a coordinator says that this is no member, or not in this generation."""
+
+MOVED: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
+"""Errors that say that the coordinator is another one."""
+
+REJECTION_MAX_MS: Final = 5_000
+"""A JoinGroup that is not rejected in that time is accepted: the group is waited for."""
+
+
+class RevokeToJoin(Intent):
+    """Give up what must not be kept while joining, which can still be committed."""
+
+
+class Assign(Intent):
+    """Have what the leader assigned."""
+
+    def __init__(self, protocol: str, assignment: bytes) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.assignment = assignment
+
+
+class ClassicMembership:
+    """The member. `request_join` makes it one; `begin_leave` ends that."""
 
     def __init__(
         self,
-        group_id: str,
-        participant: Participant,
-        coordinator: GroupCoordinator,
+        config: ConsumerConfig,
+        coordinator: CoordinatorNode,
         *,
-        settings: ClassicSettings,
-        heartbeat: Heartbeat,
+        subscription: SubscriptionState,
+        assignors: Mapping[str, Assignor],
+        leader: GroupLeader,
         history: GroupHistory,
         retry_backoff: Backoff,
-        group_instance_id: str | None = None,
-        client_id: str = "",
     ) -> None:
-        super().__init__(
-            GroupMetadata(group_id, group_instance_id=group_instance_id),
-            heartbeat=heartbeat,
-            history=history,
-            client_id=client_id,
+        self.member = GroupMetadata(
+            coordinator.group_id, group_instance_id=config.group_instance_id
         )
-        self._participant = participant
+        self.rejection: KafkaError | None = None
+        """The last error by which the coordinator did not accept this member; None if it did."""
+        self.state = ClassicState.UNJOINED
+        self.knows_topics = True
+        """Whether the topics to join with are known: those of a new pattern are not at first."""
+        self.joined_topics: frozenset[str] | None = None
+        """The topics of the last JoinGroup; None while there was none."""
+        self.left: Operation[None] = Operation()
+        self._config = config
         self._coordinator = coordinator
-        self._settings = settings
-        self._protocol = ""
+        self._subscription = subscription
+        self._assignors = assignors
+        self._leader = leader
+        self._history = history
+        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._heartbeat = Heartbeat(config, retry_backoff)
+        self._retries = Retries(retry_backoff)
+        self._rejoin_reason: str | None = None
+        """Why to join; None when there is no need to."""
+        self._intent: Intent | None = None
+        """What is being done with partitions."""
         self._was_member = False
-        """Whether it was a member when the participant was given something to do."""
-        self._handover: Operation[None] | Operation[str | None] | None = None
-        """What the participant is busy with."""
+        """Whether it was a member when it returned the intent."""
+        self._call: object | None = None
+        """The JoinGroup or SyncGroup in flight; responses to others come too late."""
         self._call_node_id = 0
         self._call_sent_ms = 0
-        self._owed_count = 0
-        """Of JoinGroup and SyncGroup requests, how many are not answered yet, void ones too."""
+        self._due_count = 0
+        """Of how many JoinGroup and SyncGroup requests the responses are due, void ones too."""
+        self._protocol = ""
+        self._joined: JoinGroupResponse | None = None
+        """The response with which the leader has yet to assign."""
+        self._assignments: Sequence[tuple[str, bytes]] | None = None
+        """Those of all members, when this one leads."""
+        self._assignment: bytes | None = None
         self._leave_requests: list[Request] = []
         self._leave_reason = ""
         self._sends_leave = False
-        self._left: Operation[None] = Operation()
-        self._retries = Retries(retry_backoff)
+        self._error: KafkaError | None = None
 
-    # Asked by the consumer's coordinator.
+    # For the consumer's coordinator.
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether a commit in the name of `member` may be accepted."""
+        return self.member.is_member and self.state in HAVE_GENERATION
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether it waits for the group."""
+        return self.state in (ClassicState.JOINING, ClassicState.SYNCING)
+
+    @property
+    def needs_join(self) -> bool:
+        """Whether it is to join, or to join again."""
+        return self._rejoin_reason is not None
 
     @property
     def has_request_in_flight(self) -> bool:
-        """Whether the coordinator owes an answer."""
-        return self._call is not None or self.heartbeat.is_in_flight or bool(self._leave_requests)
+        """Whether a response of the coordinator is due."""
+        return self._call is not None or self._heartbeat.is_in_flight or bool(self._leave_requests)
+
+    @property
+    def has_error(self) -> bool:
+        """Whether `take_error` would return one."""
+        return self._error is not None
+
+    def take_error(self) -> KafkaError | None:
+        """Return the error that `poll` is to raise, and forget it; a fatal one stays."""
+        error = self._error
+        if error is not None and not error.fatal:
+            self._error = None
+        return error
+
+    def request_join(self, reason: str) -> None:
+        """Have it join, or join again, at the application's next poll."""
+        # An attempt that failed once more for the same reason is no news.
+        level = logging.DEBUG if reason == self._rejoin_reason else logging.INFO
+        self._log.log(level, "group %r: to be joined: %s", self.member.group_id, reason)
+        self._rejoin_reason = reason
 
     def note_poll(self, now_ms: int) -> None:
-        """Note that the application asks for records: `max_poll_interval_ms` begins anew."""
-        self.heartbeat.on_poll(now_ms)
+        """Note that the application polls: `max_poll_interval_ms` begins anew."""
+        self._heartbeat.on_poll(now_ms)
 
     def wants_turn(self, now_ms: int) -> bool:
-        """Whether a poll by the application would change something now."""
-        if self._handover is not None:
-            return self._handover.is_done
+        """Whether `advance` would change something now."""
+        if self._intent is not None:
+            return self._intent.is_done
         if self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
             return self._may_begin(now_ms)
         return self.state in (ClassicState.ASSIGNING, ClassicState.LEAVING)
 
-    def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Operation[None]:
-        """Give up everything and leave; return what ends when the coordinator has been told.
+    def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Intent:
+        """Leave when the returned intent has been carried out; `left` ends then.
 
         `sends` False keeps the membership at the coordinator until the session ends.
         """
-        self._rejoin_reason = None
+        del now_ms
+        self._rejoin_reason = self.joined_topics = None
         was_member = self.member.is_member and not self.is_rebalancing
-        self._call = self._joined = self._shares = self._assignment = None
+        self._forget_calls()
         self._leave_reason = reason
         if self.state is ClassicState.LEAVING:
-            # Asked for again, by the listener that hears of it: whoever asked first waits as well.
+            # Called again, by the listener that is called for it: both calls wait for one end.
             self._sends_leave = self._sends_leave or sends
         else:
             self._sends_leave = sends
-            self._left = Operation()
+            self.left = Operation()
             self._to(ClassicState.LEAVING)
-        self._handover = self._participant.give_up(is_member=was_member, now_ms=now_ms)
-        return self._left
+        intent = self._intent = RevokeAll() if was_member else LoseAll()
+        return intent
 
     def on_commit_refused(self, error_code: int, sent: GroupMetadata) -> None:
-        """Hear what a commit in the name of `sent` was told about the membership."""
+        """Follow what the coordinator says of the membership to a commit in the name of `sent`."""
         if sent != self.member:
             return
         if error_code == FencedInstanceIdError.code:
             self._fail(error_for_code(error_code, self._about("OffsetCommit")))
         elif error_code == RebalanceInProgressError.code:
-            self.ask_to_join("offset commit failed since group is already rebalancing")
-        elif error_code in GIVEN_UP:
+            self.request_join("offset commit failed since group is already rebalancing")
+        elif error_code in REMOVED:
             self._lose_generation("OffsetCommit", error_code)
 
-    # Asked by the engine.
+    def advance(self, now_ms: int) -> Intent | None:
+        """Go on while the application polls; return a new intent, to be carried out first."""
+        self._heartbeat.on_poll(now_ms)
+        if self.state is ClassicState.SYNCING:
+            self._lead(now_ms)
+        elif self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
+            if self._may_begin(now_ms):
+                return self._begin(now_ms)
+        elif self.state is ClassicState.ASSIGNING and self._intent is None:
+            return self._assign()
+        return None
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
-        """Go on as far as it goes, and return what is to be sent."""
+        """Return what is to be sent, and when to poll again."""
         if may_rebalance:
-            self.heartbeat.on_poll(now_ms)
-            self._advance(now_ms)
-        elif self.state is not ClassicState.LEAVING and self.heartbeat.is_poll_late(now_ms):
+            if self._intent is not None and self._intent.is_done:
+                self._on_carried_out(self._intent, now_ms)
+        elif self.state is not ClassicState.LEAVING and self._heartbeat.is_poll_late(now_ms):
             self._leave_late(now_ms)
         node_id = self._coordinator.node_id() if self._wants_coordinator() else None
         self._follow_coordinator(node_id, now_ms)
-        requests = self._leave_requests if node_id is None else []
+        requests, self._leave_requests = self._leave_requests, []
         if node_id is not None:
-            requests = [*self._leave_requests, *self._due_requests(node_id, now_ms, may_rebalance)]
-        self._leave_requests = []
+            requests += self._due_requests(node_id, now_ms, may_rebalance=may_rebalance)
         return PollResult(requests, self._next_ms(now_ms, has_coordinator=node_id is not None))
 
     def restart(self, now_ms: int, *, is_wanted: bool) -> None:
         """Forget what is in flight; a round that was under way is begun anew.
 
-        A member is settled when it is stable with nothing to do for its participant: the last
-        thing that every round does is to make it so, and the first one to end it.
+        A member is settled when it is stable without an intent: the last thing that every round
+        does is to make it so, and the first one to end it.
         """
         is_settled = (
             self.state is ClassicState.STABLE
-            and self._handover is None
+            and self._intent is None
             and self.member.is_member
-            and self.heartbeat.is_started
+            and self._heartbeat.is_started
         )
-        self._call = self._joined = self._shares = self._assignment = self._handover = None
-        self._owed_count = 0
+        self._forget_calls()
+        self._intent = None
+        self._due_count = 0
         self._leave_requests = []
-        self._left.succeed(None)
-        self.heartbeat.restart(now_ms)
+        self.left.succeed(None)
+        self._heartbeat.restart(now_ms)
         if is_settled:
             return
         self.state = ClassicState.UNJOINED
         if not self.member.is_member:
-            self.heartbeat.stop()
+            self._heartbeat.stop()
         self._rejoin_reason = "a call of the application was interrupted" if is_wanted else None
 
     def _wants_coordinator(self) -> bool:
@@ -198,23 +316,23 @@ class ClassicMembership(ClassicMember):
     def _next_ms(self, now_ms: int, *, has_coordinator: bool) -> int:
         retry_ms = self._retries.at_ms if self._retries.at_ms > now_ms else NEVER_MS
         is_waiting = self._call is not None
-        beat_ms = self.heartbeat.next_ms(has_coordinator=has_coordinator and not is_waiting)
+        beat_ms = self._heartbeat.next_ms(has_coordinator=has_coordinator and not is_waiting)
         return max(now_ms, min(retry_ms, beat_ms))
 
     def _follow_coordinator(self, node_id: int | None, now_ms: int) -> None:
-        """Ask the one that coordinates now what another one has not answered.
+        """Send a request to the coordinator of now that another one has not responded to.
 
-        A coordinator may wait for the whole group before it answers; or it hangs, and others have
-        taken its place since, which `Coordinators` finds out.
+        A coordinator may wait for the whole group before it responds; or it hangs, and has been
+        replaced, which `Coordinators` finds out.
         """
         if self._call is None:
             return
-        if now_ms >= self._call_sent_ms + REFUSAL_MAX_MS:
-            self.trouble = None
+        if now_ms >= self._call_sent_ms + REJECTION_MAX_MS:
+            self.rejection = None
         if node_id is not None and node_id != self._call_node_id:
             self._call = None
             gone = DisconnectedError(f"the coordinator of group {self.member.group_id!r} has moved")
-            self._on_unanswered(gone, self._call_node_id, now_ms)
+            self._on_call_failed(gone, self._call_node_id, now_ms)
 
     def _may_begin(self, now_ms: int) -> bool:
         return (
@@ -222,32 +340,43 @@ class ClassicMembership(ClassicMember):
             and self._error is None
             and now_ms >= self._retries.at_ms
             and self._coordinator.node_id() is not None
-            and self._participant.may_join()
+            and self.knows_topics
         )
 
-    def _advance(self, now_ms: int) -> None:
-        """Take the steps that concern partitions, one after the other."""
-        if self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
-            if self._may_begin(now_ms):
-                assert self._rejoin_reason is not None
-                self._to(ClassicState.REVOKING)
-                self._history.begin(self._rejoin_reason, now_ms)
-                self._was_member = self.member.is_member
-                self._handover = self._participant.prepare(
-                    is_member=self._was_member, now_ms=now_ms
-                )
-        elif self.state is ClassicState.SYNCING:
-            self._lead(now_ms)
-        elif self.state is ClassicState.ASSIGNING and self._handover is None:
-            self._take(now_ms)
-        if self._handover is not None and self._handover.is_done:
-            self._on_handed_over(now_ms)
+    def _begin(self, now_ms: int) -> Intent:
+        assert self._rejoin_reason is not None
+        self._to(ClassicState.REVOKING)
+        self._history.begin(self._rejoin_reason, now_ms)
+        self._was_member = self.member.is_member
+        intent = self._intent = RevokeToJoin() if self._was_member else LoseAll()
+        return intent
 
-    def _on_handed_over(self, now_ms: int) -> None:
-        assert self._handover is not None
-        reason = self._handover.result()
-        self._handover = None
-        if self.state is ClassicState.LEAVING:
+    def _lead(self, now_ms: int) -> None:
+        if self._joined is None:
+            return
+        try:
+            self._assignments = self._leader.assign(self._protocol, self._joined)
+        except KafkaError as error:
+            raise_foreign(error)
+            self._fail_join(error, now_ms)
+            return
+        if self._assignments is not None:
+            self._joined = None
+
+    def _assign(self) -> Intent | None:
+        if self._assignment is None:
+            self._to(ClassicState.UNJOINED)  # the generation was lost before it could be taken
+            return None
+        intent = self._intent = Assign(self._protocol, self._assignment)
+        self._assignment = None
+        self._was_member = True
+        return intent
+
+    def _on_carried_out(self, intent: Intent, now_ms: int) -> None:
+        self._intent = None
+        if intent.error is not None:
+            self._fail_join(intent.error, now_ms)
+        elif self.state is ClassicState.LEAVING:
             self._leave()
             self._history.end(now_ms)
         elif self.member.is_member != self._was_member:
@@ -257,108 +386,100 @@ class ClassicMembership(ClassicMember):
         elif self.state is ClassicState.REVOKING:
             self._to(ClassicState.JOINING)
         else:
-            if reason is not None:
-                self.ask_to_join(reason)
+            if intent.rejoin_reason is not None:
+                self.request_join(intent.rejoin_reason)
             self._to(ClassicState.STABLE)
             self._history.end(now_ms)
 
-    def _lead(self, now_ms: int) -> None:
-        if self._joined is None:
-            return
-        try:
-            self._shares = self._participant.lead(self._protocol, self._joined)
-        except KafkaError as error:
-            raise_foreign(error)
-            self._fail_join(error, now_ms)
-            return
-        if self._shares is not None:
-            self._joined = None
-
-    def _take(self, now_ms: int) -> None:
-        if self._assignment is None:
-            self._to(ClassicState.UNJOINED)  # the generation was lost before it could be taken
-            return
-        assignment, self._assignment = self._assignment, None
-        self._was_member = True
-        try:
-            self._handover = self._participant.take(self._protocol, assignment, now_ms)
-        except KafkaError as error:
-            raise_foreign(error)
-            self._fail_join(error, now_ms)
-
     # Sending.
 
-    def _due_requests(self, node_id: int, now_ms: int, may_rebalance: bool) -> list[Request]:
+    def _due_requests(self, node_id: int, now_ms: int, *, may_rebalance: bool) -> list[Request]:
         if self._call is not None:
-            return []  # the coordinator knows that we wait; a heartbeat would wait behind it
+            return []  # a heartbeat would wait behind it
         if now_ms >= self._retries.at_ms and self._error is None:
-            may_join = may_rebalance and self._participant.may_join()
-            if self.state is ClassicState.JOINING and may_join:
+            if self.state is ClassicState.JOINING and may_rebalance and self.knows_topics:
                 return [self._join(node_id, now_ms)]
             if self.state is ClassicState.SYNCING and self._joined is None:
                 return [self._sync(node_id, now_ms)]
-        if self.heartbeat.has_session_ended(now_ms):
+        if self._heartbeat.has_session_ended(now_ms):
             self._coordinator.mark_unknown(node_id, "no heartbeat was answered for a session")
-            self.heartbeat.doubt(now_ms)
-        elif self.heartbeat.is_due(now_ms):
-            self.heartbeat.on_sent(now_ms)
-            return [self._beat(node_id)]
+            self._heartbeat.extend(now_ms)
+        elif self._heartbeat.is_due(now_ms):
+            self._heartbeat.on_sent(now_ms)
+            return [self._send_heartbeat(node_id)]
         return []
 
     def _join(self, node_id: int, now_ms: int) -> Request:
-        self.heartbeat.stop()
+        self._heartbeat.stop()
         level = logging.DEBUG if self._retries.has_failed else logging.INFO
         self._log.log(level, "group %r: joining as %r", self.member.group_id, self.member.member_id)
-        protocols = self._participant.protocols(self.member)
-        message = join_request(self.member, protocols, self._settings, self._rejoin_reason or "")
+        reason = self._rejoin_reason or ""
+        message = join_request(self.member, self._subscriptions(), self._config, reason)
         return self._send(message, node_id, self._on_joined, now_ms)
 
+    def _subscriptions(self) -> list[tuple[str, bytes]]:
+        """The assignors, each with the subscription that its leader reads."""
+        topics = self.joined_topics = self._subscription.wanted_topics
+        subscribed = GroupMember(
+            topics=topics,
+            owned_partitions=tuple(sorted(self._subscription.partitions)),
+            generation=self.member.generation if self.member.is_member else None,
+            rack=self._config.client_rack or None,
+        )
+        return [
+            (
+                each.name,
+                encode_subscription(replace(subscribed, user_data=_user_data(each, topics))),
+            )
+            for each in self._assignors.values()
+        ]
+
     def _sync(self, node_id: int, now_ms: int) -> Request:
-        message = sync_request(self.member, self._protocol, self._shares or ())
+        message = sync_request(self.member, self._protocol, self._assignments or ())
         return self._send(message, node_id, self._on_synced, now_ms)
 
     def _send(
         self,
         message: RequestMessage,
         node_id: int,
-        on_answer: Callable[[Message, int, int], None],
+        on_received: Callable[[Message, int, int], None],
         sent_ms: int,
     ) -> Request:
         call = self._call = object()
         self._call_node_id = node_id
         self._call_sent_ms = sent_ms
-        self._owed_count += 1
+        self._due_count += 1
 
         def on_response(response: Message | None, now_ms: int) -> None:
-            self._owed_count -= 1
+            self._due_count -= 1
             if self._call is call:
                 self._call = None
                 assert response is not None
-                on_answer(response, node_id, now_ms)
+                on_received(response, node_id, now_ms)
 
         def on_failure(error: KafkaError, now_ms: int) -> None:
-            self._owed_count -= 1
+            self._due_count -= 1
             if self._call is call:
                 self._call = None
-                self._on_unanswered(error, node_id, now_ms)
+                self._on_call_failed(error, node_id, now_ms)
 
-        timeout_ms = self._settings.join_timeout_ms
+        timeout_ms = join_timeout_ms(self._config)
         return Request(message, node_id, on_response, on_failure, timeout_ms=timeout_ms)
 
-    def _beat(self, node_id: int) -> Request:
+    def _send_heartbeat(self, node_id: int) -> Request:
         member = self.member
         return Request(
             heartbeat_request(member),
             node_id,
-            partial(self._on_beaten, member, node_id),
-            partial(self._on_unbeaten, node_id),
-            timeout_ms=self._settings.heartbeat_timeout_ms,
+            partial(self._on_heartbeat, member, node_id),
+            partial(self._on_heartbeat_failed, node_id),
+            timeout_ms=heartbeat_timeout_ms(self._config),
         )
 
     # Leaving.
 
     def _leave_late(self, now_ms: int) -> None:
-        """Leave because the application does not poll; it hears of it when it does."""
+        """Leave because the application does not poll; when it does, everything is lost."""
         self._log.warning(
             "group %r: no poll for max_poll_interval_ms, so this member leaves and others read on; "
             "poll more often, with smaller max_poll_records, or raise max_poll_interval_ms",
@@ -367,27 +488,26 @@ class ClassicMembership(ClassicMember):
         self._history.fail("the application did not poll for max_poll_interval_ms", now_ms)
         self._leave_reason = "consumer poll timeout has expired."
         self._sends_leave = self.member.group_instance_id is None
-        self._left = Operation()
+        self.left = Operation()
         self._leave()
-        self.ask_to_join("consumer pro-actively leaving the group")
+        self.request_join("consumer pro-actively leaving the group")
 
     def _leave(self) -> None:
-        """Tell the coordinator, if there is one and it knows this member; wait for nothing."""
-        # A broker answers one connection in order, and a JoinGroup when the whole group is there.
-        where = self._coordinator.other_node_id if self._owed_count else self._coordinator.node_id
+        """Notify the coordinator, if there is one and it knows this member; wait for nothing."""
+        # A broker responds in order on one connection, and to JoinGroup when the whole group has.
+        where = self._coordinator.data_node_id if self._due_count else self._coordinator.node_id
         node_id = where() if self.member.member_id else None
         if self._sends_leave and node_id is not None:
-            self._leave_requests.append(
-                Leaving(self.member, self._leave_reason, self._left, self._log).request(node_id)
-            )
+            request = leave(self.member, self._leave_reason, node_id, self.left, self._log)
+            self._leave_requests.append(request)
         else:
-            self._left.succeed(None)
+            self.left.succeed(None)
         self._to(ClassicState.UNJOINED)
-        self._handover = None
+        self._intent = None
         self._forget_round()
-        self.member = self.member.without_name()
+        self.member = self.member.without_member_id()
 
-    # Answers.
+    # Responses.
 
     def _on_joined(self, response: Message, node_id: int, now_ms: int) -> None:
         assert isinstance(response, JoinGroupResponse)
@@ -397,11 +517,11 @@ class ClassicMembership(ClassicMember):
         elif (
             code == MemberIdRequiredError.code and response.member_id and not self.member.member_id
         ):
-            # KIP-394: how a newcomer begins, and no failure; to anybody else it is a refusal.
+            # KIP-394: how a new member begins, and no failure; for any other it is a rejection.
             self.member = self.member._replace(member_id=response.member_id)
             self._rejoin_reason = f"need to re-join with the given member-id: {response.member_id}"
         else:
-            self._on_refused("JoinGroup", code, node_id, now_ms)
+            self._on_rejected("JoinGroup", code, node_id, now_ms)
 
     def _on_generation(self, response: JoinGroupResponse, now_ms: int) -> None:
         if response.protocol_type not in (None, PROTOCOL_TYPE):
@@ -412,12 +532,12 @@ class ClassicMembership(ClassicMember):
             generation=response.generation_id, member_id=response.member_id
         )
         self._protocol = response.protocol_name or ""
-        self.trouble = None
+        self.rejection = None
         is_leader = response.leader == response.member_id
         self._joined = response if is_leader else None
-        self._shares = None
+        self._assignments = None
         self._to(ClassicState.SYNCING)
-        self.heartbeat.start(now_ms)
+        self._heartbeat.start(now_ms)
         self._history.note_generation(self.member, self._protocol)
         self._log.info(
             "group %r: in generation %d as %r, %s, assignor %s",
@@ -431,7 +551,7 @@ class ClassicMembership(ClassicMember):
     def _on_synced(self, response: Message, node_id: int, now_ms: int) -> None:
         assert isinstance(response, SyncGroupResponse)
         if response.error_code != 0:
-            self._on_refused("SyncGroup", response.error_code, node_id, now_ms)
+            self._on_rejected("SyncGroup", response.error_code, node_id, now_ms)
         elif response.protocol_type not in (None, PROTOCOL_TYPE) or (
             response.protocol_name not in (None, self._protocol)
         ):
@@ -439,16 +559,16 @@ class ClassicMembership(ClassicMember):
             self._fail_join(error_for_code(code, self._about("SyncGroup")), now_ms)
         else:
             self._retries.succeed()
-            self._rejoin_reason = self._shares = None
+            self._rejoin_reason = self._assignments = None
             self._assignment = response.assignment
             self._to(ClassicState.ASSIGNING)
 
-    def _on_refused(self, api: str, code: int, node_id: int, now_ms: int) -> None:
+    def _on_rejected(self, api: str, code: int, node_id: int, now_ms: int) -> None:
         """Go on after an error of JoinGroup or SyncGroup as Java does."""
         error = error_for_code(code, self._about(api))
-        self._joined = self._shares = None
-        self.trouble = error
-        if code in GIVEN_UP:
+        self._joined = self._assignments = None
+        self.rejection = error
+        if code in REMOVED:
             self._retries.soon(now_ms)
             self._lose_generation(api, code)
         elif code in (RebalanceInProgressError.code, MemberIdRequiredError.code):
@@ -461,51 +581,52 @@ class ClassicMembership(ClassicMember):
         else:
             self._fail_join(error, now_ms)
 
-    def _on_unanswered(self, error: KafkaError, node_id: int, now_ms: int) -> None:
-        self._joined = self._shares = None
+    def _on_call_failed(self, error: KafkaError, node_id: int, now_ms: int) -> None:
+        self._joined = self._assignments = None
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
             self._retry_later(error, now_ms)
         else:
             self._fail_join(error, now_ms)
 
-    def _on_beaten(
+    def _on_heartbeat(
         self, sent: GroupMetadata, node_id: int, response: Message | None, now_ms: int
     ) -> None:
         assert isinstance(response, HeartbeatResponse)
         code = response.error_code
         if code in (0, RebalanceInProgressError.code):
-            self.trouble = None
-            self.heartbeat.on_received(now_ms)
-            if code != 0 and sent == self.member and self.state is ClassicState.STABLE:
-                self._ask_once("group is already rebalancing")
+            self.rejection = None
+            self._heartbeat.on_received(now_ms)
+            is_stable = sent == self.member and self.state is ClassicState.STABLE
+            if code != 0 and is_stable and self._rejoin_reason is None:
+                self.request_join("group is already rebalancing")
             return
-        self.heartbeat.on_failed(now_ms)
+        self._heartbeat.on_failed(now_ms)
         error = error_for_code(code, self._about("Heartbeat"))
         if code in MOVED:
             self._coordinator.mark_unknown(node_id, error.name)
         elif sent != self.member or node_id != self._coordinator.node_id():
-            # A broker that was paused gives everybody up before it sees that it is replaced.
-            self._log.debug("an answer to a heartbeat of before is void: %s", error)
-        elif code in GIVEN_UP:
+            # A broker that was paused removes all members before it finds out that it is replaced.
+            self._log.debug("the response to an earlier heartbeat is void: %s", error)
+        elif code in REMOVED:
             self._lose_generation("Heartbeat", code)
         elif not error.retriable:
             self._fail(error)
 
-    def _on_unbeaten(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        self.heartbeat.on_failed(now_ms)
+    def _on_heartbeat_failed(self, node_id: int, error: KafkaError, now_ms: int) -> None:
+        self._heartbeat.on_failed(now_ms)
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
         else:
             self._fail(error)
 
-    # What follows from answers.
+    # What follows from responses.
 
     def _join_again(self, error: KafkaError) -> None:
         """Begin a new round in the same generation; nothing is to be given up for it."""
-        self.ask_to_join(f"rebalance failed due to {type(error).__name__}")
+        self.request_join(f"rebalance failed due to {type(error).__name__}")
         if self.state is ClassicState.SYNCING:
-            self.heartbeat.stop()
+            self._heartbeat.stop()
             self._to(ClassicState.JOINING)
 
     def _retry_later(self, error: KafkaError, now_ms: int) -> None:
@@ -513,11 +634,65 @@ class ClassicMembership(ClassicMember):
         self._join_again(error)
 
     def _fail_join(self, error: KafkaError, now_ms: int) -> None:
-        """Tell the application, which may try again by polling on."""
+        """Have `poll` raise an error; the next one tries again."""
         self._retries.later(now_ms)
         self._forget_round()
         self.member = self.member.without_generation()
-        self.ask_to_join(f"rebalance failed due to {type(error).__name__}")
+        self.request_join(f"rebalance failed due to {type(error).__name__}")
         self._to(ClassicState.UNJOINED)
         self._history.fail(str(error), now_ms)
         self._fail(error)
+
+    def _lose_generation(self, api: str, code: int) -> None:
+        """The coordinator does not know this member any more, or not in this generation."""
+        error = error_for_code(code)
+        self._log.info("group %r: membership is lost: %s", self.member.group_id, error)
+        if code == IllegalGenerationError.code:
+            self.member = self.member.without_generation()
+        else:
+            self.member = self.member.without_member_id()
+        self._forget_round()
+        if self.state is ClassicState.LEAVING:
+            return
+        self.request_join(f"encountered {error.name} from {api} response")
+        if self.state in (ClassicState.REVOKING, ClassicState.ASSIGNING):
+            # An intent is being carried out; what is assigned then is lost afterwards.
+            return
+        if self.state is not ClassicState.UNJOINED:
+            self._to(ClassicState.UNJOINED)
+
+    def _fail(self, error: KafkaError) -> None:
+        if self._error is None or not self._error.fatal:
+            self._error = error
+        if error.fatal:
+            # The member that replaced this one must not be disturbed.
+            self._forget_round()
+            self.member = self.member.without_member_id()
+
+    def _forget_round(self) -> None:
+        """End the round under way; responses that belong to it come too late."""
+        self._forget_calls()
+        self._heartbeat.stop()
+
+    def _forget_calls(self) -> None:
+        self._call = self._joined = self._assignments = self._assignment = None
+
+    def _about(self, api: str) -> str:
+        return f"{api} of group {self.member.group_id!r}"
+
+    def _to(self, state: ClassicState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
+    try:
+        data = assignor.user_data(topics)
+    except Exception as error:
+        raise_of_signal_handler(error)
+        raise UsageError(f"the assignor {assignor.name!r} failed: {error!r}") from error
+    if not isinstance(data, (bytes, NoneType)):
+        raise UsageError(
+            f"the assignor {assignor.name!r} gave user data that is no bytes: {data!r:.100}"
+        )
+    return data

@@ -1,7 +1,7 @@
-"""What the members of a classic group tell each other, as bytes that the coordinator passes on.
+"""The consumer protocol: bytes by which members of a classic group and their leader agree.
 
-A member tells its *subscription* to the leader, which answers each with an *assignment*. Both begin
-with a version; a reader takes of a newer version what it knows, since versions only add.
+A member sends its *subscription*, the leader an *assignment* for each; the coordinator passes both
+on. They begin with a version; of a newer one the known fields are read, since versions only add.
 
 Owner: no state.
 Source: Java class ``ConsumerProtocol``; KIP-429 (owned partitions), KIP-792 (generation), KIP-881
@@ -41,7 +41,7 @@ NO_GENERATION: Final = -1
 
 
 def encode_subscription(member: GroupMember) -> bytes:
-    """Write what a member tells its leader. The coordinator adds the instance id."""
+    """Encode the subscription of a member. The coordinator adds the instance id."""
     message = ConsumerProtocolSubscription(
         topics=sorted(member.topics),
         user_data=member.user_data,
@@ -59,7 +59,7 @@ def encode_subscription(member: GroupMember) -> bytes:
 
 
 def read_subscription(data: bytes, group_instance_id: str | None) -> GroupMember:
-    """Read what a member told.
+    """Read the subscription of a member.
 
     Raises:
         DecodeError: the bytes are no subscription.
@@ -85,7 +85,7 @@ def read_subscription(data: bytes, group_instance_id: str | None) -> GroupMember
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None
 ) -> bytes:
-    """Write what a member gets, and what its assignor is told."""
+    """Encode the assignment of a member."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
@@ -100,11 +100,11 @@ def encode_assignment(
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """Read what this member gets, each partition once.
+    """Read the assignment of this member, each partition once.
 
     Raises:
-        DecodeError: the bytes are no assignment. Where there are none there are no partitions
-            either: so brokers, and leaders of older Sarama clients, say that a member gets none.
+        DecodeError: the bytes are no assignment. No bytes are one without partitions: so it is sent
+            by brokers, and by leaders of older Sarama clients.
     """
     if not data:
         return Assignment((), None)

@@ -1,4 +1,4 @@
-"""The requests of a classic group's member.
+"""The requests of a member of a classic group.
 
 Owner: no state.
 Source: APIs JoinGroup, SyncGroup, Heartbeat and LeaveGroup; KIP-345, KIP-559, KIP-800.
@@ -7,7 +7,7 @@ Source: APIs JoinGroup, SyncGroup, Heartbeat and LeaveGroup; KIP-345, KIP-559, K
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.classic.protocol import PROTOCOL_TYPE
 from pykclient.errors import error_for_code
@@ -24,53 +24,53 @@ from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
     from pykclient.network.log import ClientLog
     from pykclient.network.manager import Operation
     from pykclient.protocol.message import Message
 
-__all__ = ["ClassicSettings", "Leaving", "heartbeat_request", "join_request", "sync_request"]
+__all__ = [
+    "heartbeat_request",
+    "heartbeat_timeout_ms",
+    "join_request",
+    "join_timeout_ms",
+    "leave",
+    "sync_request",
+]
 
 REBALANCE_SLACK_MS: Final = 5_000
-"""What a JoinGroup may take beyond the rebalance time-out, up to which the coordinator waits."""
+"""How long a JoinGroup may take beyond the rebalance timeout, for which the coordinator waits."""
 
 REASON_LENGTH_MAX: Final = 255
-"""What coordinators take of a reason (KIP-800)."""
+"""What coordinators accept of a reason (KIP-800)."""
 
 SEVERAL_MEMBERS_FROM_VERSION: Final = 3
-"""LeaveGroup before it names one member, by its id alone."""
+"""LeaveGroup before it has one member, by its id alone."""
 
 
-class ClassicSettings(NamedTuple):
-    """What a member tells its coordinator about time, and how long it waits. Milliseconds."""
+def join_timeout_ms(config: ConsumerConfig) -> int:
+    """How long a response may take that is sent when the whole group has joined."""
+    return max(config.max_poll_interval_ms + REBALANCE_SLACK_MS, config.request_timeout_ms)
 
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    request_timeout_ms: int
 
-    @property
-    def join_timeout_ms(self) -> int:
-        """How long an answer may take that comes when the whole group is there."""
-        return max(self.rebalance_timeout_ms + REBALANCE_SLACK_MS, self.request_timeout_ms)
-
-    @property
-    def heartbeat_timeout_ms(self) -> int:
-        """How long the answer to a heartbeat may take; after a session it is of no use."""
-        return min(self.session_timeout_ms, self.request_timeout_ms)
+def heartbeat_timeout_ms(config: ConsumerConfig) -> int:
+    """How long the response to a heartbeat may take; after a session it is of no use."""
+    return min(config.session_timeout_ms, config.request_timeout_ms)
 
 
 def join_request(
     member: GroupMetadata,
     protocols: Sequence[tuple[str, bytes]],
-    settings: ClassicSettings,
+    config: ConsumerConfig,
     reason: str,
 ) -> JoinGroupRequest:
-    """Ask to be in the next generation."""
+    """Return the JoinGroup of a member, which has it join the next generation."""
     return JoinGroupRequest(
         group_id=member.group_id,
-        session_timeout_ms=settings.session_timeout_ms,
-        rebalance_timeout_ms=settings.rebalance_timeout_ms,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
@@ -82,9 +82,9 @@ def join_request(
 
 
 def sync_request(
-    member: GroupMetadata, protocol: str, shares: Sequence[tuple[str, bytes]]
+    member: GroupMetadata, protocol: str, assignments: Sequence[tuple[str, bytes]]
 ) -> SyncGroupRequest:
-    """Ask for this member's share; the leader gives `shares`, the others none."""
+    """Return the SyncGroup of a member; only the leader's has `assignments`."""
     return SyncGroupRequest(
         group_id=member.group_id,
         generation_id=member.generation,
@@ -94,13 +94,13 @@ def sync_request(
         protocol_name=protocol,
         assignments=[
             SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
-            for member_id, assignment in shares
+            for member_id, assignment in assignments
         ],
     )
 
 
 def heartbeat_request(member: GroupMetadata) -> HeartbeatRequest:
-    """Tell that this member lives."""
+    """Return the Heartbeat of a member."""
     return HeartbeatRequest(
         group_id=member.group_id,
         generation_id=member.generation,
@@ -110,7 +110,7 @@ def heartbeat_request(member: GroupMetadata) -> HeartbeatRequest:
 
 
 def leave_request(member: GroupMetadata, reason: str, version: int) -> LeaveGroupRequest:
-    """Tell that this member goes, as a version has it."""
+    """Return the LeaveGroup of a member in a version."""
     if version < SEVERAL_MEMBERS_FROM_VERSION:
         return LeaveGroupRequest(group_id=member.group_id, member_id=member.member_id)
     identity = MemberIdentity(
@@ -121,47 +121,32 @@ def leave_request(member: GroupMetadata, reason: str, version: int) -> LeaveGrou
     return LeaveGroupRequest(group_id=member.group_id, members=[identity])
 
 
-class Leaving:
-    """Tells the coordinator that `member` goes, and ends `left` then, whatever is answered.
+def leave(
+    member: GroupMetadata, reason: str, node_id: int, left: Operation[None], log: ClientLog
+) -> Request:
+    """Return the LeaveGroup of a member, which ends `left`, whatever becomes of it.
 
-    Of a member that the coordinator does not know, or cannot be told about, the session ends.
+    Of a member that the coordinator does not know, or cannot be notified of, the session ends.
     """
 
-    def __init__(
-        self, member: GroupMetadata, reason: str, left: Operation[None], log: ClientLog
-    ) -> None:
-        self._member = member
-        self._reason = reason
-        self._left = left
-        self._log = log
-
-    def request(self, node_id: int) -> Request:
-        """Return what is to be sent."""
-        build = partial(leave_request, self._member, self._reason)
-        self._log.info("group %r: leaving: %s", self._member.group_id, self._reason)
-        return Request(
-            build(LeaveGroupRequest.max_version),
-            node_id,
-            self._on_response,
-            self._on_failure,
-            build=build,
-        )
-
-    def _on_response(self, response: Message | None, now_ms: int) -> None:
+    def on_response(response: Message | None, now_ms: int) -> None:
         del now_ms
         assert isinstance(response, LeaveGroupResponse)
-        codes = [response.error_code, *(member.error_code for member in response.members)]
+        codes = [response.error_code, *(each.error_code for each in response.members)]
         error_code = next((code for code in codes if code != 0), 0)
         if error_code != 0:
-            about = f"LeaveGroup of group {self._member.group_id!r}"
-            self._log.info("%s", error_for_code(error_code, about))
-        self._left.succeed(None)
+            about = f"LeaveGroup of group {member.group_id!r}"
+            log.info("%s", error_for_code(error_code, about))
+        left.succeed(None)
 
-    def _on_failure(self, error: KafkaError, now_ms: int) -> None:
+    def on_failure(error: KafkaError, now_ms: int) -> None:
         del now_ms
-        self._log.info(
-            "group %r: the coordinator was not told of leaving, the session will end: %s",
-            self._member.group_id,
-            error,
+        log.info(
+            "group %r: LeaveGroup has failed, the session will end: %s", member.group_id, error
         )
-        self._left.succeed(None)
+        left.succeed(None)
+
+    build = partial(leave_request, member, reason)
+    log.info("group %r: leaving: %s", member.group_id, reason)
+    message = build(LeaveGroupRequest.max_version)
+    return Request(message, node_id, on_response, on_failure, build=build)

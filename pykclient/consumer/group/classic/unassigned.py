@@ -1,8 +1,8 @@
-"""Coverage: whether somebody reads all that this leader would share out.
+"""UnassignedPartitions: whether members have all that this leader would have assigned.
 
-A static leader that is back is told to share nothing out (KIP-814): what was shared out before it
-restarted holds. What topics grew by meanwhile is then nobody's, so it asks its coordinator who has
-what. *Idle*; *asking*, now or after a back-off; idle again with the answer.
+A static leader that has restarted is told to send no assignment (KIP-814): that of before holds.
+Partitions that topics have grown by meanwhile are then unassigned, so the coordinator is requested
+to describe the group. *Idle*; *requesting*, now or after a back-off; idle again with the response.
 
 Owner: the core lock.
 Source: ours; the DescribeGroups API.
@@ -27,9 +27,7 @@ from pykclient.protocol.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pykclient.consumer.group.participant import GroupCoordinator
+    from pykclient.consumer.group.metadata import CoordinatorNode
     from pykclient.errors import KafkaError
     from pykclient.network.log import ClientLog
     from pykclient.network.retry import Backoff
@@ -37,52 +35,46 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.describe_groups import DescribedGroup
     from pykclient.types import TopicPartition
 
-__all__ = ["Coverage"]
+__all__ = ["UnassignedPartitions"]
 
 STABLE: Final = "Stable"
-"""In other states of the group somebody is about to share out."""
+"""In other states of the group its leader is about to assign."""
 
 
-class Coverage:
-    """Asks about one group, and calls `on_gap` when partitions that it should read are nobody's."""
+class UnassignedPartitions:
+    """Describes one group; sets `has_found` if partitions that it should read are unassigned."""
 
     def __init__(
-        self,
-        group_id: str,
-        coordinator: GroupCoordinator,
-        on_gap: Callable[[], None],
-        *,
-        retry_backoff: Backoff,
-        log: ClientLog,
+        self, coordinator: CoordinatorNode, *, retry_backoff: Backoff, log: ClientLog
     ) -> None:
-        self._group_id = group_id
+        self.has_found = False
         self._coordinator = coordinator
-        self._on_gap = on_gap
         self._retry_backoff = retry_backoff
         self._log = log
         self._wanted: frozenset[TopicPartition] | None = None
-        """What should be read; None while nothing is to be asked."""
+        """What should be assigned; None while nothing is to be compared."""
         self._call: object | None = None
-        """The question in flight; answers to others come too late."""
+        """The request in flight; responses to others come too late."""
         self._retry_at_ms = 0
         self._failure_count = 0
 
-    def ask(self, wanted: frozenset[TopicPartition]) -> None:
+    def compare(self, wanted: frozenset[TopicPartition]) -> None:
         """Find out whether members have all of `wanted`."""
+        self.forget()
         self._wanted = wanted
-        self._call = None
         self._retry_at_ms = self._failure_count = 0
 
     def forget(self) -> None:
-        """Ask no more: the group shares out anew."""
+        """Compare nothing: the group rebalances."""
         self._wanted = self._call = None
+        self.has_found = False
 
     def restart(self) -> None:
-        """Ask anew, if there is something to ask."""
+        """Send the request anew, if one was in flight."""
         self._call = None
 
     def poll(self, now_ms: int) -> PollResult:
-        """Ask, if that is due."""
+        """Describe the group, if that is due."""
         if self._wanted is None or self._call is not None:
             return PollResult()
         if now_ms < self._retry_at_ms:
@@ -92,7 +84,7 @@ class Coverage:
             return PollResult()
         call = self._call = object()
         request = Request(
-            DescribeGroupsRequest(groups=[self._group_id]),
+            DescribeGroupsRequest(groups=[self._coordinator.group_id]),
             node_id,
             partial(self._on_response, call, node_id),
             partial(self._on_failure, call, node_id),
@@ -105,21 +97,19 @@ class Coverage:
         assert isinstance(message, DescribeGroupsResponse)
         if self._call is not call:
             return
-        described = next((each for each in message.groups if each.group_id == self._group_id), None)
+        group_id = self._coordinator.group_id
+        described = next((each for each in message.groups if each.group_id == group_id), None)
         if described is None:
-            error: KafkaError = DecodeError(
-                f"a DescribeGroups answer says nothing of {self._group_id!r}"
-            )
-            self._fail(error, now_ms)
+            self._fail(DecodeError(f"a DescribeGroups response lacks {group_id!r}"), now_ms)
         elif described.error_code != 0:
-            error = error_for_code(described.error_code, f"DescribeGroups of {self._group_id!r}")
+            error = error_for_code(described.error_code, f"DescribeGroups of {group_id!r}")
             if isinstance(error, (CoordinatorNotAvailableError, NotCoordinatorError)):
                 self._coordinator.mark_unknown(node_id, error.name)
             self._fail(error, now_ms)
         else:
-            self._compare(described)
+            self._on_described(described)
 
-    def _compare(self, described: DescribedGroup) -> None:
+    def _on_described(self, described: DescribedGroup) -> None:
         wanted = self._wanted
         assert wanted is not None
         self.forget()
@@ -132,10 +122,9 @@ class Coverage:
                 for partition in read_assignment(member.member_assignment).partitions
             )
         except DecodeError as error:
-            self._log.info("group %r: what members have cannot be read: %s", self._group_id, error)
+            self._log.info("group %r: its assignment cannot be read: %s", described.group_id, error)
             return
-        if wanted - assigned:
-            self._on_gap()
+        self.has_found = bool(wanted - assigned)
 
     def _on_failure(self, call: object, node_id: int, error: KafkaError, now_ms: int) -> None:
         if self._call is not call:
@@ -147,7 +136,8 @@ class Coverage:
     def _fail(self, error: KafkaError, now_ms: int) -> None:
         self._call = None
         if not error.retriable:
-            self._log.info("group %r: what members have is not told: %s", self._group_id, error)
+            group_id = self._coordinator.group_id
+            self._log.info("group %r: its assignment is not known: %s", group_id, error)
             self.forget()
             return
         self._retry_at_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)

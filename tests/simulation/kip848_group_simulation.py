@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pykclient.consumer.group.kip848.coordinator import ModernCoordinator
-from pykclient.consumer.group.kip848.state import ModernState
+from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
+from pykclient.consumer.group.kip848.membership import MemberState
 from pykclient.errors.broker import (
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
     from tests.simulation.simulated_world import ApiFaults
 
-__all__ = ["ModernGroupSimulation", "SimulatedModernMember"]
+__all__ = ["Kip848GroupSimulation", "SimulatedKip848Member"]
 
-READING = frozenset({ModernState.RECONCILING, ModernState.ACKNOWLEDGING, ModernState.STABLE})
+READING = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
 
 
-class SimulatedModernMember(SimulatedMember):
+class SimulatedKip848Member(SimulatedMember):
     """One member."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -44,8 +44,8 @@ class SimulatedModernMember(SimulatedMember):
         self._group._membership.member = member._replace(member_id=str(settings["client_id"]))
 
     @property
-    def _group(self) -> ModernCoordinator:
-        assert isinstance(self.consumer._wiring.group, ModernCoordinator)
+    def _group(self) -> Kip848Coordinator:
+        assert isinstance(self.consumer._wiring.group, Kip848Coordinator)
         return self.consumer._wiring.group
 
     @property
@@ -65,7 +65,7 @@ class SimulatedModernMember(SimulatedMember):
         return 0
 
 
-class ModernGroupSimulation(GroupSimulation):
+class Kip848GroupSimulation(GroupSimulation):
     """One run."""
 
     api_faults: ClassVar[ApiFaults] = {
@@ -87,7 +87,7 @@ class ModernGroupSimulation(GroupSimulation):
         self,
         seed: int,
         *,
-        member_class: type[SimulatedMember] = SimulatedModernMember,
+        member_class: type[SimulatedMember] = SimulatedKip848Member,
         is_mild: bool = False,
     ) -> None:
         super().__init__(seed, member_class=member_class, is_mild=is_mild)
