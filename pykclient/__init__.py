@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
     from pykclient.consumer.consumer import Consumer
-    from pykclient.consumer.group.assignors import Assignor, GroupMember, RebalanceProtocol
+    from pykclient.consumer.group.assignors import (
+        Assignment,
+        Assignor,
+        GroupMember,
+        RebalanceProtocol,
+        TopicRacks,
+    )
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.group.rebalance import RebalanceListener
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "Assignment",
     "Assignor",
     "Consumer",
     "ConsumerRecord",
@@ -69,12 +76,14 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
+    "TopicRacks",
     "__version__",
     "errors",
 ]
 
 _HOME = {
     "Admin": "pykclient.admin.admin",
+    "Assignment": "pykclient.consumer.group.assignors",
     "Assignor": "pykclient.consumer.group.assignors",
     "Consumer": "pykclient.consumer.consumer",
     "ConsumerRecord": "pykclient.accel",
@@ -103,6 +112,7 @@ _HOME = {
     "TopicDescription": "pykclient.admin.topics",
     "TopicListing": "pykclient.admin.topics",
     "TopicPartition": "pykclient.types",
+    "TopicRacks": "pykclient.consumer.group.assignors",
 }
 
 

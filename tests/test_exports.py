@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import collections.abc
 import importlib
 import inspect
 import re
 import subprocess
 import sys
+import typing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +29,7 @@ CLIENT_NAMES = {
     *("Admin", "Consumer", "Producer", "errors", "__version__"),
     *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),
     *("RecordMetadata", "RecordMetadataRange"),
-    *("Assignor", "GroupMember", "RebalanceProtocol"),
+    *("Assignment", "Assignor", "GroupMember", "RebalanceProtocol", "TopicRacks"),
     *("GroupMetadata", "Rebalance", "RebalanceListener"),
     *("GroupDescription", "GroupListing", "MemberDescription"),
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
@@ -114,6 +118,14 @@ def test_no_public_signature_has_any() -> None:
         if re.search(r"\bAny\b", str(annotation))
     ]
     assert loose == []
+
+
+def test_what_the_signatures_of_an_assignor_have_is_exported() -> None:
+    tree = ast.parse(inspect.getsource(pykclient.Assignor))
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    foreign = {*vars(builtins), *vars(collections.abc), *vars(typing)}
+    assert {"Assignment", "GroupMember", "TopicRacks"} <= named
+    assert named - foreign <= set(pykclient.__all__)
 
 
 def test_every_public_function_says_what_it_returns() -> None:

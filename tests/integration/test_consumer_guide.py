@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections import Counter
 from contextlib import ExitStack, contextmanager
@@ -21,11 +22,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Admin, NewTopic, Producer
+from pykclient import Admin, Consumer, NewTopic, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pykclient import Assignor
     from pykclient.testing import FakeKafka, KafkaCluster
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +44,7 @@ MEMBER_COUNT = 3
 CHUNK = 20
 
 TO_THE_END = "To the end, and no further"
+OWN_ASSIGNOR = "An assignor of your own"
 
 PROGRAMS = {
     "At most once": ["mailer"],
@@ -245,6 +248,38 @@ def running(text: str, numbers: queue.Queue[int]) -> Iterator[None]:
         finally:
             process.kill()
             reader.join()
+
+
+@pytest.mark.promise("assignors exchange user data with their subscriptions and assignments")
+def test_an_assignor_of_ones_own_assigns_by_weight(
+    fake_kafka: FakeKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks(OWN_ASSIGNOR)
+    names: dict[str, Callable[[int], Assignor]] = {}
+    exec(block, names)  # the guide is ours
+    servers = fake_kafka.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("orders", 4, 1)])
+    with ExitStack() as members:
+        consumers = [
+            members.enter_context(
+                Consumer(
+                    bootstrap_servers=servers,
+                    group_id="weighed",
+                    heartbeat_interval_ms=100,
+                    partition_assignment_strategy=[names["ByWeight"](weight)],
+                )
+            )
+            for weight in (1, 3)
+        ]
+        for consumer in consumers:
+            consumer.subscribe(["orders"])
+        deadline = time.monotonic() + RUN_TIMEOUT_S
+        while [len(consumer.assignment()) for consumer in consumers] != [1, 3]:
+            assert time.monotonic() < deadline
+            for consumer in consumers:
+                consumer.poll(0.1)
+    assert "weight 3 of 4: orders-1 orders-2 orders-3\n" in capsys.readouterr().out
 
 
 def test_every_program_of_the_guide_is_run() -> None:

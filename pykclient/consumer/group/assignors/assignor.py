@@ -1,6 +1,6 @@
-"""What an assignor is: the rule by which a group's leader shares partitions among the members.
+"""Assignor: how the leader of a classic group assigns partitions; and what it is given and returns.
 
-Owner: the member that was given it; the leader asks its own.
+Owner: the member that was given it; the leader uses its own.
 Source: Java interface ``ConsumerPartitionAssignor``; KIP-429 (protocols), KIP-881 (racks).
 """
 
@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 TopicRacks = Mapping[str, Sequence[frozenset[str]]]
-"""The topics that may be shared out: for each of its partitions, in order, the racks of the brokers
-that have a replica. A topic that the cluster does not have is not in it."""
+"""The topics to be assigned: for each of its partitions, in order, the racks of the brokers that
+have a replica. A topic that the cluster does not have is not in it."""
 
 
 class RebalanceProtocol(IntEnum):
@@ -42,11 +42,11 @@ class RebalanceProtocol(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """What one member of a group told its leader.
+    """The subscription of one member of a group, as its leader receives it.
 
     `owned_partitions` were the member's in `generation`, None before its first one or when it did
-    not say. `group_instance_id` is set for static members (KIP-345), `rack` from `client_rack`.
-    `user_data` is what the member's own assignor wrote.
+    not send one. `group_instance_id` is set for static members (KIP-345), `rack` from
+    `client_rack`. `user_data` is what `Assignor.user_data` of the member returned.
     """
 
     topics: frozenset[str]
@@ -59,42 +59,46 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member gets; its own assignor hears of `user_data`, which nobody else reads."""
+    """The partitions of one member; `user_data` is passed to its `Assignor.on_assignment`."""
 
     partitions: Sequence[TopicPartition]
     user_data: bytes | None = None
 
 
 class Assignor(Protocol):
-    """Shares partitions out. One object serves one consumer, for as long as that lives."""
+    """Assigns partitions to members. One object serves one consumer, for as long as that lives."""
 
     @property
     def name(self) -> str:
-        """What members vote for; each must have an assignor of that name."""
+        """The name by which members agree; each must have an assignor of that name."""
         ...
 
     @property
     def protocols(self) -> Sequence[RebalanceProtocol]:
-        """The protocols that it works with."""
+        """The protocols that it supports."""
         ...
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Return what the leader's assignor shall know of this member; None for nothing."""
+        """Return what this member sends to the leader's assignor; None for nothing.
+
+        `topics` are those that the member subscribes to.
+        """
         ...
 
     def assign(
         self, topics: TopicRacks, members: Mapping[str, GroupMember]
     ) -> Mapping[str, Assignment | Sequence[TopicPartition]]:
-        """Return what every member gets, by member id, with no partition twice.
+        """Return the partitions of every member, by member id, with no partition twice.
 
-        Partitions alone do where there is nothing to tell its assignor.
+        Called for the member that leads. A member gets partitions only of topics that it subscribes
+        to; in a cooperative group none that another member still owns.
         """
         ...
 
     def on_assignment(
         self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
     ) -> None:
-        """Hear what this member got in a new generation, and what the leader's assignor tells."""
+        """Receive this member's partitions in a new generation, and the `Assignment.user_data`."""
         ...
 
 
