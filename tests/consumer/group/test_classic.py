@@ -427,7 +427,7 @@ def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: ClassicScene) -
     assert joined.membership.state is ClassicState.STABLE
 
 
-def test_a_rebalance_of_a_generation_of_before_begins_no_other(joined: MemberScene) -> None:
+def test_a_rebalance_of_a_generation_of_before_begins_no_other(joined: ClassicScene) -> None:
     joined.wait(3_000)
     old = joined.sent.pop()
     joined.join(generation=2)

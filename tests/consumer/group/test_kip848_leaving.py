@@ -171,11 +171,11 @@ def test_one_that_joins_and_does_not_poll_leaves_before_it_is_answered() -> None
 
 
 def test_a_static_member_that_does_not_poll_leaves_for_a_while() -> None:
-    scene = ModernScene("instance")
+    scene = Kip848Scene("instance")
     scene.join({A: (0,)})
     scene.wait(MAX_POLL_MS)
     assert scene.last_epoch() == -2
-    assert scene.is_in(ModernState.STALE)
+    assert scene.is_in(MemberState.STALE)
 
 
 @pytest.mark.promise("a member that leaves before its first response leaves all the same")
