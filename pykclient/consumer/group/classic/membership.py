@@ -498,7 +498,7 @@ class ClassicMembership:
         where = self._coordinator.data_node_id if self._due_count else self._coordinator.node_id
         node_id = where() if self.member.member_id else None
         if self._sends_leave and node_id is not None:
-            request = leave(self.member, self._leave_reason, node_id, self.left, self._log)
+            request = leave(self.member, self._leave_reason, node_id, left=self.left, log=self._log)
             self._leave_requests.append(request)
         else:
             self.left.succeed(None)

@@ -122,7 +122,7 @@ def leave_request(member: GroupMetadata, reason: str, version: int) -> LeaveGrou
 
 
 def leave(
-    member: GroupMetadata, reason: str, node_id: int, left: Operation[None], log: ClientLog
+    member: GroupMetadata, reason: str, node_id: int, *, left: Operation[None], log: ClientLog
 ) -> Request:
     """Return the LeaveGroup of a member, which ends `left`, whatever becomes of it.
 
