@@ -91,6 +91,9 @@ def test_a_read_is_bounded_but_has_its_first_batch_whole() -> None:
     assert log.read(1, end_offset=3, max_bytes=10, whole_first=False) != b""
     assert log.read(3, end_offset=3, max_bytes=10, whole_first=True) == b""
     assert log.read(1, end_offset=1, max_bytes=10, whole_first=True) == b""
+    up_to_one = log.read(0, end_offset=1, max_bytes=10_000, whole_first=True)
+    assert isinstance(up_to_one, bytes)
+    assert len(up_to_one) * 3 == log.size_bytes
     for offset in (-1, 4):
         assert log.read(offset, end_offset=3, max_bytes=10, whole_first=True) is (
             OffsetOutOfRangeError
@@ -223,7 +226,8 @@ def test_truncation_forgets_records_epochs_and_producers() -> None:
     assert (log.log_end_offset, log.high_watermark) == (2, 2)
     log.begin_epoch(4)
     assert log.epoch_end(3) == (1, 2)
-    append(log, batch_of(b"w", producer_id=7, producer_epoch=0, base_sequence=2), leader_epoch=4)
+    data = batch_of(b"w", producer_id=7, producer_epoch=0, base_sequence=2)
+    assert not append(log, data, leader_epoch=4).is_duplicate
     assert read(log, 0)[0] == 0
 
 
@@ -267,4 +271,5 @@ def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_told
     assert log.last_stable_offset == 5
     (aborted,) = log.aborted_between(0, 5)
     assert aborted == (7, 1, marker.base_offset)
+    assert log.aborted_between(2, 5) == [aborted]
     assert log.aborted_between(5, 9) == []
