@@ -1,4 +1,4 @@
-"""One class per error code that a broker can answer with.
+"""One class per error code that a broker can respond with.
 
 A class is named after its code: ``NOT_LEADER_OR_FOLLOWER`` is `NotLeaderOrFollowerError`. One
 differs, since our own error of the same meaning has the plain name; it is a subclass of that too:
@@ -271,7 +271,7 @@ class OffsetMetadataTooLargeError(BrokerError):
 
 
 class NetworkError(BrokerError):
-    """The connection broke before the answer was there."""
+    """The connection broke before the response was there."""
 
     code = 13
     name = "NETWORK_EXCEPTION"
