@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pykclient
 
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import FrameType
 
 __all__ = ["Alarm", "SignalAtLine"]
 
@@ -57,12 +57,7 @@ class SignalAtLine:
         sys.settrace(self._on_call)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         sys.settrace(None)
         signal.signal(SIGNAL, self._handler)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.java_compiler import java_with_compiler
+from tests.java_mirror import java_with_compiler
 from tests.testing.test_jvm import fake_java
 
 if TYPE_CHECKING:

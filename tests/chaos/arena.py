@@ -27,7 +27,6 @@ from tests.chaos.load import Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from pykclient import TopicPartition
     from pykclient.testing import KafkaCluster
@@ -126,12 +125,7 @@ class Arena:
             self._resources = resources.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     @property

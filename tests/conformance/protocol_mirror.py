@@ -1,25 +1,17 @@
-"""A long-lived Java process that reads messages with Kafka's own classes and writes them again.
+"""Kafka's own classes, in a Java process that reads messages and writes them again.
 
-Questions and answers alternate on a pipe, a line each; `ProtocolMirror.java` says in which form.
+`ProtocolMirror.java` says in which form it is asked.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from pykclient.testing.cluster.jars import kafka_jars
-from pykclient.testing.cluster.java import MissingPrerequisiteError
-from pykclient.testing.fixtures import skip_or_fail
-from tests.java_compiler import java_with_compiler
-from tools.protogen.jar import KAFKA_VERSION
+from tests.java_mirror import JavaMirror
 
 __all__ = ["Answer", "ProtocolMirror"]
-
-_SOURCE = Path(__file__).with_name("ProtocolMirror.java")
-_EXIT_TIMEOUT_S = 30.0
 
 
 class Answer(NamedTuple):
@@ -29,36 +21,11 @@ class Answer(NamedTuple):
     content: dict[str, Any]
 
 
-class ProtocolMirror:
-    """The process; a context manager that ends it."""
+class ProtocolMirror(JavaMirror):
+    """The process."""
 
-    def __init__(self, java: Path, classpath: str) -> None:
-        self._process = subprocess.Popen(
-            [str(java), "-Xmx256m", "-cp", classpath, str(_SOURCE)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    @classmethod
-    def start(cls) -> Self:
-        """Start it, or end the test where there is no Java, no compiler, or no jar."""
-        java = java_with_compiler()
-        try:
-            jars = kafka_jars(KAFKA_VERSION)
-        except MissingPrerequisiteError as error:
-            skip_or_fail(str(error))
-        return cls(java.executable, jars.classpath)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(_EXIT_TIMEOUT_S)
-        self._process.stdout.close()
+    def __init__(self) -> None:
+        super().__init__(Path(__file__).with_name("ProtocolMirror.java"))
 
     def request(self, frame: bytes) -> Answer:
         """Ask about a request with its header, without its size."""
@@ -74,19 +41,9 @@ class ProtocolMirror:
 
     def apis(self) -> list[dict[str, Any]]:
         """Every API that Kafka knows: key, name, low, high, and header versions."""
-        apis: list[dict[str, Any]] = json.loads(self._ask("apis"))
+        apis: list[dict[str, Any]] = json.loads(self.ask("apis"))
         return apis
 
     def _answer(self, question: str) -> Answer:
-        written, content = self._ask(question).split(" ", 1)
+        written, content = self.ask(question).split(" ", 1)
         return Answer(bytes.fromhex(written), json.loads(content))
-
-    def _ask(self, question: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(question + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().rstrip("\n")
-        assert answer, "the Java process has ended"
-        assert not answer.startswith("error "), f"{answer}; the question was {question[:200]}"
-        return answer

@@ -46,7 +46,7 @@ def groups() -> dict[str, list[Message]]:
 
 @pytest.fixture(scope="module")
 def mirror() -> Iterator[ProtocolMirror]:
-    with ProtocolMirror.start() as started:
+    with ProtocolMirror() as started:
         yield started
 
 

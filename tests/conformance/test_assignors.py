@@ -6,9 +6,8 @@ members called a to h come in that order, which is the one that ours go by.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,21 +22,14 @@ from pykclient.consumer.group.assignors import (
     StickyAssignor,
 )
 from pykclient.consumer.group.classic.leader import assign_partitions
-from pykclient.testing.cluster.jars import kafka_jars
-from pykclient.testing.cluster.java import MissingPrerequisiteError
-from pykclient.testing.fixtures import skip_or_fail
 from pykclient.types import TopicPartition
-from tests.java_compiler import java_with_compiler
-from tools.protogen.jar import KAFKA_VERSION
+from tests.java_mirror import JavaMirror
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pykclient.consumer.group.assignors import Assignor
 
-SOURCE = Path(__file__).with_name("AssignorMirror.java")
-SILENT = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-EXIT_TIMEOUT_S = 30.0
 GENERATION = 7
 RACKS = ("r0", "r1", "r2")
 
@@ -47,34 +39,11 @@ Group = tuple[Topics, Members]
 Assignment = dict[str, set[TopicPartition]]
 
 
-class AssignorMirror:
-    """The Java process; a context manager that ends it."""
+class AssignorMirror(JavaMirror):
+    """Java's assignors."""
 
     def __init__(self) -> None:
-        java = java_with_compiler()
-        try:
-            jars = kafka_jars(KAFKA_VERSION)
-        except MissingPrerequisiteError as error:
-            skip_or_fail(str(error))
-        self._process = subprocess.Popen(
-            [
-                str(java.executable),
-                "-Xmx256m",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-                "-cp",
-                jars.classpath,
-                str(SOURCE),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=EXIT_TIMEOUT_S)
+        super().__init__(Path(__file__).with_name("AssignorMirror.java"))
 
     def assign(self, name: str, topics: Topics, members: Members) -> Assignment:
         """Return what Java's assignor of that name gives each member."""
@@ -90,12 +59,7 @@ class AssignorMirror:
                 f"{generation} {user_data} {_word(sorted(member.topics))} {_word(owned)}"
             )
         lines.append(f"assign {name}")
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("".join(f"{line}\n" for line in lines))
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().rstrip("\n")
-        assert answer, "the Java process has ended"
+        answer = self.ask("\n".join(lines))
         return {
             member_id: {_partition(word) for word in words.split(",") if word}
             for member_id, words in (part.split("=") for part in answer.split(" "))

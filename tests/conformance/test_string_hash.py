@@ -5,7 +5,6 @@ Java's strings are sequences of UTF-16 units, among them halves of surrogate pai
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,47 +13,25 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pykclient.admin.coordinator_partition import coordinator_partition, java_string_hash
-from pykclient.testing.cluster.jars import kafka_jars
-from pykclient.testing.cluster.java import MissingPrerequisiteError
-from pykclient.testing.fixtures import skip_or_fail
-from tests.java_compiler import java_with_compiler
-from tools.protogen.jar import KAFKA_VERSION
+from tests.java_mirror import JavaMirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SOURCE = Path(__file__).with_name("StringHashMirror.java")
-EXIT_TIMEOUT_S = 30.0
 HASHES_TO_INT_MIN = "polygenelubricants"
 
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Callable[[str, int], tuple[int, int]]]:
     """Java's hash of a string, and its partition among so many."""
-    compiler = java_with_compiler()
-    try:
-        jars = kafka_jars(KAFKA_VERSION)
-    except MissingPrerequisiteError as error:
-        skip_or_fail(str(error))
-    process = subprocess.Popen(
-        [str(compiler.executable), "-Xmx128m", "-cp", jars.classpath, str(SOURCE)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    questions, answers = process.stdin, process.stdout
+    with JavaMirror(Path(__file__).with_name("StringHashMirror.java")) as mirror:
 
-    def ask(text: str, partition_count: int) -> tuple[int, int]:
-        units = text.encode("utf-16-be", "surrogatepass").hex()
-        questions.write(f"{units} {partition_count}\n")
-        questions.flush()
-        value, partition = answers.readline().split()
-        return int(value), int(partition)
+        def ask(text: str, partition_count: int) -> tuple[int, int]:
+            units = text.encode("utf-16-be", "surrogatepass").hex()
+            value, partition = mirror.ask(f"{units} {partition_count}").split()
+            return int(value), int(partition)
 
-    yield ask
-    process.communicate(timeout=EXIT_TIMEOUT_S)
+        yield ask
 
 
 @pytest.mark.promise("Java's string hash is computed for any string, halves of surrogate pairs too")

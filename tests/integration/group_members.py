@@ -25,7 +25,6 @@ from pykclient.testing.cluster.properties import dump_properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from pykclient.testing.cluster.properties import PropertyValue
 
@@ -90,12 +89,7 @@ class GroupMember(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -13,14 +13,11 @@ import random
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_request_header, encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = [
     "Behaviour",
@@ -85,12 +82,7 @@ class LoopbackServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _accept(self) -> None:

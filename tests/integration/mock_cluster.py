@@ -10,12 +10,9 @@ Source: librdkafka's property ``test.mock.num.brokers``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from confluent_kafka import Producer
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["PARTITION_COUNT", "MockCluster"]
 
@@ -42,10 +39,5 @@ class MockCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -16,7 +16,6 @@ from pykclient.producer.config import ProducerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 __all__ = ["NetworkLine"]
 
@@ -49,11 +48,6 @@ class NetworkLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.client.close()
         self.port.shutdown()

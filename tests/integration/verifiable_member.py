@@ -22,7 +22,6 @@ from pykclient.testing.cluster.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 __all__ = ["VerifiableMember"]
 
@@ -64,12 +63,7 @@ class VerifiableMember:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self.wait()
         assert self._process.stdout is not None

@@ -63,7 +63,7 @@ def golden() -> Mapping[str, bytes]:
 
 def main() -> None:
     """Write the file."""
-    with RecordMirror.start() as java:
+    with RecordMirror() as java:
         batches = {name: data.hex() for name, data in write_all(java).items()}
     FILE.parent.mkdir(exist_ok=True)
     FILE.write_text(json.dumps(batches, indent=1) + "\n")

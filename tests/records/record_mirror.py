@@ -1,23 +1,16 @@
-"""A long-lived Java process that writes and reads record batches with Kafka's own classes.
+"""Kafka's own classes, in a Java process that writes and reads record batches.
 
-Questions and answers alternate on a pipe, a line each; `RecordMirror.java` says in which form.
+`RecordMirror.java` says in which form it is asked.
 """
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from pykclient.testing.cluster.jars import kafka_jars
-from pykclient.testing.cluster.java import MissingPrerequisiteError
-from pykclient.testing.fixtures import skip_or_fail
-from tests.java_compiler import java_with_compiler
+from tests.java_mirror import JavaMirror
 
 __all__ = ["JavaBatch", "JavaRecord", "RecordMirror"]
-
-_SOURCE = Path(__file__).with_name("RecordMirror.java")
-_EXIT_TIMEOUT_S = 30.0
 
 
 class JavaRecord(NamedTuple):
@@ -65,36 +58,11 @@ class JavaBatch(NamedTuple):
     records: list[JavaRecord]
 
 
-class RecordMirror:
-    """The process; a context manager that ends it."""
+class RecordMirror(JavaMirror):
+    """The process."""
 
-    def __init__(self, java: Path, classpath: str) -> None:
-        self._process = subprocess.Popen(
-            [str(java), "-Xmx256m", "-cp", classpath, str(_SOURCE)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    @classmethod
-    def start(cls) -> Self:
-        """Start it, or end the test where there is no Java, no compiler, or no jar."""
-        java = java_with_compiler()
-        try:
-            jars = kafka_jars()
-        except MissingPrerequisiteError as error:
-            skip_or_fail(str(error))
-        return cls(java.executable, jars.classpath)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(_EXIT_TIMEOUT_S)
-        self._process.stdout.close()
+    def __init__(self) -> None:
+        super().__init__(Path(__file__).with_name("RecordMirror.java"))
 
     def write(
         self,
@@ -124,18 +92,16 @@ class RecordMirror:
             partition_leader_epoch,
             *records,
         ]
-        return bytes.fromhex(self._ask(" ".join(map(str, words))))
+        return bytes.fromhex(self.ask(" ".join(map(str, words))))
 
     def marker(self, kind: str, *, offset: int, timestamp_ms: int, producer_id: int) -> bytes:
         """Let Java write the batch that ends a transaction; `kind` is COMMIT or ABORT."""
-        return bytes.fromhex(
-            self._ask(f"marker {kind} {offset} {timestamp_ms} 3 {producer_id} 1 9")
-        )
+        return bytes.fromhex(self.ask(f"marker {kind} {offset} {timestamp_ms} 3 {producer_id} 1 9"))
 
     def read(self, data: bytes | bytearray | memoryview) -> list[JavaBatch]:
         """Let Java check and read batches."""
         batches = []
-        for batch in self._ask(f"read {data.hex()}").split(" / "):
+        for batch in self.ask(f"read {data.hex()}").split(" / "):
             header, *records = batch.split(" ")
             numbers = [int(number) for number in header.split(",")]
             batches.append(JavaBatch._make([*numbers, [JavaRecord.parse(r) for r in records]]))
@@ -143,17 +109,7 @@ class RecordMirror:
 
     def murmur2(self, data: bytes) -> int:
         """Let Java hash a key."""
-        return int(self._ask(f"murmur2 {data.hex()}"))
-
-    def _ask(self, question: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(question + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().rstrip("\n")
-        assert answer, "the Java process has ended"
-        assert not answer.startswith("error "), f"{answer}; the question was {question[:200]}"
-        return answer
+        return int(self.ask(f"murmur2 {data.hex()}"))
 
 
 def _hex(data: bytes | None) -> str:

@@ -116,7 +116,7 @@ def test_messages_of_the_old_formats_that_java_wrote_are_read(codec: str) -> Non
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[RecordMirror]:
-    with RecordMirror.start() as started:
+    with RecordMirror() as started:
         yield started
 
 

@@ -18,14 +18,11 @@ import threading
 import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
 from pykclient.testing.fake.cluster import FakeCluster
 from tests.integration.loopback_server import HOST
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["Container", "DockerEngine"]
 
@@ -132,12 +129,7 @@ class DockerEngine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

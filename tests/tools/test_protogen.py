@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError
-from tests.java_compiler import java_with_compiler
+from tests.java_mirror import java_with_compiler
 from tests.protocol.schemas import jar_or_skip
 from tests.testing.test_jvm import fake_java
 from tools.protogen.__main__ import main

@@ -1,0 +1,79 @@
+"""Programs in Java, run from their source, for tests that hold ours against Kafka's classes.
+
+The Java runtime that `make` may fetch runs Kafka and has no compiler, so these tests ask for more
+than the brokers do. Where that cannot be had they are skipped with the cure, and in CI they fail.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Final, Self
+
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
+from pykclient.testing.fixtures import skip_or_fail
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pykclient.testing.cluster.java import Java
+
+__all__ = ["JavaMirror", "java_with_compiler"]
+
+COMPILER_MODULE: Final = "jdk.compiler"
+EXIT_TIMEOUT_S: Final = 30.0
+
+
+def java_with_compiler() -> Java:
+    """Find it, or end the test that asks."""
+    try:
+        java = find_java()
+    except MissingPrerequisiteError as error:
+        skip_or_fail(f"Kafka's own classes cannot be run: {error}")
+    if not java.has_module(COMPILER_MODULE):
+        skip_or_fail(
+            f"{java.executable} has no compiler (module {COMPILER_MODULE}), which the Java half of "
+            "this test needs: put a full JDK 17 or newer on the PATH or in JAVA_HOME "
+            "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
+        )
+    return java
+
+
+class JavaMirror:
+    """A long-lived process with Kafka's own classes: a question, and an answer, are a line each.
+
+    A context manager that ends it. Where there is no Java, no compiler or no jar it ends the test.
+    """
+
+    def __init__(self, source: Path) -> None:
+        java = java_with_compiler()
+        try:
+            jars = kafka_jars()
+        except MissingPrerequisiteError as error:
+            skip_or_fail(str(error))
+        silent = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+        self._process = subprocess.Popen(
+            [str(java.executable), "-Xmx256m", silent, "-cp", jars.classpath, str(source)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=EXIT_TIMEOUT_S)
+
+    def ask(self, question: str) -> str:
+        """Return the answer; what Java raised is the test's failure."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{question}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().rstrip("\n")
+        assert answer, "the Java process has ended"
+        assert not answer.startswith("error "), f"{answer}; the question was {question[:200]}"
+        return answer
