@@ -16,13 +16,13 @@ def test_every_code_from_minus_one_has_one_class() -> None:
     assert [-1, *range(1, max(CODES) + 1)] == CODES
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_code_gives_its_error(code: int) -> None:
-    error = error_for_code(code)
-    assert isinstance(error, BrokerError)
-    assert error.code == code
-    assert str(error).startswith(f"{error.name} (error code {code}): ")
-    assert len(type(error).__doc__ or "") > 0
+def test_each_code_gives_its_error() -> None:
+    for code in CODES:
+        error = error_for_code(code)
+        assert isinstance(error, BrokerError)
+        assert error.code == code
+        assert str(error).startswith(f"{error.name} (error code {code}): ")
+        assert len(type(error).__doc__ or "") > 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tools.protogen.spec import Message, parse_all, snake_case
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["all_schemas", "generated", "generated_versions", "jar_or_skip"]
+__all__ = ["all_schemas", "generated", "jar_or_skip"]
 
 
 def jar_or_skip() -> None:
@@ -52,12 +52,3 @@ def generated() -> dict[str, Instances]:
         for module, schemas in groups()
         for schema in schemas
     }
-
-
-def generated_versions() -> list[tuple[str, int]]:
-    """Every generated message in every version."""
-    return [
-        (name, version)
-        for name, instances in generated().items()
-        for version in instances.schema.versions.each()
-    ]

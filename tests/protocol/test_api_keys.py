@@ -44,21 +44,20 @@ OWN_TOPICS_RECORDS = (
 
 @pytest.mark.promise("every message that a full client uses can be written")
 @pytest.mark.promise("one table says which APIs are spoken")
-@pytest.mark.parametrize("key", APIS)
-def test_table_and_classes_agree(key: ApiKey) -> None:
-    api, request, response = APIS[key], request_type(key), response_type(key)
-    assert request.response_type is response
-    for message, name in ((request, api.request), (response, api.response)):
-        assert message.__name__ == name
-        assert message.api_key is key
-        assert (message.min_version, message.max_version) == (api.min_version, api.max_version)
-        assert message.flexible_from == api.flexible_from
+def test_table_and_classes_agree() -> None:
+    for key, api in APIS.items():
+        request, response = request_type(key), response_type(key)
+        assert request.response_type is response
+        for message, name in ((request, api.request), (response, api.response)):
+            assert message.__name__ == name
+            assert message.api_key is key
+            assert (message.min_version, message.max_version) == (api.min_version, api.max_version)
+            assert message.flexible_from == api.flexible_from
 
 
 @pytest.mark.promise("every message that a full client uses can be written")
-@pytest.mark.parametrize("name", FULL_CLIENT)
-def test_what_a_full_client_says_can_be_said(name: str) -> None:
-    assert ApiKey[name] in APIS
+def test_what_a_full_client_says_can_be_said() -> None:
+    assert {name for name in FULL_CLIENT if ApiKey[name] not in APIS} == set()
 
 
 @pytest.mark.promise("every message that a full client uses can be written")
