@@ -11,10 +11,14 @@ TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integrat
 FUZZ_CASES ?= 20000
 MUTANTS_JOBS ?= 2
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_contiguous.py
-# Much of a test's time is waiting for brokers. A file's tests share what they start, so stay together.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadfile
+# Much of a test's time is waiting for brokers. A file's tests share what they start, so stay
+# together; which files come first says tests/conftest.py.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/io/*.pyx)
+
+# Each module, and each test with its assertions, is compiled once, not by every process.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak check chaos bench fuzz mutants sanitize protocol docs build clean java kafka
@@ -85,6 +89,7 @@ build: $(INSTALLED)
 clean:
 	rm -rf build dist bench-output demo-output *.egg-info $(COMPILED) pykclient/*/*.so pykclient/*/*/*.so .coverage* \
 	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
 	tools/make_venv.sh $(VENV)

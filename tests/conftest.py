@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
 from pykclient.testing import fixtures
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytest_plugins = ["tests.promises"]
 
@@ -20,6 +22,29 @@ settings.register_profile(
     "pykclient", deadline=None, derandomize="PYKCLIENT_FUZZ_CASES" not in os.environ
 )
 settings.load_profile("pykclient")
+
+
+KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster"})
+LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark what asks for a broker, before marks choose; then begin with the files that take long.
+
+    So no process ends with a long one while others idle. In what order the files of a kind come,
+    and the tests of a file, stays random.
+    """
+    for item in items:
+        if not KAFKA_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kafka)
+    yield
+    ranks: dict[Path, int] = {}
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()}
+        rank = next((n for n, kind in enumerate(LONGEST_FIRST) if kind & names), len(items))
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 def pytest_configure(config: pytest.Config) -> None:

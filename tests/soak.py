@@ -1,20 +1,28 @@
-"""Soak: of seeds and of versions a few are for every run of the tests, the rest for `make soak`.
+"""Which tests run when: with few seeds, with the newest version, and with brokers of their own.
 
 Owner: none; it holds no state.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["NEWEST_FIRST", "seeds"]
+__all__ = ["NEWEST_FIRST", "OWN_BROKERS", "seeds"]
+
+OWN_BROKERS = pytest.mark.skipif(
+    bool(os.environ.get(BOOTSTRAP_VARIABLE)),
+    reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
+)
+"""For what breaks brokers, or looks into their files."""
 
 NEWEST_FIRST = [
     KAFKA_VERSIONS[0],
