@@ -6,14 +6,12 @@ other is shown beside them, in `test_java_tools.py`.
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient import Consumer, Producer, TopicPartition
-from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.integration.confluent_tools import (
     confluent_consume,
     confluent_create_topic,
@@ -21,6 +19,7 @@ from tests.integration.confluent_tools import (
 )
 from tests.integration.java_tools import CODECS, Record, dump_log, java_consume, java_produce
 from tests.integration.sample_records import SAMPLE_RECORDS
+from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,10 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.skipif(
-        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
-        reason=f"looks into brokers' files; {BOOTSTRAP_VARIABLE} names brokers of others",
-    ),
+    OWN_BROKERS,
 ]
 
 SEED = 20_130_101

@@ -6,13 +6,11 @@ codecs, null and empty keys and values, headers, one byte and 900 kB, any bytes 
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.integration.confluent_tools import (
     confluent_consume,
     confluent_create_topic,
@@ -27,6 +25,7 @@ from tests.integration.java_tools import (
     java_produce,
 )
 from tests.integration.sample_records import SAMPLE_RECORDS
+from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.kafka,
-    pytest.mark.skipif(
-        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
-        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
-    ),
+    OWN_BROKERS,
 ]
 
 SEED = 20_130_101

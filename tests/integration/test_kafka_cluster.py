@@ -6,7 +6,6 @@ Topics are made with librdkafka, so that the harness is not tested with the clie
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,12 +21,11 @@ from pykclient.errors.base import (
     UsageError,
 )
 from pykclient.testing import BrokerFailedError, KafkaCluster
-from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from pykclient.testing.cluster.probe import fetch_metadata
 from pykclient.testing.port import Address
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
-from tests.soak import NEWEST_FIRST
+from tests.soak import NEWEST_FIRST, OWN_BROKERS
 from tests.testing.test_process_group import await_true, is_alive
 
 if TYPE_CHECKING:
@@ -37,10 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.skipif(
-        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
-        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
-    ),
+    OWN_BROKERS,
 ]
 
 ROOT = Path(__file__).parents[2]

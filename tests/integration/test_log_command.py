@@ -9,7 +9,6 @@ snapshots. Every line of every file is compared.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
@@ -25,7 +24,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from pykclient import Consumer, TopicPartition
 from pykclient.records.compression import Codec
-from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_create_topic, confluent_produce
 from tests.integration.dumped_log import java_dump, our_dump
@@ -36,7 +34,7 @@ from tests.integration.java_tools import (
     java_produce,
 )
 from tests.records.test_legacy import message, wrapped
-from tests.soak import NEWEST_FIRST
+from tests.soak import NEWEST_FIRST, OWN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +44,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.skipif(
-        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
-        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
-    ),
+    OWN_BROKERS,
 ]
 
 SEED = 20_130_103

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,12 +13,12 @@ from pykclient.network.drive import now_ms
 from pykclient.network.manager import Request
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.messages.produce import ProduceRequest
-from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from pykclient.types import TopicPartition
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import LoopbackServer, is_silent, unused_address
 from tests.integration.network_line import NetworkLine
 from tests.network.scripted_network import Outcome
+from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 TIMEOUT_MS = 20_000
-
-breaks_brokers = pytest.mark.skipif(
-    bool(os.environ.get(BOOTSTRAP_VARIABLE)), reason="breaks brokers, so it needs its own"
-)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +75,7 @@ def test_one_working_address_among_many_is_enough_and_found_soon(
             assert line.metadata.cluster.nodes
 
 
-@breaks_brokers
+@OWN_BROKERS
 def test_metadata_is_learned_from_whichever_brokers_are_left(three_brokers: KafkaCluster) -> None:
     with NetworkLine(three_brokers.bootstrap_servers, request_timeout_ms=1_000) as line:
         assert line.drive(lambda: len(line.metadata.cluster.nodes) == 3, TIMEOUT_MS)
@@ -92,7 +87,7 @@ def test_metadata_is_learned_from_whichever_brokers_are_left(three_brokers: Kafk
 
 
 @pytest.mark.promise("a hanging broker gets no request that another broker can handle")
-@breaks_brokers
+@OWN_BROKERS
 def test_a_hung_broker_is_not_asked_for_metadata_while_others_are_there(
     three_brokers: KafkaCluster,
 ) -> None:
@@ -122,7 +117,7 @@ def is_ready(line: NetworkLine, broker: int) -> bool:
     return line.client.is_ready(broker, now_ms())
 
 
-@breaks_brokers
+@OWN_BROKERS
 def test_a_broker_that_is_down_is_told_and_found_again_when_it_is_back(
     kafka_cluster_factory: KafkaClusterFactory, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,6 @@ in which too few faults struck does not count.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 import zlib
@@ -23,9 +22,8 @@ from pykclient import Consumer, Delivery, Producer, RecordMetadata, TopicPartiti
 from pykclient.errors import KafkaError, UsageError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Cut, Delay, Direction, Double, Fault, Flip, ForgeLength, Lose
-from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.integration.confluent_tools import confluent_consume, confluent_create_topic
-from tests.soak import NEWEST_FIRST
+from tests.soak import NEWEST_FIRST, OWN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,10 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.skipif(
-        bool(os.environ.get(BOOTSTRAP_VARIABLE)),
-        reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",
-    ),
+    OWN_BROKERS,
 ]
 
 PARTITION_COUNT = 4
