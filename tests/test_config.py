@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import pickle
 import re
 from itertools import count
@@ -112,7 +113,18 @@ def test_every_setting_is_read_by_the_client_that_has_it(config: type[ClientConf
     files = [file for folder in folders for file in folder.rglob("*.py") if file.stem != "config"]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     names = [setting.name for setting in config.settings()]
-    assert [name for name in names if not re.search(rf"\b_?config\.{name}\b", source)] == []
+    assert [name for name in names if not _is_read(config, name, source)] == []
+
+
+def _is_read(config: type[ClientConfig], name: str, source: str) -> bool:
+    """Whether a client reads a setting, itself or by a property of the config made of it."""
+    properties = [
+        key
+        for kind in config.__mro__
+        for key, value in vars(kind).items()
+        if isinstance(value, property) and f"self.{name}" in inspect.getsource(value.fget)
+    ]
+    return any(re.search(rf"\b_?config\.{key}\b", source) for key in (name, *properties))
 
 
 @pytest.mark.parametrize("config", CONFIGS)

@@ -24,6 +24,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
+from pykclient.network.cluster.node import coordinator_id
 from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.types import TopicPartition
 from tests.consumer.known_cluster import RETRY_BACKOFF, know, topic
@@ -326,3 +327,20 @@ def test_who_is_not_taken_in_is_told_where_to_see_the_attempts() -> None:
     assert "did not take this consumer in" in str(error)
     assert "group_history()" in str(error)
     assert "__consumer_offsets" not in str(error)
+
+
+def test_a_coordinator_that_was_forgotten_before_any_poll_saw_it_is_told_as_out_of_reach() -> None:
+    scene = Scene(group_id="g")
+    scene.subscription.subscribe(["t"])
+    know(scene.network.metadata, topic("t", [1]))
+    scene.find_coordinator()
+    node_id = coordinator_id(1)
+    scene.network.send(node_id)
+    scene.network.turn()
+    scene.network.peer.refuse()
+    scene.network.turn()
+    scene.coordinators.mark_unknown(CoordinatorType.GROUP, "g", node_id=node_id, reason="lost")
+    error = scene.poll(START_MS, SESSION_MS)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "was out of reach" in str(error)
+    assert "refused" in str(error)

@@ -338,12 +338,13 @@ class GroupSimulation(SimulatedWorld):
     def _described(self) -> str:
         lines = [f"seed {self.seed} does not come to rest, {self.strategy}:"]
         for member in self.alive:
-            group = member.consumer._wiring.group
+            wiring = member.consumer._wiring
+            group = wiring.group
             assert group is not None
             state = vars(group._membership)["state"]
             lines.append(
                 f"{member.consumer}: {state} {group.identity} {member.habits} "
-                f"{sorted(member.consumer.assignment())} errors: {member.errors[-2:]}"
+                f"{sorted(wiring.subscription.partitions)} errors: {member.errors[-2:]}"
             )
         lines.append(str(self.cluster.groups.snapshot(GROUP)))
         return "\n".join(lines)

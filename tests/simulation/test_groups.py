@@ -13,6 +13,7 @@ import pytest
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.group.rebalance import Reconciliation
 from pykclient.consumer.subscription import SubscriptionState
+from pykclient.consumer.wiring import Wiring
 from pykclient.network.cluster.coordinators import Coordinators
 from pykclient.types import TopicPartition
 from tests.simulation.group_simulation import GroupSimulation
@@ -119,10 +120,10 @@ def loses_a_record(consumer: SimulatedConsumer, timeout: float) -> list[Consumer
     return list(Consumer.poll(consumer, timeout))[1:]
 
 
-def commits_beside_the_application(consumer: SimulatedConsumer, now_ms: int) -> int:
-    assert consumer._wiring.commits is not None
-    consumer._wiring.commits.begin_poll(now_ms)
-    return consumer._wiring.engine.step(now_ms)
+def commits_beside_the_application(wiring: Wiring, now_ms: int) -> int:
+    assert wiring.commits is not None
+    wiring.commits.begin_poll(now_ms)
+    return wiring.engine.step(now_ms)
 
 
 def closes_late(
@@ -142,8 +143,8 @@ def closes_late(
     [
         (SimulatedMember, "_finish", nothing, "committed too far"),
         (
-            SimulatedConsumer,
-            "_step_in_background",
+            Wiring,
+            "step_in_background",
             commits_beside_the_application,
             "committed too far",
         ),

@@ -68,7 +68,7 @@ def actions(engine: DockerEngine) -> list[str]:
 def test_without_an_engine_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = f"tcp://{unused_address()}"
     monkeypatch.setenv("DOCKER_HOST", nowhere)
-    with pytest.raises(MissingPrerequisiteError, match="none answers at") as caught:
+    with pytest.raises(MissingPrerequisiteError, match="none responds at") as caught:
         KafkaCluster()
     assert nowhere in str(caught.value)
     assert "or unset PYKCLIENT_KAFKA_PROVIDER to run Kafka from its jars" in str(caught.value)

@@ -89,7 +89,7 @@ def test_without_a_docker_engine_it_is_a_skip_with_its_reason(project: Path, add
     status, output = run_pytest(project, "-Werror", **nowhere)
     assert status == pytest.ExitCode.OK, output
     assert "1 passed, 1 skipped" in output
-    assert f"needs a Docker engine, and none answers at {address}" in output
+    assert f"needs a Docker engine, and none responds at {address}" in output
     status, output = run_pytest(project, "-Werror", **nowhere, CI="true")
     assert status == pytest.ExitCode.TESTS_FAILED, output
     assert "1 passed, 1 error" in output

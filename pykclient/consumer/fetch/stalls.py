@@ -107,8 +107,6 @@ class EmptyPolls:
         self._raised: set[object] = set()
         """What was raised and still lasts."""
         self._no_coordinator_since_ms: int | None = None
-        self._unreached: KafkaError | None = None
-        """Why the coordinator was out of reach, though it may just be looked up again."""
         self._first_poll_ms: int | None = None
         self._unknown_since_ms: dict[TopicPartition, int] = {}
         self._ended_ms: int | None = None
@@ -199,7 +197,7 @@ class EmptyPolls:
         )
         found = self._coordinator_stall(group_id) if is_needed else None
         if found is None:
-            self._no_coordinator_since_ms = self._unreached = None
+            self._no_coordinator_since_ms = None
             return None
         if self._no_coordinator_since_ms is None:
             self._no_coordinator_since_ms = started_ms
@@ -218,11 +216,12 @@ class EmptyPolls:
         One found and lost again and again is out of reach.
         """
         node = self._coordinators.coordinator(CoordinatorType.GROUP, group_id)
-        if node is not None:
-            self._unreached = self._client.last_error(node.id)
+        # One that cannot be reached is known for moments only, in which no poll may end.
+        found = self._coordinators.last_found(CoordinatorType.GROUP, group_id)
+        unreached = None if found is None else self._client.last_error(found.id)
         error = self._coordinators.last_error(CoordinatorType.GROUP, group_id)
-        if self._unreached is not None and error is None:
-            return "was out of reach", self._unreached, _FIND_COORDINATOR
+        if unreached is not None and error is None:
+            return "was out of reach", unreached, _FIND_COORDINATOR
         if node is None:
             failures = error or self._client.describe_failures()
             why = failures or "no broker has told who it is"

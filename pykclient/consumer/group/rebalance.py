@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import RebalanceListenerError, WakeupError
+from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, UserCall
 from pykclient.types import TopicPartition
@@ -235,12 +236,17 @@ class Reconciliation:
         return called
 
     def _on_called(self, called: Operation[None], verb: str, raised: BaseException | None) -> None:
-        if raised is not None and self._error is None:
-            self._error = _wrapped(raised, verb)
-        called.succeed(None)
+        try:
+            if raised is not None:
+                raise_of_signal_handler(raised)
+            # An interrupt or exit comes out of this call; no later one is to raise it again.
+            if isinstance(raised, Exception) and self._error is None:
+                self._error = _wrapped(raised, verb)
+        finally:
+            called.succeed(None)
 
 
-def _wrapped(raised: BaseException, verb: str) -> KafkaError:
+def _wrapped(raised: Exception, verb: str) -> KafkaError:
     if isinstance(raised, WakeupError):
         return raised  # a call of the listener's own was woken, as any call may be
     error = RebalanceListenerError(f"the rebalance listener's on_{verb} failed: {raised!r}")

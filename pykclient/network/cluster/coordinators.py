@@ -119,6 +119,7 @@ class _Lookup:
 
     __slots__ = (
         "attempt",
+        "found_node",
         "key",
         "logged_node",
         "node",
@@ -131,6 +132,8 @@ class _Lookup:
         self.attempt = Attempt(backoff)
         self.state = CoordinatorState.UNKNOWN
         self.node: CoordinatorNode | None = None
+        self.found_node: CoordinatorNode | None = None
+        """Who was found last, though it may be forgotten since."""
         self.logged_node: CoordinatorNode | None = None
         """Whom the log has been told of last; None after it was told that this one is gone."""
         self.suspect_at_ms = 0
@@ -188,6 +191,10 @@ class Coordinators:
     def last_error(self, key_type: CoordinatorType, key: str) -> KafkaError | None:
         """Return what kept the last attempt from finding a coordinator; None if nothing did."""
         return self._lookup(key_type, key).attempt.last_error
+
+    def last_found(self, key_type: CoordinatorType, key: str) -> CoordinatorNode | None:
+        """Return who was found last, even if it is forgotten since; None if nobody ever was."""
+        return self._lookup(key_type, key).found_node
 
     def mark_unknown(
         self, key_type: CoordinatorType, key: str, *, node_id: int, reason: object
@@ -280,7 +287,7 @@ class Coordinators:
             self._log.debug("%s: the coordinator is still %s, though silent", lookup.key, node)
             lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             return
-        lookup.node = node
+        lookup.node = lookup.found_node = node
         lookup.attempt.succeeded()
         # One that turns out to be wrong at once is not asked about at full speed.
         lookup.attempt.due_ms = now_ms + self._retry_backoff.delay_ms(0)

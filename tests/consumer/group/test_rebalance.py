@@ -97,8 +97,10 @@ class Scene:
         call = self.user_calls.popleft()
         try:
             call.function(*call.args)
-        except Exception as error:  # noqa: BLE001  # it is the listener's
+        except BaseException as error:
             call.on_done(error)
+            if not isinstance(error, Exception):
+                raise
         else:
             call.on_done(None)
 
@@ -208,6 +210,23 @@ def test_what_a_listener_raises_is_kept_and_the_handover_goes_on(scene: Scene) -
     assert isinstance(error, RebalanceListenerError)
     assert "on_revoked failed: ValueError('1')" in str(error), "the first one"
     assert scene.reconciliation.take_error() is None
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_a_listener_comes_out_as_itself_and_once(
+    scene: Scene, interrupt: type[BaseException]
+) -> None:
+    def end(partitions: Sequence[TopicPartition]) -> None:
+        raise interrupt
+
+    scene.reconciliation.listener = RebalanceListener(on_revoked=end)
+    operation = scene.begin()
+    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
+    scene.reconciliation.go()
+    with pytest.raises(interrupt):
+        scene.call()
+    assert operation.is_done, "the handover goes on"
+    assert not scene.reconciliation.has_error, "a later call would raise it again"
 
 
 def test_a_wakeup_inside_a_listener_stays_one(scene: Scene) -> None:
