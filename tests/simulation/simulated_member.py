@@ -304,7 +304,7 @@ class SimulatedMember:
 
     def _resume(self) -> None:
         assert self.consumer.paused() == self._resting
-        self.consumer.resume(self._resting)
+        self.consumer.resume(sorted(self._resting))
         self._resting.clear()
 
     def _seek_back(self) -> None:
