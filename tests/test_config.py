@@ -122,7 +122,9 @@ def _is_read(config: type[ClientConfig], name: str, source: str) -> bool:
         key
         for kind in config.__mro__
         for key, value in vars(kind).items()
-        if isinstance(value, property) and f"self.{name}" in inspect.getsource(value.fget)
+        if isinstance(value, property)
+        and value.fget is not None
+        and f"self.{name}" in inspect.getsource(value.fget)
     ]
     return any(re.search(rf"\b_?config\.{key}\b", source) for key in (name, *properties))
 
