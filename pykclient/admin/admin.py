@@ -246,7 +246,7 @@ class Admin(LiveClient):
         Raises:
             GroupAuthorizationFailedError: this client may not see the one group.
             AdminCallError: it may not see several.
-            KafkaTimeoutError: no broker told in time.
+            KafkaTimeoutError: no broker responded in time.
         """
         names = name_list(groups, "group", "find_coordinators")
         return self._run(FindCoordinators(), names, "the coordinators of groups", timeout)

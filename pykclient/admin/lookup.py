@@ -107,7 +107,7 @@ class _Coordinators(Lookup[KeyT_contra]):
         self._nodes: dict[str, Node] = {}
 
     def find(self, key: KeyT_contra, cluster: Cluster) -> Place | None:
-        """Return the coordinator, None while nobody has told."""
+        """Return the coordinator, None while it is not found."""
         node = self._nodes.get(self.group_to_find(key))
         return None if node is None else Place(node.id)
 

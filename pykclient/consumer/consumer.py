@@ -146,7 +146,7 @@ class Consumer(ConsumerCore):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield record after record, without end, or until none comes for `consumer_timeout_ms`.
 
-        The position moves record by record: one that was not handed out, because the loop was left
+        The position moves record by record: one that was not returned, because the loop was left
         or the consumer sought elsewhere, is not skipped.
 
         Raises: what `poll` raises.
@@ -206,7 +206,7 @@ class Consumer(ConsumerCore):
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
         """Commit offsets and wait until the group's coordinator has them.
 
-        None commits the positions: everything that was handed out counts as processed. Otherwise
+        None commits the positions: everything that was returned counts as processed. Otherwise
         the offset is that of the next record to read, and may bring metadata and a leader epoch
         along. `timeout` is in seconds, None means `default_api_timeout_ms`; what may help is tried
         again until then. Callbacks of earlier `commit_async` calls are called before it returns.
@@ -274,7 +274,7 @@ class Consumer(ConsumerCore):
 
     @public_call
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """Return the offset of the next record to be handed out, looking it up if need be.
+        """Return the offset of the next record to be returned, looking it up if need be.
 
         `timeout` is in seconds, None means `default_api_timeout_ms`.
 
@@ -366,8 +366,8 @@ class Consumer(ConsumerCore):
     def unsubscribe(self) -> None:
         """Stop reading, and leave the group if this is a member of one.
 
-        The listener hears of what is given up before this returns. The coordinator is told without
-        waiting for its answer; a static member (KIP-345) stays until its session ends.
+        The listener is called for what is given up before this returns. The coordinator is notified
+        without waiting for its response; a static member (KIP-345) stays until its session ends.
 
         Raises:
             RebalanceListenerError: the listener failed. The consumer has left all the same.

@@ -156,19 +156,19 @@ class ConsumerCore(LiveClient):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # After an exception the application has not finished with what was handed out last.
+        # After an exception the application has not finished with what was returned last.
         self._end(None, "default", has_finished=kind is None)
 
     def close(self, timeout: float | None = None, *, group_membership: str = "default") -> None:
         """Commit as configured, leave the group, close all connections.
 
-        Calling it again does nothing. With `enable_auto_commit` everything that was handed out is
+        Calling it again does nothing. With `enable_auto_commit` everything that was returned is
         committed. `timeout` is in seconds, None means 30; what could not be done by then is left
         undone, and logged. `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until
         the session ends), or `default`: static members remain, others leave.
 
         While an exception is on its way (in a `finally`, at the end of a ``with`` block or of
-        `contextlib.closing`, in an `except`), what was handed out last is not committed: the
+        `contextlib.closing`, in an `except`), what was returned last is not committed: the
         application has not finished with it. `commit()` it before, if it has.
 
         A signal handler that calls this on top of another call has that call end, close, and raise
@@ -334,7 +334,7 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read a partition from this offset on. Nothing fetched from elsewhere is handed out.
+        """Read a partition from this offset on. Nothing fetched from elsewhere is returned.
 
         Whether the log has the offset shows in `poll`: if it has not, `auto_offset_reset` applies.
 

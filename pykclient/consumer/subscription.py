@@ -113,7 +113,7 @@ class AssignedPartition:
         self.is_assigned = True
         self.is_paused = False
         self.is_held = False
-        """Whether it is about to be given up: nothing more of it is handed out."""
+        """Whether it is about to be given up: nothing more of it is returned."""
         self.epoch = 0
         """Counts seeks and resets."""
         self.skip_count = 0

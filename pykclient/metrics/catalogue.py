@@ -38,8 +38,8 @@ CATALOGUE: Final[dict[tuple[str, str], MetricText]] = {
     (FETCHING, "fetch-latency-max"): MetricText("ms", "From a fetch to its answer, at most."),
     (FETCHING, "fetch-size-avg"): MetricText("bytes", "Records in an answer, lately."),
     (FETCHING, "fetch-size-max"): MetricText("bytes", "Records in an answer, at most."),
-    (FETCHING, "records-consumed-total"): MetricText("records", "Records handed out."),
-    (FETCHING, "records-consumed-rate"): MetricText("records/s", "Records handed out, lately."),
+    (FETCHING, "records-consumed-total"): MetricText("records", "Records returned."),
+    (FETCHING, "records-consumed-rate"): MetricText("records/s", "Records returned, lately."),
     (FETCHING, "bytes-consumed-total"): MetricText("bytes", "The same, as they are encoded."),
     (FETCHING, "bytes-consumed-rate"): MetricText(
         "bytes/s", "The same, as they are encoded, lately."

@@ -192,7 +192,7 @@ class Commits:
         return bool(self._unreported)
 
     def consumed(self) -> Offsets:
-        """Return the positions: all that was handed out is behind them.
+        """Return the positions: all that was returned is behind them.
 
         In a poll, what it has taken by now is not handed out yet, and left out.
         """

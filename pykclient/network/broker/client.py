@@ -460,14 +460,14 @@ class NetworkClient:
             self._repeated.log(level, now_ms, key, "could not connect to %s: %s", node, why)
         self._states.on_lost(node_id, error, now_ms)
         connection.close()
-        told = failures.given_up(node, error)
+        given_up = failures.given_up(node, error)
         for request in connection.take_in_flight():
             is_late = request.deadline_ms <= now_ms
             waited_ms = self._timeout_ms(request) + request.held_ms
             late = failures.unanswered(request, node, waited_ms)
-            self._fail(request, late if is_late else told)
+            self._fail(request, late if is_late else given_up)
         if not is_old_address:  # else what waits is for the new one
-            self._fail_all(self._pending.take_all(node_id), told)
+            self._fail_all(self._pending.take_all(node_id), given_up)
         if self._pending.has(ANY_NODE):
             self._report_verdict(self._selection.verdict())
         # The broker that we lost may have been a leader: learn who leads now.

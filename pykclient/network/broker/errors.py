@@ -100,7 +100,7 @@ def unreadable(node: Node, cause: DecodeError, *, is_known_broker: bool) -> Deco
 
 
 def given_up(node: Node, cause: KafkaError) -> KafkaError:
-    """Return what requests are told of a connection that was lost.
+    """Return the error of the requests on a connection that was lost.
 
     Bytes that cannot be read are no fault of theirs: on a new connection they may succeed. Nor does
     what is fatal end them: one address says so, and the broker may get another one.
@@ -157,7 +157,7 @@ def without_place(node: Node, error: KafkaError) -> str:
 
 def listed(troubles: Iterable[str]) -> str:
     """Return several troubles as one text, each once."""
-    told = list(dict.fromkeys(troubles))
-    if len(told) > TOLD_MAX:
-        told[TOLD_MAX:] = [f"and {len(told) - TOLD_MAX} more"]
-    return "; ".join(told)
+    distinct = list(dict.fromkeys(troubles))
+    if len(distinct) > TOLD_MAX:
+        distinct[TOLD_MAX:] = [f"and {len(distinct) - TOLD_MAX} more"]
+    return "; ".join(distinct)

@@ -388,9 +388,9 @@ def _check(keys: Sequence[str], message: Message) -> None:
     """Make sure that a response tells of each key once, and of somebody who can be there."""
     assert isinstance(message, FindCoordinatorResponse)
     if message.coordinators or len(keys) > 1:
-        told = sorted(answer.key for answer in message.coordinators)
-        if told != sorted(keys):
-            raise DecodeError(f"a FindCoordinator answer is about {told}, asked was {list(keys)}")
+        found = sorted(each.key for each in message.coordinators)
+        if found != sorted(keys):
+            raise DecodeError(f"a FindCoordinator answer is about {found}, asked was {list(keys)}")
     for answer in _answers(keys, message):
         if answer.error_code == 0:
             broker_node(_Address(answer))

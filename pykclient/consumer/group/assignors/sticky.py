@@ -107,7 +107,7 @@ class CooperativeStickyAssignor:
 def _share_out(
     topics: TopicRacks, members: Mapping[str, GroupMember], by_member: Mapping[str, Claim]
 ) -> tuple[PartitionsByMember, dict[TopicPartition, str] | None]:
-    """Return the assignment and, where it is known, what moves between members, and to whom."""
+    """Return the assignment and, where known, what moves between members, and to which one."""
     claims = Claims(topics, by_member)
     if len({member.topics for member in members.values()}) <= 1:
         even = ConstrainedAssignmentBuilder(topics, members, claims)
