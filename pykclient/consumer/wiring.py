@@ -24,7 +24,6 @@ from pykclient.consumer.fetch.stalls import EmptyPolls, Stalls
 from pykclient.consumer.followed_topics import FollowedTopics
 from pykclient.consumer.group.assignors.setting import make_assignors
 from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
-from pykclient.consumer.group.group import ConsumerGroup, GroupInBackground
 from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
 from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.heartbeat_thread import Heartbeats
@@ -44,9 +43,9 @@ from pykclient.consumer.waiting import Waiting
 from pykclient.errors import UsageError
 from pykclient.metrics.sensors import Windows
 from pykclient.network.broker.client import NetworkClient
-from pykclient.network.cluster.coordinators import Coordinators
+from pykclient.network.cluster.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.cluster.metadata import Metadata
-from pykclient.network.drive import now_ms, turn_in_background
+from pykclient.network.drive import now_ms
 from pykclient.network.engine import Engine
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS
@@ -56,10 +55,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.io.port import Port
-    from pykclient.network.manager import Manager, Operation, RecoveringManager, UserCall
+    from pykclient.network.manager import Operation, PollResult, RecoveringManager, UserCall
 
 __all__ = ["Wiring"]
 
@@ -178,44 +178,39 @@ class Wiring:
             self.client,
             self._managers,
             self.user_calls,
-            background=self._background_managers(),
+            background=[] if self.group is None else self._background(self.group),
             lend=self.lend,
         )
 
-    def _background_managers(self) -> list[Manager]:
-        if self.group is None:
-            return []
-        return [self.metadata, GroupInBackground(self.group), self.coordinators]
+    def _background(self, group: ConsumerGroup) -> list[Callable[[int], PollResult]]:
+        return [self.metadata.poll, group.poll_in_background, self.coordinators.poll]
 
     def _build_group(self, group_id: str) -> None:
-        config = self.config
-        membership = self.group = self.topics.group = self._make_group(group_id)
+        coordinator = GroupCoordinator(self.coordinators, group_id)
+        group = self.group = self.topics.group = self._make_group(coordinator)
         self.commits = Commits(
-            config,
+            self.config,
             subscription=self.subscription,
-            coordinators=self.coordinators,
+            coordinator=coordinator,
             metadata=self.metadata,
-            membership=membership,
+            group=group,
             retry_backoff=self._retry_backoff,
             user_calls=self.user_calls,
             on_commit=self.interceptors.on_commit if self.interceptors else None,
         )
         self.committed = CommittedOffsets(
-            group_id,
-            coordinators=self.coordinators,
+            coordinator,
             metadata=self.metadata,
-            membership=membership,
             retry_backoff=self._retry_backoff,
         )
 
-    def _make_group(self, group_id: str) -> ConsumerGroup:
+    def _make_group(self, coordinator: GroupCoordinator) -> ConsumerGroup:
         wiring = GroupWiring(
-            group_id,
             subscription=self.subscription,
             drop=self.buffer.drop,
             refresh=self.buffer.refresh,
             metadata=self.metadata,
-            coordinators=self.coordinators,
+            coordinator=coordinator,
             user_calls=self.user_calls,
             commit=self._commit_before_revocation,
             follow_topics=self.topics.follow,
@@ -305,7 +300,8 @@ class Wiring:
     def step_in_background(self, started_ms: int) -> int:
         """Do what cannot wait for the application; return when to come again.
 
-        Requires the core lock. Nothing is waited for: responses are looked for a moment later.
+        Requires the core lock. Nothing is waited for, and no user code called: responses are looked
+        for a moment later.
         """
         assert self.group is not None
         if self.guard.is_closed:
@@ -313,7 +309,9 @@ class Wiring:
         if self.guard.is_torn:
             self.recover()
         self.guard.is_torn = True
-        next_ms = turn_in_background(self.engine, self.port, started_ms)
+        next_ms = self.engine.step_in_background(started_ms)
+        self.port.wait(0)
+        self.engine.complete(started_ms)
         if self.group.has_request_in_flight:
             next_ms = min(next_ms, started_ms + self.config.retry_backoff_ms)
         self.guard.is_torn = False

@@ -27,7 +27,6 @@ __all__ = [
     "drive_until",
     "now_ms",
     "run_user_calls",
-    "turn_in_background",
     "wall_ms",
 ]
 
@@ -94,17 +93,6 @@ def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadli
             return True
         if ended_ms >= deadline_ms:
             return False
-
-
-def turn_in_background(engine: Engine, port: Port, started_ms: int) -> int:
-    """Make one turn of what goes on while the application is elsewhere; return when to come again.
-
-    Nothing is waited for, and no user code called.
-    """
-    next_ms = engine.step_in_background(started_ms)
-    port.wait(0)
-    engine.complete(started_ms)
-    return next_ms
 
 
 def run_user_calls(engine: Engine) -> None:

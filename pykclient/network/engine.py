@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pykclient.network.broker.client import NetworkClient
-    from pykclient.network.manager import Manager, UserCall
+    from pykclient.network.manager import Manager, PollResult, UserCall
 
 __all__ = ["Caller", "Engine"]
 
@@ -40,7 +40,8 @@ class Engine:
     """Runs a client's managers.
 
     `user_calls` holds what the driver is to call, in order; managers that have user code to call
-    were given the same deque. `background` are those that go on while nobody waits for anything.
+    were given the same deque. `background` are the polls that go on while the application is
+    elsewhere.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Engine:
         managers: Sequence[Manager],
         user_calls: deque[UserCall] | None = None,
         *,
-        background: Sequence[Manager] = (),
+        background: Sequence[Callable[[int], PollResult]] = (),
         lend: Caller = operator.call,
     ) -> None:
         self.client = client
@@ -59,7 +60,7 @@ class Engine:
         """What was taken out of `user_calls` last."""
         self._background = tuple(background)
         self.user_calls: deque[UserCall] = deque() if user_calls is None else user_calls
-        self._managers = tuple(managers)
+        self._polls = tuple(manager.poll for manager in managers)
         self._mailbox: deque[Callable[[int], None]] = deque()
 
     def post(self, entry: Callable[[int], None]) -> None:
@@ -69,20 +70,20 @@ class Engine:
 
     def step(self, now_ms: int) -> int:
         """Let every manager speak, send what they want, and return the earliest deadline."""
-        return self._step(self._managers, now_ms)
+        return self._step(self._polls, now_ms)
 
     def step_in_background(self, now_ms: int) -> int:
-        """As `step`, for the managers that have to go on while the application is elsewhere."""
+        """As `step`, for what has to go on while the application is elsewhere."""
         return self._step(self._background, now_ms)
 
-    def _step(self, managers: Sequence[Manager], now_ms: int) -> int:
+    def _step(self, polls: Sequence[Callable[[int], PollResult]], now_ms: int) -> int:
         if self.client.is_closed:
             # By user code that the driver has called: it must not go on.
             raise ClosedError("the client was closed by a function that it called")
         self._take_mail(now_ms)
         deadlines_ms = []
-        for manager in managers:
-            result = manager.poll(now_ms)
+        for poll in polls:
+            result = poll(now_ms)
             for request in result.requests:
                 self.client.send(request, now_ms)
             deadlines_ms.append(result.next_poll_ms)

@@ -10,12 +10,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
 from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.group.protocols import commit_refused
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
+from pykclient.network.cluster.coordinators import (
+    Coordinators,
+    CoordinatorType,
+    GroupCoordinator,
+)
 from pykclient.protocol.message import (
     decode_request,
     decode_response,
@@ -123,11 +128,11 @@ def committed_answer(
     )
 
 
-class Member:
-    """A membership that is what a test says."""
+class Member(Kip848Coordinator):
+    """A group in whose name a test says how to commit."""
 
     def __init__(self) -> None:
-        self.identity = GroupMetadata(GROUP, 7, "m-1", "instance")
+        self.metadata = GroupMetadata(GROUP, 7, "m-1", "instance")
         self.trouble: KafkaError | None = None
         """What keeps it from committing."""
         self.refusals: list[BrokerError] = []
@@ -138,11 +143,7 @@ class Member:
         """As whom to commit."""
         if self.trouble is not None:
             raise self.trouble
-        return self.identity
-
-    def reader(self) -> GroupMetadata:
-        """As whom to read."""
-        return GroupMetadata(GROUP)
+        return self.metadata
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
         """Note a refusal."""
@@ -181,18 +182,16 @@ class CommitScene:
                 **({} if auto_commit_interval_ms is None else auto),
             ),
             subscription=self.subscription,
-            coordinators=self.coordinators,
+            coordinator=GroupCoordinator(self.coordinators, GROUP),
             metadata=self.metadata,
-            membership=self.membership,
+            group=self.membership,
             retry_backoff=RETRY_BACKOFF,
             user_calls=self.user_calls,
             on_commit=self.told.append,
         )
         self.committed = CommittedOffsets(
-            GROUP,
-            coordinators=self.coordinators,
+            GroupCoordinator(self.coordinators, GROUP),
             metadata=self.metadata,
-            membership=self.membership,
             retry_backoff=RETRY_BACKOFF,
         )
         if finds_coordinator:

@@ -15,13 +15,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.metadata import CoordinatorNode, GroupMetadata
+from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.group.protocols import commit_refused, commit_without_membership_refused
 from pykclient.consumer.group.rebalance import RebalanceListener, Reconciliation, RevokeAll
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import CommitFailedError, RebalanceInProgressError
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import PollResult
+from pykclient.network.manager import NEVER_MS, PollResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pykclient.network.manager import Operation
     from pykclient.types import TopicPartition
 
-__all__ = ["ConsumerGroup", "GroupInBackground"]
+__all__ = ["ConsumerGroup"]
 
 
 class ConsumerGroup(ABC):
@@ -52,8 +52,10 @@ class ConsumerGroup(ABC):
         self._subscription = wiring.subscription
         self._metadata = wiring.metadata
         self._reconciliation = Reconciliation(wiring, self.history, config.client_id)
-        self._coordinator = CoordinatorNode(wiring.coordinators, wiring.group_id)
+        self._coordinator = wiring.coordinator
         self._is_polling = False
+        self._polled_ms = 0
+        """When the application polled last."""
         self._leave_commit_deadline_ms = 0
         self._topic_error: KafkaError | None = None
         """Why a topic that is subscribed to cannot be read, however long one waits."""
@@ -78,7 +80,7 @@ class ConsumerGroup(ABC):
             CommitFailedError: this consumer is no member any more.
         """
         if not self._subscription.is_by_group:
-            return self.reader()
+            return GroupMetadata(self._coordinator.group_id)
         if self._membership.can_commit:
             return self.identity
         raise CommitFailedError(
@@ -86,10 +88,6 @@ class ConsumerGroup(ABC):
             f"partitions may be read by others; poll joins again. If processing took longer than "
             f"max_poll_interval_ms, raise that or lower max_poll_records"
         )
-
-    def reader(self) -> GroupMetadata:
-        """Return in whose name to read offsets: the group's alone, which needs no membership."""
-        return GroupMetadata(self._wiring.group_id)
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
         """Take note that the coordinator rejected a commit; return what to raise."""
@@ -111,8 +109,8 @@ class ConsumerGroup(ABC):
         """Request a rebalance, if that is for members to do."""
 
     def note_poll(self, now_ms: int) -> None:
-        """Note that the application polls: it is not late."""
-        self._membership.note_poll(now_ms)
+        """Note that the application polls: `max_poll_interval_ms` begins anew."""
+        self._polled_ms = now_ms
 
     def begin_poll(self) -> None:
         """Allow changes of partitions: the application has processed what it had."""
@@ -180,7 +178,8 @@ class ConsumerGroup(ABC):
     def poll(self, now_ms: int) -> PollResult:
         """Go on with what the group needs."""
         if not self._is_polling:
-            return self._membership.poll(now_ms, may_rebalance=False)
+            return self.poll_in_background(now_ms)
+        self._polled_ms = now_ms
         self._reconciliation.expire(now_ms)
         intent = self._membership.advance(now_ms)
         if intent is not None:
@@ -200,8 +199,22 @@ class ConsumerGroup(ABC):
         self._membership.restart(now_ms, is_wanted=self._subscription.is_by_group)
 
     def poll_in_background(self, now_ms: int) -> PollResult:
-        """Go on with what must not wait for the application, which may be in its listener."""
-        return self._membership.poll(now_ms, may_rebalance=False)
+        """Go on with what must not wait for the application, which may be in its listener.
+
+        A member whose application polls too seldom leaves; the next poll loses everything.
+        """
+        late_ms = self._polled_ms + self._config.max_poll_interval_ms
+        if self._membership.must_poll and now_ms >= late_ms:
+            self._log.warning(
+                "group %r: no poll for max_poll_interval_ms, so this member leaves and others read "
+                "on; poll more often, with smaller max_poll_records, or raise max_poll_interval_ms",
+                self._coordinator.group_id,
+            )
+            self.history.fail("the application did not poll for max_poll_interval_ms", now_ms)
+            self._membership.leave_late()
+        result = self._membership.poll(now_ms, may_rebalance=False)
+        next_ms = late_ms if self._membership.must_poll else NEVER_MS
+        return PollResult(result.requests, min(result.next_poll_ms, max(now_ms, next_ms)))
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Compare what is subscribed to with the topics of new metadata."""
@@ -248,14 +261,3 @@ class ConsumerGroup(ABC):
             self._reconciliation.revoke(revoked, deadline_ms=deadline_ms)
         self._reconciliation.assign(assigned)
         self._reconciliation.go()
-
-
-class GroupInBackground:
-    """The manager of a group while the application is not in `poll`."""
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self._group = group
-
-    def poll(self, now_ms: int) -> PollResult:
-        """Send heartbeats, and go on with what was begun."""
-        return self._group.poll_in_background(now_ms)

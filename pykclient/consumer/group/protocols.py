@@ -1,4 +1,4 @@
-"""GroupMembership: what both group protocols implement; and in whose name offsets are committed.
+"""GroupMembership: what both group protocols implement; and errors of commits in a member's name.
 
 A consumer that assigns its partitions by hand is no member: it names the group alone, and the
 coordinator accepts its offsets as long as the group has no members.
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMBERSHIP_ERRORS",
     "GroupMembership",
-    "Membership",
     "commit_refused",
     "commit_without_membership_refused",
 ]
@@ -83,8 +82,13 @@ class GroupMembership(Protocol):
         """Follow what the coordinator says of the membership to a commit in the name of `sent`."""
         ...
 
-    def note_poll(self, now_ms: int) -> None:
-        """Note that the application polls, whether or not `advance` follows."""
+    @property
+    def must_poll(self) -> bool:
+        """Whether it leaves if the application does not poll for `max_poll_interval_ms`."""
+        ...
+
+    def leave_late(self) -> None:
+        """Leave because the application does not poll; when it does, everything is lost."""
         ...
 
     def wants_turn(self, now_ms: int) -> bool:
@@ -108,33 +112,6 @@ class GroupMembership(Protocol):
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
         """Return what is to be sent."""
-        ...
-
-
-class Membership(Protocol):
-    """In whose name offsets are committed and read."""
-
-    def member(self) -> GroupMetadata:
-        """Return the member in whose name to commit now.
-
-        Raises:
-            RebalanceInProgressError: the group is distributing its partitions; poll first.
-            CommitFailedError: this consumer is no member any more.
-        """
-        ...
-
-    def reader(self) -> GroupMetadata:
-        """Return in whose name to read offsets: the group's alone.
-
-        Java's members of KIP-848 groups send their epoch when they read, which fences them.
-        """
-        ...
-
-    def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
-        """Take note that the coordinator rejected a commit; return what to raise.
-
-        `error` is one of `MEMBERSHIP_ERRORS`, or `RebalanceInProgressError`.
-        """
         ...
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
-    from pykclient.network.cluster.coordinators import Coordinators
+    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.manager import Operation, UserCall
 
@@ -23,10 +23,9 @@ __all__ = ["GroupWiring"]
 class GroupWiring(NamedTuple):
     """Parts of the same consumer, and what the group has it do."""
 
-    group_id: str
     subscription: SubscriptionState
     metadata: Metadata
-    coordinators: Coordinators
+    coordinator: GroupCoordinator
     user_calls: deque[UserCall]
     drop: Callable[[AssignedPartition], None]
     """Forgets the records that are buffered of a partition."""

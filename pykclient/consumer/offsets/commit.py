@@ -40,7 +40,6 @@ from pykclient.errors import (
     error_for_code,
 )
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.cluster.coordinators import CoordinatorType
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import (
     NEVER_MS,
@@ -63,11 +62,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.group.metadata import GroupMetadata
-    from pykclient.consumer.group.protocols import Membership
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.cluster.cluster import Cluster
-    from pykclient.network.cluster.coordinators import Coordinators
+    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
@@ -143,9 +142,9 @@ class Commits:
         config: ConsumerConfig,
         *,
         subscription: SubscriptionState,
-        coordinators: Coordinators,
+        coordinator: GroupCoordinator,
         metadata: Metadata,
-        membership: Membership,
+        group: ConsumerGroup,
         retry_backoff: Backoff,
         user_calls: deque[UserCall],
         on_commit: Callable[[Offsets], object] | None = None,
@@ -154,11 +153,9 @@ class Commits:
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._repeated = RateLimitedLog(self._log)
         self._subscription = subscription
-        self._coordinators = coordinators
+        self._coordinator = coordinator
         self._metadata = metadata
-        self._membership = membership
-        assert config.group_id is not None
-        self._group_id = config.group_id
+        self._group = group
         self._auto_interval_ms = (
             config.auto_commit_interval_ms if config.enable_auto_commit else None
         )
@@ -305,7 +302,12 @@ class Commits:
             self._end(self._waiting.popleft(), None, now_ms)
         if not self._waiting:
             return PollResult(next_poll_ms=next_poll_ms)
-        node_id = self._find_coordinator(now_ms)
+        node_id = self._coordinator.node_id_for(commit.attempt for commit in self._waiting)
+        failure = None if node_id is not None else self._coordinator.failure()
+        if failure is not None:
+            failed, self._waiting = self._waiting, deque()
+            for commit in failed:
+                self._end(commit, failure, now_ms)
         requests = [] if node_id is None else self._send_due(node_id, now_ms)
         if self._waiting:
             next_poll_ms = min(next_poll_ms, min(commit.deadline_ms for commit in self._waiting))
@@ -375,23 +377,6 @@ class Commits:
             error.__cause__ = cause
             self._end(commit, error, now_ms)
 
-    def _find_coordinator(self, now_ms: int) -> int | None:
-        group = CoordinatorType.GROUP, self._group_id
-        node = self._coordinators.coordinator(*group)
-        if node is not None:
-            return node.id
-        failure = self._coordinators.failure(*group)
-        if failure is not None:
-            waiting = list(self._waiting)
-            self._waiting.clear()
-            for commit in waiting:
-                self._end(commit, failure, now_ms)
-        else:
-            last_error = self._coordinators.last_error(*group)
-            for commit in self._waiting:
-                commit.attempt.last_error = last_error or commit.attempt.last_error
-        return None
-
     def _send_due(self, node_id: int, now_ms: int) -> list[Request]:
         requests: list[Request] = []
         # One that may be sent again must not overtake, or be overtaken by, a newer one.
@@ -423,7 +408,7 @@ class Commits:
 
     def _request(self, commit: Commit, node_id: int, now_ms: int) -> Request | None:
         try:
-            member = self._membership.member()
+            member = self._group.member()
         except KafkaError as error:
             self._end(commit, error, now_ms)
             return None
@@ -454,12 +439,11 @@ class Commits:
             return
         error: KafkaError = self._first_error(refusals)
         if isinstance(error, WRONG_COORDINATOR_ERRORS):
-            self._mark_unknown(node_id, error)
-        elif isinstance(error, MEMBERSHIP_ERRORS) and not self._is_coordinator(node_id):
-            # A broker that was paused gives everybody up before it sees that it is replaced.
+            self._coordinator.mark_unknown(node_id, error)
+        elif isinstance(error, MEMBERSHIP_ERRORS) and self._coordinator.is_replaced(node_id):
             error = error_for_code(NotCoordinatorError.code, f"node {node_id} said: {error}")
         elif isinstance(error, (RebalanceInProgressError, *MEMBERSHIP_ERRORS)):
-            error = self._membership.on_commit_refused(call.member, error)
+            error = self._group.on_commit_refused(call.member, error)
             if isinstance(error, StaleMemberEpochError) and not commit.keeps_partitions:
                 # The partitions may be another member's by now, whose offsets must stay.
                 error = commit_refused(call.member, error)
@@ -477,7 +461,7 @@ class Commits:
         self._in_flight.discard(commit)
         final_error = commit.attempt.failed(error, now_ms)
         if final_error is None:
-            self._mark_unknown(node_id, error)
+            self._coordinator.mark_unknown(node_id, error)
         last_error = commit.attempt.last_error
         assert last_error is not None
         if commit.is_retried and final_error is None:
@@ -485,22 +469,14 @@ class Commits:
         else:
             self._end(commit, last_error, now_ms)
 
-    def _is_coordinator(self, node_id: int) -> bool:
-        node = self._coordinators.coordinator(CoordinatorType.GROUP, self._group_id)
-        return node is not None and node.id == node_id
-
     def _first_error(self, refusals: Mapping[TopicPartition, int]) -> BrokerError:
         """Return what to report of several refusals: what concerns the group before a topic."""
         code = min(refusals.values(), key=lambda code: code == TopicAuthorizationFailedError.code)
         refused = [partition for partition, each in refusals.items() if each == code]
         return error_for_code(
             code,
-            f"OffsetCommit of {describe_partitions(refused)} in group {self._group_id!r}",
-        )
-
-    def _mark_unknown(self, node_id: int, reason: KafkaError) -> None:
-        self._coordinators.mark_unknown(
-            CoordinatorType.GROUP, self._group_id, node_id=node_id, reason=reason
+            f"OffsetCommit of {describe_partitions(refused)} "
+            f"in group {self._coordinator.group_id!r}",
         )
 
     def _try_again(self, commit: Commit, error: KafkaError) -> None:

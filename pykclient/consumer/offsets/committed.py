@@ -23,7 +23,6 @@ from pykclient.errors import (
     error_for_code,
 )
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.cluster.coordinators import CoordinatorType
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_answered
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.offset_fetch import (
@@ -40,11 +39,9 @@ from pykclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pykclient.consumer.group.metadata import GroupMetadata
-    from pykclient.consumer.group.protocols import Membership
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
-    from pykclient.network.cluster.coordinators import Coordinators
+    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
@@ -53,7 +50,6 @@ __all__ = ["CommittedLookup", "CommittedOffsets"]
 
 STABLE_FROM_VERSION: Final = 7
 GROUPS_FROM_VERSION: Final = 8
-MEMBERS_FROM_VERSION: Final = 9
 TOPIC_NAMES_MAX_VERSION: Final = 9
 """Newer versions of OffsetFetch name topics by id alone."""
 
@@ -74,17 +70,13 @@ class CommittedOffsets:
 
     def __init__(
         self,
-        group_id: str,
+        coordinator: GroupCoordinator,
         *,
-        coordinators: Coordinators,
         metadata: Metadata,
-        membership: Membership,
         retry_backoff: Backoff,
     ) -> None:
-        self._group_id = group_id
-        self._coordinators = coordinators
+        self._coordinator = coordinator
         self._metadata = metadata
-        self._membership = membership
         self._retry_backoff = retry_backoff
         self._waiting: dict[CommittedLookup, None] = {}
         """Neither done nor cancelled; some of them in flight."""
@@ -108,9 +100,16 @@ class CommittedOffsets:
                 due.append(lookup)
             else:
                 next_poll_ms = min(next_poll_ms, lookup.attempt.next_ms)
-        node_id = self._find_coordinator(due) if due else None
-        requests = [] if node_id is None else [self._request(each, node_id) for each in due]
-        return PollResult(requests, next_poll_ms)
+        if not due:
+            return PollResult(next_poll_ms=next_poll_ms)
+        node_id = self._coordinator.node_id_for(lookup.attempt for lookup in due)
+        if node_id is not None:
+            return PollResult([self._request(each, node_id) for each in due], next_poll_ms)
+        failure = self._coordinator.failure()
+        if failure is not None:
+            for lookup in due:
+                self._fail(lookup, failure)
+        return PollResult(next_poll_ms=next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
         """Send anew."""
@@ -118,24 +117,11 @@ class CommittedOffsets:
         for lookup in self._waiting:
             lookup.attempt.lost()
 
-    def _find_coordinator(self, due: list[CommittedLookup]) -> int | None:
-        group = CoordinatorType.GROUP, self._group_id
-        node = self._coordinators.coordinator(*group)
-        if node is not None:
-            return node.id
-        failure = self._coordinators.failure(*group)
-        for lookup in due:
-            if failure is not None:
-                self._fail(lookup, failure)
-            else:
-                attempt = lookup.attempt
-                attempt.last_error = self._coordinators.last_error(*group) or attempt.last_error
-        return None
-
     def _request(self, lookup: CommittedLookup, node_id: int) -> Request:
         lookup.attempt.sent()
-        member = self._membership.reader()
-        call = OffsetFetchCall(member, lookup.partitions, self._metadata.cluster)
+        call = OffsetFetchCall(
+            self._coordinator.group_id, lookup.partitions, self._metadata.cluster
+        )
         return call.request(
             node_id,
             on_response=partial(self._on_response, lookup, call, node_id),
@@ -153,7 +139,7 @@ class CommittedOffsets:
         assert message is not None
         group_error = call.group_error(message)
         if group_error != 0:
-            text = f"OffsetFetch of group {self._group_id!r}"
+            text = f"OffsetFetch of group {self._coordinator.group_id!r}"
             self._on_error(lookup, error_for_code(group_error, text), node_id, now_ms)
             return
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
@@ -161,7 +147,8 @@ class CommittedOffsets:
         for reported in call.partitions(message):
             found[reported.partition] = reported.committed
             if reported.error_code != 0:
-                text = f"OffsetFetch of {reported.partition} in group {self._group_id!r}"
+                group_id = self._coordinator.group_id
+                text = f"OffsetFetch of {reported.partition} in group {group_id!r}"
                 errors.append(error_for_code(reported.error_code, text))
         if errors:
             # What trying again does not cure comes first: the others are requested with it.
@@ -174,24 +161,19 @@ class CommittedOffsets:
         self, lookup: CommittedLookup, node_id: int, error: KafkaError, now_ms: int
     ) -> None:
         if error.retriable and not isinstance(error.__cause__, DecodeError):
-            self._mark_unknown(node_id, error)
+            self._coordinator.mark_unknown(node_id, error)
         self._on_error(lookup, error, node_id, now_ms)
 
     def _on_error(
         self, lookup: CommittedLookup, error: KafkaError, node_id: int, now_ms: int
     ) -> None:
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
-            self._mark_unknown(node_id, error)
+            self._coordinator.mark_unknown(node_id, error)
         final_error = lookup.attempt.failed(error, now_ms)
         if final_error is not None:
             self._fail(lookup, final_error)
         elif lookup.attempt.last_error is error and error.refresh_metadata:
             self._metadata.request_update()
-
-    def _mark_unknown(self, node_id: int, reason: KafkaError) -> None:
-        self._coordinators.mark_unknown(
-            CoordinatorType.GROUP, self._group_id, node_id=node_id, reason=reason
-        )
 
     def _fail(self, lookup: CommittedLookup, error: KafkaError) -> None:
         self._waiting.pop(lookup, None)
@@ -208,12 +190,15 @@ class CommittedPartition(NamedTuple):
 
 
 class OffsetFetchCall:
-    """A request for `partitions` as `member`; topic ids are those of `cluster`."""
+    """A request for `partitions` of a group; topic ids are those of `cluster`.
+
+    It names no member: Java's members of KIP-848 groups send their epoch, which fences them.
+    """
 
     def __init__(
-        self, member: GroupMetadata, partitions: Iterable[TopicPartition], cluster: Cluster
+        self, group_id: str, partitions: Iterable[TopicPartition], cluster: Cluster
     ) -> None:
-        self.member = member
+        self._group_id = group_id
         self._partitions = frozenset(partitions)
         self._indexes: dict[str, list[int]] = {}
         for name, index in sorted(self._partitions):
@@ -248,20 +233,17 @@ class OffsetFetchCall:
         is_stable = version >= STABLE_FROM_VERSION
         if version < GROUPS_FROM_VERSION:
             return OffsetFetchRequest(
-                group_id=self.member.group_id,
+                group_id=self._group_id,
                 topics=[OffsetFetchRequestTopic(*topic) for topic in self._indexes.items()],
                 require_stable=is_stable,
             )
         group = OffsetFetchRequestGroup(
-            group_id=self.member.group_id,
+            group_id=self._group_id,
             topics=[
                 OffsetFetchRequestTopics(name, self._ids[name], indexes)
                 for name, indexes in self._indexes.items()
             ],
         )
-        if version >= MEMBERS_FROM_VERSION and self.member.member_id:
-            group.member_id = self.member.member_id
-            group.member_epoch = self.member.generation
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
     def check(self, message: Message) -> None:
@@ -272,7 +254,7 @@ class OffsetFetchCall:
         """
         assert isinstance(message, OffsetFetchResponse)
         groups = [group.group_id for group in message.groups]
-        if groups not in ([], [self.member.group_id]):
+        if groups not in ([], [self._group_id]):
             raise DecodeError(f"an OffsetFetch response is about the groups {groups}")
         if self.group_error(message) != 0:
             return

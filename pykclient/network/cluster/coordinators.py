@@ -36,14 +36,21 @@ from pykclient.protocol.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 
-__all__ = ["NEXT", "CoordinatorState", "CoordinatorType", "Coordinators", "Reachability"]
+__all__ = [
+    "NEXT",
+    "CoordinatorState",
+    "CoordinatorType",
+    "Coordinators",
+    "GroupCoordinator",
+    "Reachability",
+]
 
 SEVERAL_KEYS_FROM_VERSION: Final = 4
 
@@ -336,6 +343,51 @@ class Coordinators:
         # Who was asked out of doubt tells.
         is_suspect = lookup.state is CoordinatorState.SUSPECT
         lookup.to(CoordinatorState.LOOKING_UP if is_suspect else CoordinatorState.UNKNOWN)
+
+
+class GroupCoordinator:
+    """The coordinator of the group `group_id`, for all that send it requests."""
+
+    def __init__(self, coordinators: Coordinators, group_id: str) -> None:
+        self.group_id = group_id
+        self._coordinators = coordinators
+
+    def node_id(self) -> int | None:
+        """Return its connection for the group's requests; None while it is looked up."""
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, self.group_id)
+        return None if node is None else node.id
+
+    def data_node_id(self) -> int | None:
+        """Return the same broker's connection for data, which no JoinGroup holds up."""
+        node = self._coordinators.coordinator(CoordinatorType.GROUP, self.group_id)
+        return None if node is None else node.broker_id
+
+    def node_id_for(self, attempts: Iterable[Attempt]) -> int | None:
+        """As `node_id`; if there is none, note in what waits for it why not."""
+        node_id = self.node_id()
+        if node_id is None:
+            last_error = self._coordinators.last_error(CoordinatorType.GROUP, self.group_id)
+            for attempt in attempts:
+                attempt.last_error = last_error or attempt.last_error
+        return node_id
+
+    def is_replaced(self, node_id: int) -> bool:
+        """Return whether the broker of a response is not the coordinator any more.
+
+        What it says of members is void then: a broker that was paused removes all members before
+        it finds out that it was replaced.
+        """
+        return node_id != self.node_id()
+
+    def mark_unknown(self, node_id: int, reason: object) -> None:
+        """Have it looked up again, if it is still this one."""
+        self._coordinators.mark_unknown(
+            CoordinatorType.GROUP, self.group_id, node_id=node_id, reason=reason
+        )
+
+    def failure(self) -> KafkaError | None:
+        """Return why it cannot be found, if that does not cure itself."""
+        return self._coordinators.failure(CoordinatorType.GROUP, self.group_id)
 
 
 class _Address:

@@ -13,9 +13,9 @@ from pykclient.consumer.group.assignors import RangeAssignor
 from pykclient.consumer.group.classic.leader import GroupLeader
 from pykclient.consumer.group.classic.membership import Assign, ClassicMembership, RevokeToJoin
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.metadata import CoordinatorNode
 from pykclient.consumer.group.rebalance import LoseAll, RevokeAll
 from pykclient.consumer.subscription import SubscriptionState
+from pykclient.network.cluster.coordinators import GroupCoordinator
 from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.protocol.messages.join_group import (
@@ -96,7 +96,7 @@ class _CarriedOut(CarriedOut):
         return f"assign {intent.assignment.decode()}"
 
 
-class KnownCoordinator(CoordinatorNode):
+class KnownCoordinator(GroupCoordinator):
     """Where the coordinator is; known unless a test says otherwise."""
 
     def __init__(self) -> None:

@@ -20,7 +20,11 @@ from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.cluster.cluster import Cluster
-from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
+from pykclient.network.cluster.coordinators import (
+    Coordinators,
+    CoordinatorType,
+    GroupCoordinator,
+)
 from pykclient.network.manager import Operation
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -89,12 +93,11 @@ class GroupScene:
             }
         )
         wiring = GroupWiring(
-            GROUP,
             subscription=self.subscription,
             drop=lambda assigned: None,
             refresh=lambda assigned: None,
             metadata=self.metadata,
-            coordinators=self.coordinators,
+            coordinator=GroupCoordinator(self.coordinators, GROUP),
             user_calls=self._user_calls,
             commit=self._commit,
             follow_topics=lambda: None,

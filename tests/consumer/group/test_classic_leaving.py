@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.group.classic.membership import ClassicState
 from pykclient.errors import DisconnectedError, UnknownMemberIdError
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pykclient.protocol.messages.leave_group import (
@@ -12,7 +11,7 @@ from pykclient.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberResponse,
 )
-from tests.consumer.group.classic_scene import MAX_POLL_MS, OTHER_NODE_ID, ClassicScene
+from tests.consumer.group.classic_scene import OTHER_NODE_ID, ClassicScene
 
 
 @pytest.fixture
@@ -24,10 +23,9 @@ def joined() -> ClassicScene:
 
 
 @pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
-def test_an_application_that_does_not_poll_leaves_the_group(joined: ClassicScene) -> None:
-    for _ in range(6):
-        joined.beat()
-    joined.wait(MAX_POLL_MS - 18_000)
+def test_a_member_that_is_late_leaves_the_group(joined: ClassicScene) -> None:
+    joined.membership.leave_late()
+    joined.wait(0)
     leave = joined.take(LeaveGroupRequest)
     [identity] = leave.members
     assert (identity.member_id, identity.reason) == ("m-1", "consumer poll timeout has expired.")
@@ -43,18 +41,12 @@ def test_an_application_that_does_not_poll_leaves_the_group(joined: ClassicScene
 def test_a_static_member_that_does_not_poll_says_nothing() -> None:
     scene = ClassicScene(group_instance_id="i")
     scene.join()
-    scene.wait(MAX_POLL_MS)
+    scene.membership.leave_late()
+    scene.wait(0)
     assert not scene.sent
     assert not scene.membership.can_commit
     scene.poll()
     assert scene.take(JoinGroupRequest).group_instance_id == "i"
-
-
-def test_polling_keeps_the_application_in_time(joined: ClassicScene) -> None:
-    for _ in range(10):
-        joined.beat()
-        joined.poll()
-    assert joined.membership.state is ClassicState.STABLE
 
 
 def test_leaving_gives_up_everything_first(joined: ClassicScene) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
@@ -21,11 +22,47 @@ from tests.consumer.known_cluster import topic
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 T = topic("t", [1, 1])
 PROTOCOLS = ("classic", "consumer")
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(params=PROTOCOLS)
 def scene(request: pytest.FixtureRequest) -> GroupScene:
     return GroupScene(request.param)
+
+
+# Polls.
+
+
+@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
+@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
+def test_a_member_whose_application_polls_too_seldom_leaves_and_joins_again(
+    scene: GroupScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    scene.wait(MAX_POLL_MS - 1)
+    scene.beat()
+    assert scene.group.member() == scene.group.identity
+    scene.wait(1)
+    assert not scene.group.identity.is_member
+    assert scene.diary == [], "the application is away"
+    assert "max_poll_interval_ms" in caplog.text
+    (rebalance,) = scene.group.history.rebalances(scene.now_ms, START)[-1:]
+    assert rebalance.error == "the application did not poll for max_poll_interval_ms"
+    scene.sent.clear()
+    scene.poll()
+    assert scene.diary == [f"lost {A}"]
+    assert len(scene.sent) == 1, "it joins"
+
+
+def test_an_application_that_polls_is_not_late(scene: GroupScene) -> None:
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    for _ in range(3):
+        scene.wait(MAX_POLL_MS - 1)
+        scene.beat()
+        scene.group.note_poll(scene.now_ms)
+    assert scene.group.identity.is_member
 
 
 # Topics.
@@ -161,7 +198,7 @@ def test_a_new_pattern_that_matches_the_same_changes_nothing(matched: GroupScene
 
 def test_partitions_assigned_by_hand_are_the_groups_alone(scene: GroupScene) -> None:
     scene.subscription.assign([A])
-    assert scene.group.member() == scene.group.reader() == GroupMetadata(GROUP)
+    assert scene.group.member() == GroupMetadata(GROUP)
 
 
 def test_nobody_commits_before_the_group_has_taken_him_in(scene: GroupScene) -> None:

@@ -1,4 +1,4 @@
-"""When heartbeats are due, when sessions end, when polls are late."""
+"""When heartbeats are due, and when sessions end."""
 
 from __future__ import annotations
 
@@ -14,31 +14,28 @@ from tests.consumer.group.classic_scene import group_config
 
 @pytest.fixture
 def heartbeat() -> Heartbeat:
-    config = group_config(
-        heartbeat_interval_ms=3_000, session_timeout_ms=10_000, max_poll_interval_ms=60_000
-    )
+    config = group_config(heartbeat_interval_ms=3_000, session_timeout_ms=10_000)
     return Heartbeat(config, Backoff(100, 1_000, jitter=0, random=Random(1)))
 
 
 def test_before_it_is_started_nothing_is_due(heartbeat: Heartbeat) -> None:
     assert not heartbeat.is_due(10**9)
     assert not heartbeat.has_session_ended(10**9)
-    assert not heartbeat.is_poll_late(10**9)
-    assert heartbeat.next_ms(has_coordinator=True) == NEVER_MS
+    assert heartbeat.next_ms == NEVER_MS
 
 
 def test_the_first_one_is_due_after_an_interval(heartbeat: Heartbeat) -> None:
     heartbeat.start(1_000)
     assert not heartbeat.is_due(3_999)
     assert heartbeat.is_due(4_000)
-    assert heartbeat.next_ms(has_coordinator=True) == 4_000
+    assert heartbeat.next_ms == 4_000
 
 
 def test_none_is_due_while_one_is_in_flight(heartbeat: Heartbeat) -> None:
     heartbeat.start(0)
     heartbeat.on_sent(3_000)
     assert not heartbeat.is_due(9_000)
-    assert heartbeat.next_ms(has_coordinator=True) == 10_000
+    assert heartbeat.next_ms == 10_000
     heartbeat.on_received(9_000)
     assert heartbeat.is_due(9_000)
 
@@ -54,12 +51,12 @@ def test_an_answer_begins_a_session(heartbeat: Heartbeat) -> None:
 def test_failures_are_followed_ever_later(heartbeat: Heartbeat) -> None:
     heartbeat.start(0)
     heartbeat.on_failed(1_000)
-    assert heartbeat.next_ms(has_coordinator=True) == 1_100
+    assert heartbeat.next_ms == 1_100
     heartbeat.on_failed(2_000)
-    assert heartbeat.next_ms(has_coordinator=True) == 2_200
+    assert heartbeat.next_ms == 2_200
     heartbeat.on_received(2_300)
     heartbeat.on_failed(3_000)
-    assert heartbeat.next_ms(has_coordinator=True) == 3_100
+    assert heartbeat.next_ms == 3_100
 
 
 def test_doubt_asks_at_once_and_waits_for_a_session(heartbeat: Heartbeat) -> None:
@@ -70,19 +67,6 @@ def test_doubt_asks_at_once_and_waits_for_a_session(heartbeat: Heartbeat) -> Non
     assert not heartbeat.has_session_ended(19_999)
 
 
-@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
-def test_a_poll_is_late_after_its_interval(heartbeat: Heartbeat) -> None:
-    heartbeat.start(0)
-    heartbeat.on_poll(5_000)
-    assert not heartbeat.is_poll_late(64_999)
-    assert heartbeat.is_poll_late(65_000)
-
-
-def test_without_a_coordinator_only_the_application_may_be_late(heartbeat: Heartbeat) -> None:
-    heartbeat.start(0)
-    assert heartbeat.next_ms(has_coordinator=False) == 60_000
-
-
 def test_what_comes_after_the_end_changes_nothing(heartbeat: Heartbeat) -> None:
     heartbeat.start(0)
     heartbeat.on_sent(3_000)
@@ -90,4 +74,4 @@ def test_what_comes_after_the_end_changes_nothing(heartbeat: Heartbeat) -> None:
     heartbeat.on_received(4_000)
     heartbeat.on_failed(4_000)
     assert not heartbeat.is_started
-    assert heartbeat.next_ms(has_coordinator=True) == NEVER_MS
+    assert heartbeat.next_ms == NEVER_MS

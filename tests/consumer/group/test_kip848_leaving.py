@@ -13,7 +13,7 @@ from pykclient.errors import (
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
-from tests.consumer.group.kip848_scene import INTERVAL_MS, MAX_POLL_MS, RETRY_MS, A, B, Kip848Scene
+from tests.consumer.group.kip848_scene import INTERVAL_MS, RETRY_MS, A, B, Kip848Scene
 
 
 @pytest.fixture
@@ -165,7 +165,8 @@ def test_one_that_joins_and_does_not_poll_leaves_before_it_is_answered() -> None
     scene.membership.request_join()
     scene.poll()
     assert scene.told().member_epoch == 0
-    scene.wait(MAX_POLL_MS)
+    scene.membership.leave_late()
+    scene.wait(0)
     assert scene.last_epoch() == -1
     assert scene.is_in(MemberState.STALE)
 
@@ -173,7 +174,8 @@ def test_one_that_joins_and_does_not_poll_leaves_before_it_is_answered() -> None
 def test_a_static_member_that_does_not_poll_leaves_for_a_while() -> None:
     scene = Kip848Scene("instance")
     scene.join({A: (0,)})
-    scene.wait(MAX_POLL_MS)
+    scene.membership.leave_late()
+    scene.wait(0)
     assert scene.last_epoch() == -2
     assert scene.is_in(MemberState.STALE)
 

@@ -12,7 +12,7 @@ from pykclient.consumer.group.rebalance import Intent, RebalanceListener, Reconc
 from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import RebalanceListenerError, WakeupError
-from pykclient.network.cluster.coordinators import Coordinators
+from pykclient.network.cluster.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.types import TopicPartition
 from tests.consumer.known_cluster import RETRY_BACKOFF, ReachableNetwork, make_metadata
@@ -41,11 +41,10 @@ class Scene:
         metadata = make_metadata()
         self.reconciliation = Reconciliation(
             GroupWiring(
-                "g",
                 subscription=self.subscription,
                 metadata=metadata,
-                coordinators=Coordinators(
-                    metadata, ReachableNetwork(), retry_backoff=RETRY_BACKOFF
+                coordinator=GroupCoordinator(
+                    Coordinators(metadata, ReachableNetwork(), retry_backoff=RETRY_BACKOFF), "g"
                 ),
                 user_calls=self.user_calls,
                 drop=self.drop,

@@ -198,7 +198,7 @@ class ConsumerCoordinator(ConsumerGroup):
         Raises:
             KafkaError: the assignment cannot be read, does not fit again, or the assignor failed.
         """
-        assignor = chosen_assignor(self._assignors, intent.protocol, self._wiring.group_id)
+        assignor = chosen_assignor(self._assignors, intent.protocol, self._coordinator.group_id)
         assignment = read_assignment(intent.assignment)
         assigned = assignment.partitions
         if not self._fits(assigned):

@@ -1,6 +1,6 @@
-"""Heartbeat: when the next heartbeat is due, when the session ends, when the next poll is late.
+"""Heartbeat: when the next heartbeat is due, and when the session ends.
 
-Pure timing: three deadlines, and whether a heartbeat is in flight. It sends nothing and reads no
+Pure timing: two deadlines, and whether a heartbeat is in flight. It sends nothing and reads no
 clock. While it is *stopped* (not a member) nothing is due; *started*, it counts from that moment.
 
 Owner: the core lock.
@@ -29,7 +29,6 @@ class Heartbeat:
         self._retry_backoff = retry_backoff
         self._due_ms = NEVER_MS
         self._session_ends_ms = NEVER_MS
-        self._polled_ms = 0
         self._failure_count = 0
 
     @property
@@ -60,10 +59,6 @@ class Heartbeat:
         self._due_ms = self._session_ends_ms = NEVER_MS
         self.is_in_flight = False
 
-    def on_poll(self, now_ms: int) -> None:
-        """Note that the application polls."""
-        self._polled_ms = now_ms
-
     def on_sent(self, now_ms: int) -> None:
         """Note that a heartbeat is in flight."""
         self.is_in_flight = True
@@ -91,19 +86,8 @@ class Heartbeat:
         """Whether the coordinator has not responded for a session."""
         return now_ms >= self._session_ends_ms
 
-    def is_poll_late(self, now_ms: int) -> bool:
-        """Whether the application has not polled for `max_poll_interval_ms`."""
-        return self.is_started and now_ms >= self._polled_ms + self._config.max_poll_interval_ms
-
-    def next_ms(self, *, has_coordinator: bool) -> int:
-        """Return the next time at which `is_due`, `has_session_ended` or `is_poll_late` may change.
-
-        Without a coordinator nothing can be sent, and only the application may be late.
-        """
-        if not self.is_started:
-            return NEVER_MS
-        late_ms = self._polled_ms + self._config.max_poll_interval_ms
-        if not has_coordinator:
-            return late_ms
+    @property
+    def next_ms(self) -> int:
+        """The next time at which `is_due` or `has_session_ended` may change."""
         due_ms = NEVER_MS if self.is_in_flight else self._due_ms
-        return min(due_ms, self._session_ends_ms, late_ms)
+        return min(due_ms, self._session_ends_ms)

@@ -93,7 +93,7 @@ class GroupLeader:
         Raises:
             KafkaError: the subscriptions cannot be read, or the assignor failed.
         """
-        assignor = chosen_assignor(self._assignors, protocol, self._wiring.group_id)
+        assignor = chosen_assignor(self._assignors, protocol, self._wiring.coordinator.group_id)
         members = read_members(response.members)
         topics = frozenset[str]().union(*(member.topics for member in members.values()))
         self._follow(topics)

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.assignors import Assignor
     from pykclient.consumer.group.classic.leader import GroupLeader
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.group.metadata import CoordinatorNode
     from pykclient.consumer.subscription import SubscriptionState
+    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
@@ -124,7 +124,7 @@ class ClassicMembership:
     def __init__(
         self,
         config: ConsumerConfig,
-        coordinator: CoordinatorNode,
+        coordinator: GroupCoordinator,
         *,
         subscription: SubscriptionState,
         assignors: Mapping[str, Assignor],
@@ -216,9 +216,10 @@ class ClassicMembership:
         self._log.log(level, "group %r: to be joined: %s", self.member.group_id, reason)
         self._rejoin_reason = reason
 
-    def note_poll(self, now_ms: int) -> None:
-        """Note that the application polls: `max_poll_interval_ms` begins anew."""
-        self._heartbeat.on_poll(now_ms)
+    @property
+    def must_poll(self) -> bool:
+        """Whether it leaves if the application does not poll for `max_poll_interval_ms`."""
+        return self._heartbeat.is_started and self.state is not ClassicState.LEAVING
 
     def wants_turn(self, now_ms: int) -> bool:
         """Whether `advance` would change something now."""
@@ -261,7 +262,6 @@ class ClassicMembership:
 
     def advance(self, now_ms: int) -> Intent | None:
         """Go on while the application polls; return a new intent, to be carried out first."""
-        self._heartbeat.on_poll(now_ms)
         if self.state is ClassicState.SYNCING:
             self._lead(now_ms)
         elif self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
@@ -273,11 +273,8 @@ class ClassicMembership:
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
         """Return what is to be sent, and when to poll again."""
-        if may_rebalance:
-            if self._intent is not None and self._intent.is_done:
-                self._on_carried_out(self._intent, now_ms)
-        elif self.state is not ClassicState.LEAVING and self._heartbeat.is_poll_late(now_ms):
-            self._leave_late(now_ms)
+        if may_rebalance and self._intent is not None and self._intent.is_done:
+            self._on_carried_out(self._intent, now_ms)
         node_id = self._coordinator.node_id() if self._wants_coordinator() else None
         self._follow_coordinator(node_id, now_ms)
         requests, self._leave_requests = self._leave_requests, []
@@ -315,8 +312,8 @@ class ClassicMembership:
 
     def _next_ms(self, now_ms: int, *, has_coordinator: bool) -> int:
         retry_ms = self._retries.at_ms if self._retries.at_ms > now_ms else NEVER_MS
-        is_waiting = self._call is not None
-        beat_ms = self._heartbeat.next_ms(has_coordinator=has_coordinator and not is_waiting)
+        may_send = has_coordinator and self._call is None
+        beat_ms = self._heartbeat.next_ms if may_send else NEVER_MS
         return max(now_ms, min(retry_ms, beat_ms))
 
     def _follow_coordinator(self, node_id: int | None, now_ms: int) -> None:
@@ -478,14 +475,8 @@ class ClassicMembership:
 
     # Leaving.
 
-    def _leave_late(self, now_ms: int) -> None:
+    def leave_late(self) -> None:
         """Leave because the application does not poll; when it does, everything is lost."""
-        self._log.warning(
-            "group %r: no poll for max_poll_interval_ms, so this member leaves and others read on; "
-            "poll more often, with smaller max_poll_records, or raise max_poll_interval_ms",
-            self.member.group_id,
-        )
-        self._history.fail("the application did not poll for max_poll_interval_ms", now_ms)
         self._leave_reason = "consumer poll timeout has expired."
         self._sends_leave = self.member.group_instance_id is None
         self.left = Operation()
@@ -605,8 +596,7 @@ class ClassicMembership:
         error = error_for_code(code, self._about("Heartbeat"))
         if code in MOVED:
             self._coordinator.mark_unknown(node_id, error.name)
-        elif sent != self.member or node_id != self._coordinator.node_id():
-            # A broker that was paused removes all members before it finds out that it is replaced.
+        elif sent != self.member or self._coordinator.is_replaced(node_id):
             self._log.debug("the response to an earlier heartbeat is void: %s", error)
         elif code in REMOVED:
             self._lose_generation("Heartbeat", code)

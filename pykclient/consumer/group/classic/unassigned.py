@@ -27,8 +27,8 @@ from pykclient.protocol.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.consumer.group.metadata import CoordinatorNode
     from pykclient.errors import KafkaError
+    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.log import ClientLog
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
@@ -45,7 +45,7 @@ class UnassignedPartitions:
     """Describes one group; sets `has_found` if partitions that it should read are unassigned."""
 
     def __init__(
-        self, coordinator: CoordinatorNode, *, retry_backoff: Backoff, log: ClientLog
+        self, coordinator: GroupCoordinator, *, retry_backoff: Backoff, log: ClientLog
     ) -> None:
         self.has_found = False
         self._coordinator = coordinator

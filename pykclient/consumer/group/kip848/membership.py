@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.group.metadata import CoordinatorNode
     from pykclient.consumer.subscription import SubscriptionState
     from pykclient.errors import KafkaError
+    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
@@ -137,7 +137,7 @@ class Kip848Membership:
     def __init__(
         self,
         config: ConsumerConfig,
-        coordinator: CoordinatorNode,
+        coordinator: GroupCoordinator,
         *,
         subscription: SubscriptionState,
         metadata: Metadata,
@@ -183,7 +183,6 @@ class Kip848Membership:
         """Whether others may have what this consumer still has; the next poll gives it up."""
         self._interval_ms = 0
         self._due_ms = 0
-        self._polled_ms = 0
         self._retries = Retries(retry_backoff)
         self._error: KafkaError | None = None
 
@@ -220,9 +219,10 @@ class Kip848Membership:
         del error_code, sent
         self._due_ms = 0
 
-    def note_poll(self, now_ms: int) -> None:
-        """Note that the application polls: `max_poll_interval_ms` begins anew."""
-        self._polled_ms = now_ms
+    @property
+    def must_poll(self) -> bool:
+        """Whether it leaves if the application does not poll for `max_poll_interval_ms`."""
+        return self.state in IN_GROUP
 
     def wants_turn(self, now_ms: int) -> bool:
         """Whether `advance` would change something now."""
@@ -292,7 +292,6 @@ class Kip848Membership:
 
     def advance(self, now_ms: int) -> Intent | None:
         """Go on while the application polls; return a new intent, to be carried out first."""
-        self._polled_ms = now_ms
         if self._intent is not None:
             if self._intent.is_done:
                 self._intent = None
@@ -311,8 +310,7 @@ class Kip848Membership:
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
         """Return what is to be sent, and when to poll again."""
-        if not may_rebalance and self.state in IN_GROUP and now_ms >= self._late_ms():
-            self._leave_late(now_ms)
+        del may_rebalance  # what it would take away waits for `advance`
         if self.state is MemberState.FATAL and now_ms < self._retries.at_ms:
             return PollResult(next_poll_ms=self._retries.at_ms)
         if self.state not in SENDING and self.state is not MemberState.LEAVING:
@@ -325,15 +323,11 @@ class Kip848Membership:
             self._finish_leaving()  # there is no coordinator to notify: the session will end
         return PollResult(requests, self._next_ms(now_ms, has_coordinator=node_id is not None))
 
-    def _late_ms(self) -> int:
-        return self._polled_ms + self._config.max_poll_interval_ms
-
     def _next_ms(self, now_ms: int, *, has_coordinator: bool) -> int:
-        late_ms = self._late_ms() if self.state in IN_GROUP else NEVER_MS
         if self._call is not None or not has_coordinator:
-            return late_ms
+            return NEVER_MS
         due_ms = self._due_ms if self.state in IN_GROUP or self.member.is_member else NEVER_MS
-        return max(now_ms, min(late_ms, max(due_ms, self._retries.at_ms)))
+        return max(now_ms, due_ms, self._retries.at_ms)
 
     def _is_due(self, now_ms: int) -> bool:
         if self.state is MemberState.LEAVING:
@@ -455,18 +449,12 @@ class Kip848Membership:
         if not is_sent:
             self.left.succeed(None)
 
-    def _leave_late(self, now_ms: int) -> None:
+    def leave_late(self) -> None:
         """Leave because the application does not poll; when it does, everything is lost."""
-        self._log.warning(
-            "group %r: no poll for max_poll_interval_ms, so this member leaves and others read on; "
-            "poll more often, with smaller max_poll_records, or raise max_poll_interval_ms",
-            self.member.group_id,
-        )
         is_static = self.member.group_instance_id is not None
         self._leave_epoch = LEAVE_STATIC_EPOCH if is_static else LEAVE_EPOCH
         self._is_late = True
         self.left = Operation()
-        self._history.fail("the application did not poll for max_poll_interval_ms", now_ms)
         self._stop()
         self._to(MemberState.LEAVING)
         if not self._may_be_known:
@@ -543,8 +531,7 @@ class Kip848Membership:
         if isinstance(error, MOVED):
             self._coordinator.mark_unknown(node_id, error.name)
             self._due_ms = 0  # as soon as the other one is found
-        elif isinstance(error, UNKNOWN_MEMBER) and node_id != self._coordinator.node_id():
-            # A broker that was paused removes all members before it finds out that it is replaced.
+        elif isinstance(error, UNKNOWN_MEMBER) and self._coordinator.is_replaced(node_id):
             self._due_ms = 0
         elif isinstance(error, UNKNOWN_MEMBER):
             self._on_fenced(error, now_ms)
