@@ -30,6 +30,7 @@ from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.group.assignors.setting import assignor_list
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.errors.base import ConfigError
+from pykclient.records.compression import DECOMPRESSED_SIZE_BYTES_MAX
 from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
@@ -282,8 +283,8 @@ class ConsumerConfig(ClientConfig):
     )
     decompressed_max_bytes = Setting(
         integer(1_024, INT_MAX),
-        64 * 1_048_576,
-        "Largest size that a compressed batch may unfold to; a larger one is corrupt.",
+        DECOMPRESSED_SIZE_BYTES_MAX,
+        "Largest size that a compressed batch may decompress to; a larger one is corrupt.",
         is_ours=True,
     )
 

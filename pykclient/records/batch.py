@@ -28,7 +28,7 @@ from pykclient.accel.batch_layout import (
     OFFSET_MAX,
 )
 from pykclient.errors.base import CorruptRecordError, DecodeError
-from pykclient.records.compression import Codec, decompress
+from pykclient.records.compression import DECOMPRESSED_SIZE_BYTES_MAX, Codec, decompress
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pykclient.accel.abc import RecordColumns
 
 __all__ = [
-    "DECOMPRESSED_SIZE_BYTES_MAX",
     "RecordBatch",
     "Unit",
     "corrupt_batch",
@@ -50,9 +49,6 @@ __all__ = [
 LEGACY_MAGIC_MAX: Final = 1
 LEGACY_SIZE_BYTES_MIN: Final = 26
 """The smallest message of the old formats: what is shorter is of no format at all."""
-
-DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Records of one batch that decompress to more are refused, unless the caller allows more."""
 
 RECORD_COUNT_MAX: Final = 2**31 - 1
 """As many as a batch can have: its count is 32 bits wide."""
@@ -173,26 +169,16 @@ class RecordBatch:
         """Return the error that says that this batch is malformed, and where it stands."""
         return _error(self.topic, self.partition, self.base_offset, reason)
 
-    def records(
-        self,
-        start_offset: int = 0,
-        *,
-        decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
-    ) -> RecordColumns:
-        """Decode all records from `start_offset` on.
+    def records(self, start_offset: int = 0) -> RecordColumns:
+        """Decode all records from `start_offset` on, up to `DECOMPRESSED_SIZE_BYTES_MAX`.
 
-        With log-append time every record has the time at which the broker appended the batch.
-
-        Raises:
-            CorruptRecordError: the records are malformed, do not fit the header, or are larger than
-                `decompressed_size_bytes_max` once decompressed.
-            ConfigError: the codec's library is not installed.
+        Raises: as `chunks`.
         """
         chunks = list(
             self.chunks(
                 start_offset,
+                decompressed_size_bytes_max=DECOMPRESSED_SIZE_BYTES_MAX,
                 record_count_max=RECORD_COUNT_MAX,
-                decompressed_size_bytes_max=decompressed_size_bytes_max,
             )
         )
         return chunks[0] if len(chunks) == 1 else _joined(chunks)
@@ -201,13 +187,18 @@ class RecordBatch:
         self,
         start_offset: int = 0,
         *,
+        decompressed_size_bytes_max: int,
         record_count_max: int = CHUNK_RECORD_COUNT_MAX,
-        decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
     ) -> Iterator[RecordColumns]:
         """Yield the records from `start_offset` on, decoding at most `record_count_max` at a time.
 
-        Chunks may be shorter, as those of records with very many headers are; none is empty. Raises
-        as `records` does, when a chunk is asked for.
+        Chunks may be shorter, as those of records with very many headers are; none is empty. With
+        log-append time every record has the time at which the broker appended the batch.
+
+        Raises:
+            CorruptRecordError: the records are malformed, do not fit the header, or decompress to
+                more than `decompressed_size_bytes_max`.
+            ConfigError: the codec's library is not installed.
         """
         if not self.record_count:
             return

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pykclient import accel
 from pykclient.records.batch import (
-    DECOMPRESSED_SIZE_BYTES_MAX,
     RecordBatch,
     corrupt_batch,
     first_batch,
@@ -81,12 +80,7 @@ class BatchSpan:
         """Return the error that says that its first batch is malformed, and where it stands."""
         return corrupt_batch(self.topic, self.partition, self._data, reason)
 
-    def chunks(
-        self,
-        start_offset: int = 0,
-        *,
-        decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
-    ) -> Iterator[RecordColumns]:
+    def chunks(self, start_offset: int = 0) -> Iterator[RecordColumns]:
         """Yield the records from `start_offset` on, a part after the other, none of them empty.
 
         Raises:
@@ -100,9 +94,8 @@ class BatchSpan:
             if columns is None:
                 batch = self._batch_at(position)
                 position += batch.size_bytes
-                yield from batch.chunks(
-                    start_offset, decompressed_size_bytes_max=decompressed_size_bytes_max
-                )
+                # No batch of a span is compressed.
+                yield from batch.chunks(start_offset, decompressed_size_bytes_max=0)
                 continue
             if start_offset > columns.first_offset:
                 columns = columns.rows(columns.find(start_offset))

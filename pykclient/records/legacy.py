@@ -23,11 +23,7 @@ from pykclient.accel.batch_layout import (
     LENGTH_END,
 )
 from pykclient.errors.base import DecodeError
-from pykclient.records.batch import (
-    DECOMPRESSED_SIZE_BYTES_MAX,
-    RecordBatch,
-    corrupt_batch,
-)
+from pykclient.records.batch import RecordBatch, corrupt_batch
 from pykclient.records.compression import Codec, decompress
 from pykclient.types import TimestampType
 
@@ -114,15 +110,15 @@ class LegacyBatch(RecordBatch):
         self,
         start_offset: int = 0,
         *,
+        decompressed_size_bytes_max: int,
         record_count_max: int = CHUNK_RECORD_COUNT_MAX,
-        decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
     ) -> Iterator[RecordColumns]:
         """Yield the records from `start_offset` on, `record_count_max` at a time.
 
         Raises:
-            CorruptRecordError: the messages inside are malformed, or larger than
-                `decompressed_size_bytes_max` once decompressed. It comes behind the good pieces,
-                but for what the sizes and offsets of all messages tell at once.
+            CorruptRecordError: the messages inside are malformed, or decompress to more than
+                `decompressed_size_bytes_max`. It comes behind the good pieces, but for what the
+                sizes and offsets of all messages tell at once.
             ConfigError: the codec's library is not installed.
         """
         piece: list[_Message] = []

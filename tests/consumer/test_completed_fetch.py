@@ -25,6 +25,7 @@ from tests.consumer.fetched_records import (
     compacted,
     empty_batch,
     marker,
+    thinned,
     value_at,
 )
 from tests.records.batches import build, header_changed, resealed
@@ -300,6 +301,23 @@ def test_a_batch_that_unfolds_to_too_much_is_an_error() -> None:
     )
     with pytest.raises(CorruptRecordError, match=r"10000.*seek\(\) to 1\b"):
         fetched(bomb, config=small).peek(0, ALL)
+
+
+@pytest.mark.parametrize("aborted", [None, []], ids=["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize(
+    "data",
+    [aborted_batch(range(99), 7), thinned(range(99), kept=range(1, 99)), batch(range(ALL + 1))],
+    ids=["transactional", "compacted", "many records"],
+)
+def test_a_batch_that_is_not_compressed_has_no_limit(
+    data: bytes, aborted: Sequence[tuple[int, int]] | None
+) -> None:
+    """It is as large as what was fetched, whether it is read in a span or by itself."""
+    small = ConsumerConfig.from_settings(
+        bootstrap_servers="boot:9092", decompressed_max_bytes=1_024
+    )
+    assert len(data) > small.decompressed_max_bytes
+    assert read_all(fetched(data, aborted=aborted, config=small))[0][-1] >= 98
 
 
 @pytest.mark.promise("malformed records never end in a loop")

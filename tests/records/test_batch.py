@@ -133,7 +133,9 @@ def test_chunks_are_the_records_in_pieces_and_never_empty(
     count: int, record_count_max: int, start_offset: int
 ) -> None:
     (batch,) = read(build([ROW] * count))
-    chunks = list(batch.chunks(start_offset, record_count_max=record_count_max))
+    chunks = list(
+        batch.chunks(start_offset, decompressed_size_bytes_max=0, record_count_max=record_count_max)
+    )
     assert all(0 < len(chunk.offsets) <= record_count_max for chunk in chunks)
     offsets = [offset for chunk in chunks for offset in chunk.offsets]
     assert offsets == list(range(start_offset, count))
@@ -245,7 +247,7 @@ def test_no_chunk_beyond_the_last_offset_is_handed_out() -> None:
     header = header_changed(build(THREE, base_offset=7), RECORD_COUNT_AT, 2, 4)[:HEADER_SIZE_BYTES]
     far_and_farther = bytes.fromhex("0e0000080102 6100 0e00000a0102 6100")
     (batch,) = read(resealed(header + far_and_farther))
-    chunks = batch.chunks(record_count_max=1)
+    chunks = batch.chunks(decompressed_size_bytes_max=0, record_count_max=1)
     with pytest.raises(CorruptRecordError, match="a record at offset 11, its header says 9"):
         next(chunks)
 
@@ -355,7 +357,7 @@ def test_a_bomb_is_corrupt_and_names_the_limit(codec: Codec) -> None:
     (batch,) = read(build([(0, None, bytes(3_000_000), ())], codec))
     assert batch.size_bytes < 200_000
     with pytest.raises(CorruptRecordError, match="more than the limit of 1000000 bytes") as caught:
-        batch.records(decompressed_size_bytes_max=1_000_000)
+        next(batch.chunks(decompressed_size_bytes_max=1_000_000))
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("flights", 3, 0)
     assert len(batch.records().values) == 1
 

@@ -94,8 +94,8 @@ def test_a_batch_with_more_headers_than_are_decoded_at_once_is_read_and_split() 
     for row in rows:
         builder.try_append(*row)
     (batch,) = read(builder.close())
-    assert [len(chunk) for chunk in batch.chunks()] == [2, 2]
-    assert [len(chunk) for chunk in batch.chunks(1)] == [1, 2]
+    assert [len(chunk) for chunk in batch.chunks(decompressed_size_bytes_max=0)] == [2, 2]
+    assert [len(chunk) for chunk in batch.chunks(1, decompressed_size_bytes_max=0)] == [1, 2]
     assert batch.records().values == [b"0", b"1", b"2", b"3"]
     assert [(value, len(headers)) for *_, value, headers in builder.records()] == [
         (row[2], 400_000) for row in rows

@@ -19,8 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.errors.base import ConfigError, DecodeError
-from pykclient.records.batch import DECOMPRESSED_SIZE_BYTES_MAX
-from pykclient.records.compression import Codec, compress, decompress, require_library
+from pykclient.records.compression import (
+    DECOMPRESSED_SIZE_BYTES_MAX,
+    Codec,
+    compress,
+    decompress,
+    require_library,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +46,7 @@ def test_every_codec_gives_back_what_it_got(data: bytes, codec: Codec) -> None:
 
 
 @pytest.mark.promise("a decompression bomb ends at the limit, in every codec, with its place")
-@given(st.sampled_from(tuple(Codec)), st.integers(1, 100_000))
+@given(st.sampled_from(COMPRESSED), st.integers(1, 100_000))
 def test_exactly_the_limit_is_allowed_and_one_byte_more_is_not(codec: Codec, size: int) -> None:
     compressed = compress(codec, b"z" * size)
     assert len(decompress(codec, compressed, size)) == size
@@ -211,8 +216,7 @@ BOMBS: Mapping[str, tuple[Codec, Callable[[], bytes]]] = {
 DEFUSE = """
 import pathlib, resource, sys
 from pykclient.errors.base import DecodeError
-from pykclient.records.batch import DECOMPRESSED_SIZE_BYTES_MAX
-from pykclient.records.compression import Codec, compress, decompress
+from pykclient.records.compression import DECOMPRESSED_SIZE_BYTES_MAX, Codec, compress, decompress
 codec = Codec(int(sys.argv[1]))
 bomb = pathlib.Path(sys.argv[2]).read_bytes()
 decompress(codec, compress(codec, b"the library is loaded"), 1000)

@@ -107,7 +107,10 @@ def test_messages_before_the_start_offset_are_dropped() -> None:
 def test_what_one_message_wraps_is_decoded_piece_by_piece() -> None:
     inner = b"".join(message(n, None, b"%d" % n) for n in range(10))
     (batch,) = read(wrapped(29, inner, Codec.GZIP))
-    pieces = [list(columns.offsets) for columns in batch.chunks(23, record_count_max=3)]
+    pieces = [
+        list(columns.offsets)
+        for columns in batch.chunks(23, decompressed_size_bytes_max=1000, record_count_max=3)
+    ]
     assert pieces == [[23, 24, 25], [26, 27, 28], [29]]
 
 
@@ -118,7 +121,7 @@ def test_memory_is_that_of_a_piece_however_many_messages_there_are() -> None:
     """Small messages take ten times as much as objects as they do packed."""
     inner = b"".join(message(n, None, b"%d" % n) for n in range(30_000))
     (batch,) = read(wrapped(29_999, inner, Codec.GZIP))
-    chunks = batch.chunks(record_count_max=100)
+    chunks = batch.chunks(decompressed_size_bytes_max=10**7, record_count_max=100)
     first = next(chunks)  # by now it is decompressed
     tracemalloc.start()
     try:
@@ -138,7 +141,7 @@ def test_damage_behind_good_messages_is_told_when_it_is_reached() -> None:
     bad[-1] ^= 1
     inner = b"".join(message(n, None, b"v") for n in range(3)) + bytes(bad)
     (batch,) = read(wrapped(3, inner, Codec.GZIP))
-    chunks = batch.chunks(record_count_max=2)
+    chunks = batch.chunks(decompressed_size_bytes_max=1000, record_count_max=2)
     assert list(next(chunks).offsets) == [0, 1]
     with pytest.raises(CorruptRecordError, match="checksum"):
         next(chunks)
@@ -225,7 +228,7 @@ def test_a_negative_offset_is_corrupt() -> None:
 def test_a_bomb_is_corrupt(codec: Codec) -> None:
     (batch,) = read(wrapped(5, message(5, None, bytes(10**6)), codec))
     with pytest.raises(CorruptRecordError, match="more than the limit of 1000 bytes") as caught:
-        batch.records(decompressed_size_bytes_max=1000)
+        next(batch.chunks(decompressed_size_bytes_max=1000))
     assert (caught.value.partition, caught.value.offset) == (3, 5)
 
 

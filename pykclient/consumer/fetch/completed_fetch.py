@@ -207,9 +207,12 @@ class CompletedFetch:
                 self._pass(batch)
                 continue
             self._batch = batch
-            self._chunks = batch.chunks(
-                position, decompressed_size_bytes_max=self._decompressed_max_bytes
-            )
+            if isinstance(batch, BatchSpan):
+                self._chunks = batch.chunks(position)
+            else:
+                self._chunks = batch.chunks(
+                    position, decompressed_size_bytes_max=self._decompressed_max_bytes
+                )
             return True
         return False
 
