@@ -18,7 +18,7 @@ import pykclient
 from pykclient.admin.config import AdminConfig
 from pykclient.config.properties import from_properties
 from pykclient.config.setting import REQUIRED
-from pykclient.config.unsupported import HELD_BY, UNSUPPORTED
+from pykclient.config.unknown_keys import HELD_BY, UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors.base import ConfigError
 from pykclient.producer.config import ProducerConfig

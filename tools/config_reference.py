@@ -1,7 +1,7 @@
 """`python -m tools.config_reference [--check]`: write docs/configuration.md, or compare it.
 
 It says of every key that Kafka's own clients have what it means here, or why it is refused. All of
-it comes from the config classes and from `pykclient.config.unsupported`.
+it comes from the config classes and from `pykclient.config.unknown_keys`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.admin.config import AdminConfig
 from pykclient.config.setting import REQUIRED
-from pykclient.config.unsupported import UNSUPPORTED
+from pykclient.config.unknown_keys import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.producer.config import ProducerConfig
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pykclient.config.client import ClientConfig
     from pykclient.config.setting import Setting
-    from pykclient.config.unsupported import Unsupported
+    from pykclient.config.unknown_keys import Unsupported
 
 __all__ = ["main", "reference"]
 

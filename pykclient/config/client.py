@@ -24,7 +24,7 @@ from pykclient.config.setting import (
     shown,
     string,
 )
-from pykclient.config.unsupported import EVERY_CLIENT, explain_unsupported, respelled, underscored
+from pykclient.config.unknown_keys import EVERY_CLIENT, explain_unknown, respelled, underscored
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class ClientConfig:
                 continue
             setting = cls._by_name.get(underscored(spelling))
             if setting is None:
-                complaint = explain_unsupported(
+                complaint = explain_unknown(
                     cls.client, spelling, value, [s.key for s in cls.settings()]
                 )
                 if complaint is not None:

@@ -25,7 +25,7 @@ from pykclient.config.setting import (
     sendable_text,
     string,
 )
-from pykclient.config.unsupported import serializer_hint
+from pykclient.config.unknown_keys import serializer_hint
 from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.group.assignors.setting import assignor_list
 from pykclient.consumer.subscription import OffsetReset

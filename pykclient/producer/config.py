@@ -22,7 +22,7 @@ from pykclient.config.setting import (
     object_list,
     object_or_name,
 )
-from pykclient.config.unsupported import partitioner_hint, serializer_hint
+from pykclient.config.unknown_keys import partitioner_hint, serializer_hint
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:

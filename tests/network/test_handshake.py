@@ -116,7 +116,7 @@ def test_no_common_version_of_api_versions_is_told(listed: dict[int, tuple[int, 
 
 
 @pytest.mark.promise("ApiVersions falls back to what the broker knows")
-def test_refusals_without_end_end() -> None:
+def test_unknown_keys_without_end_end() -> None:
     handshake = Handshake(NODE)
     asked = []
     while handshake.version > 0:

@@ -24,7 +24,7 @@ __all__ = [
     "EVERY_CLIENT",
     "HELD_BY",
     "UNSUPPORTED",
-    "explain_unsupported",
+    "explain_unknown",
     "partitioner_hint",
     "respelled",
     "serializer_hint",
@@ -342,9 +342,7 @@ def underscored(key: str) -> str:
     return key.replace(".", "_")
 
 
-def explain_unsupported(
-    client: str, spelling: str, value: object, known: Iterable[str]
-) -> str | None:
+def explain_unknown(client: str, spelling: str, value: object, known: Iterable[str]) -> str | None:
     """Return what is wrong with a key that `client` does not have, and what to do instead.
 
     None when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
