@@ -7,12 +7,17 @@ it ("DATA_SOURCE_NOT_FOUND ... pykafka"), its workers run another Python: see `P
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["register"]
+
+LOOK_S_MAX: Final = 60.0
 
 
 def register(spark: SparkSession) -> None:
@@ -23,7 +28,34 @@ def register(spark: SparkSession) -> None:
     """
     # Imported here: Spark looks at this module for the format's name alone.
     from spark_connector.source import KafkaDataSource
-    from spark_connector.worker_python import check_worker_python
 
-    check_worker_python(spark)
+    _check_worker_python(spark)
     spark.dataSource.register(KafkaDataSource)
+
+
+def _check_worker_python(spark: SparkSession) -> None:
+    """Refuse workers that could not load the format: Spark would say only that there is none."""
+    try:
+        name: str = spark.sparkContext.pythonExec
+    except Exception:  # noqa: BLE001 - Spark Connect has no context; its server has the workers
+        return
+    python = shutil.which(name)
+    # One that is not here comes with the job, to where the executors are.
+    if python is None or python == sys.executable:
+        return
+    looked = subprocess.run(  # noqa: S603 - the Python that Spark runs
+        [python, "-c", "import spark_connector.source"],
+        capture_output=True,
+        text=True,
+        timeout=LOOK_S_MAX,
+        check=False,
+    )
+    if looked.returncode != 0:
+        reason = looked.stderr.strip().rpartition("\n")[2]
+        from pykclient.errors import UsageError
+
+        raise UsageError(
+            f"Spark's workers run {python}, which cannot load format 'pykafka' ({reason}): set "
+            f"PYSPARK_PYTHON (or spark.pyspark.python) to a Python that has this package, such as "
+            f"{sys.executable}, before the session starts"
+        )

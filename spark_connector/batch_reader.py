@@ -13,28 +13,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from pykclient import Consumer
 from pykclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from spark_connector.consumer_log import ConsumerLog
 from spark_connector.offsets import report_data_loss, resolve_ranges, split_ranges
-from spark_connector.schema import check_projection
+from spark_connector.schema import HEADERS, check_projection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from spark_connector.arrow import RecordColumns
     from spark_connector.offsets import OffsetRange
     from spark_connector.options import KafkaOptions
 
-__all__ = ["KafkaBatchReader"]
+__all__ = ["KafkaBatchReader", "RecordColumns"]
 
-BATCH_ROWS: Final = 10_000
-"""Rows of an Arrow batch: with fewer Spark's own cost for each shows, with more nothing is won."""
+_CONSUMER_NAMES: Final = {"timestampType": "timestamp_type"}
+"""Columns that the consumer calls otherwise."""
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -55,7 +56,7 @@ class KafkaBatchReader(DataSourceReader):
         raise: a topic that does not exist, no connection, a time-out.
         """
         options = self._options
-        with Consumer(_consumer_settings(options)) as consumer:
+        with Consumer(options.consumer_settings()) as consumer:
             log = ConsumerLog(consumer)
             ranges = resolve_ranges(
                 options.starting,
@@ -77,11 +78,9 @@ class KafkaBatchReader(DataSourceReader):
         Raises: `DataLossError`, `KafkaTimeoutError` when nothing came for
         `kafkaConsumer.pollTimeoutMs`, and what `Consumer.poll_arrow` raises.
         """
-        from spark_connector.arrow import RecordColumns
-
         if partition.value is None:
             return
-        with Consumer(_consumer_settings(self._options)) as consumer:
+        with Consumer(self._options.consumer_settings()) as consumer:
             yield from _RangeRead(consumer, partition.value, self._options).batches(
                 RecordColumns(self._schema)
             )
@@ -94,10 +93,6 @@ class _RangeRead:
         self._consumer = consumer
         self._wanted = wanted
         self._options = options
-        # A max.poll.records of the user's decides how large batches are.
-        settings = options.client_settings
-        chosen = settings.get("max.poll.records", settings.get("max_poll_records", BATCH_ROWS))
-        self._rows_max = int(chosen)
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
         """Every record of the range, in order."""
@@ -108,7 +103,7 @@ class _RangeRead:
             try:
                 batch = consumer.poll_arrow(
                     self._options.poll_timeout_ms / 1_000,
-                    self._rows_max,
+                    self._options.batch_rows,
                     until={partition: end},
                     include_headers=columns.has_headers,
                 )
@@ -138,10 +133,26 @@ class _RangeRead:
         self._consumer.seek(partition, held.beginning if is_behind else self._wanted.end)
 
 
-def _consumer_settings(options: KafkaOptions) -> dict[str, object]:
-    """The user's settings, and what follows from ranges being fixed before they are read."""
-    return {
-        "allow.auto.create.topics": "false",
-        **options.client_settings,
-        "auto.offset.reset": "none",
-    }
+class RecordColumns:
+    """The columns of one query: picked from those that a consumer returns and, where types differ,
+    cast. Spark takes exactly the names, order, types and nullability of the query's schema."""
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.has_headers: bool = HEADERS in schema.names
+        self._names = [_CONSUMER_NAMES.get(name, name) for name in schema.names]
+
+    def pick(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch of a consumer as Spark wants it. Costs per column, not per record."""
+        columns = [
+            _as_type(batch.column(name), field.type)
+            for name, field in zip(self._names, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _as_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_list(wanted):
+        # Spark's own source has null, not an empty list, for a record without headers.
+        column = pc.if_else(pc.equal(pc.list_value_length(column), 0), None, column)
+    return column if column.type.equals(wanted) else column.cast(wanted)

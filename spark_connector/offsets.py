@@ -12,17 +12,17 @@ Source: Spark's Structured Streaming + Kafka Integration Guide (options and JSON
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient import TopicPartition
 from pykclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pykclient import TopicPartition
 
     OffsetsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
 
@@ -33,8 +33,6 @@ __all__ = [
     "LogBounds",
     "OffsetLimit",
     "OffsetRange",
-    "offsets_from_json",
-    "partitions_from_json",
     "resolve_ranges",
     "split_ranges",
 ]
@@ -42,7 +40,6 @@ __all__ = [
 EARLIEST: Final = -2
 LATEST: Final = -1
 NAMED_MAX: Final = 10
-SHOWN_LENGTH_MAX: Final = 200
 
 _LOG = logging.getLogger(__name__)
 
@@ -231,62 +228,6 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     return [
         OffsetRange(whole.partition, start, end) for start, end in pairwise(edges) if end > start
     ]
-
-
-def partitions_from_json(option: str, text: str) -> tuple[TopicPartition, ...]:
-    """``{"topic": [0, 1]}`` as partitions. Raises: `ConfigError`."""
-    partitions: dict[TopicPartition, None] = {}
-    for topic, numbers in _object(option, text, '{"topicA":[0,1],"topicB":[2]}').items():
-        if not topic or not isinstance(numbers, list) or not all(map(_is_index, numbers)):
-            raise ConfigError(
-                f"{option}: {topic!r} needs a list of partition numbers, not {_shown(numbers)}."
-            )
-        partitions.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
-    if not partitions:
-        raise ConfigError(f"{option} names no partition.")
-    return tuple(sorted(partitions))
-
-
-def offsets_from_json(option: str, text: str, *, minimum: int) -> dict[TopicPartition, int]:
-    """``{"topic": {"0": 23}}`` as a number for each partition, none below `minimum`.
-
-    Raises: `ConfigError`.
-    """
-    values: dict[TopicPartition, int] = {}
-    for topic, numbers in _object(option, text, '{"topicA":{"0":23,"1":45}}').items():
-        if not topic or not isinstance(numbers, dict):
-            raise ConfigError(
-                f'{option}: {topic!r} needs an object such as {{"0":23}}, not {_shown(numbers)}.'
-            )
-        for partition, value in numbers.items():
-            if not (partition.isascii() and partition.isdigit()):
-                raise ConfigError(f"{option}: {partition!r} of {topic!r} is no partition number.")
-            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-                raise ConfigError(
-                    f"{option}: {topic}-{partition} needs an integer of at least {minimum}, "
-                    f"not {_shown(value)}."
-                )
-            values[TopicPartition(topic, int(partition))] = value
-    return values
-
-
-def _object(option: str, text: str, example: str) -> dict[str, object]:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{option} must be JSON such as {example}, not {_shown(text)}.")
-    return value
-
-
-def _is_index(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:

@@ -10,30 +10,30 @@ Source: Spark's Structured Streaming + Kafka Integration Guide.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
+from pykclient import TopicPartition
+from pykclient.config.setting import did_you_mean
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
-from spark_connector.offsets import (
-    EARLIEST,
-    LATEST,
-    OffsetLimit,
-    offsets_from_json,
-    partitions_from_json,
-)
+from spark_connector.offsets import EARLIEST, LATEST, OffsetLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pykclient import TopicPartition
 
 __all__ = ["KafkaOptions", "TopicChoice"]
 
 CLIENT_PREFIX: Final = "kafka."
 POLL_TIMEOUT_MS: Final = 120_000
 """Spark's own default: ``spark.network.timeout``."""
+
+BATCH_ROWS: Final = 10_000
+"""Rows of an Arrow batch: with fewer Spark's own cost for each shows, with more nothing is won."""
+
+SHOWN_LENGTH_MAX: Final = 200
 
 _TRUTHS: Final = {"true": True, "false": False}
 
@@ -136,6 +136,22 @@ class KafkaOptions:
             include_headers=_truth(given, "includeHeaders", default=False),
         )
 
+    def consumer_settings(self) -> dict[str, object]:
+        """The user's settings, and what follows from ranges being fixed before they are read."""
+        settings: dict[str, object] = dict(self.client_settings)
+        if _spelling_of("allow.auto.create.topics", self.client_settings) is None:
+            settings["allow.auto.create.topics"] = False
+        settings["auto.offset.reset"] = "none"
+        return settings
+
+    @property
+    def batch_rows(self) -> int:
+        """The most rows of an Arrow batch: `BATCH_ROWS`, or the user's max.poll.records."""
+        spelling = _spelling_of("max.poll.records", self.client_settings)
+        if spelling is None:
+            return BATCH_ROWS
+        return ConsumerConfig.max_poll_records.read(self.client_settings[spelling], spelling)
+
     def __repr__(self) -> str:
         """The choice and the limits; of client settings the names only."""
         return (
@@ -150,9 +166,7 @@ def _check_names(given: Mapping[str, str]) -> None:
             continue
         if name in _REFUSED:
             raise ConfigError(f"Option {name!r} cannot be used here. {_REFUSED[name]}")
-        known = [*_OPTIONS, f"{CLIENT_PREFIX}bootstrap.servers"]
-        close = get_close_matches(name, known, n=1, cutoff=0.75)
-        guess = f" Did you mean {_OPTIONS.get(close[0], close[0])!r}?" if close else ""
+        guess = did_you_mean(name, [*_OPTIONS.values(), f"{CLIENT_PREFIX}bootstrap.servers"])
         raise ConfigError(
             f"Format 'pykafka' has no option {name!r}.{guess} Settings of the consumer begin "
             f"with 'kafka.'."
@@ -161,13 +175,20 @@ def _check_names(given: Mapping[str, str]) -> None:
 
 def _check_client_settings(settings: Mapping[str, str]) -> None:
     for key, advice in _REFUSED_CLIENT_SETTINGS.items():
-        if key in settings or key.replace(".", "_") in settings:
-            raise ConfigError(f"Option 'kafka.{key}' cannot be used. {advice}")
-    if "bootstrap.servers" not in settings and "bootstrap_servers" not in settings:
+        if (spelling := _spelling_of(key, settings)) is not None:
+            raise ConfigError(f"Option 'kafka.{spelling}' cannot be used. {advice}")
+    if _spelling_of("bootstrap.servers", settings) is None:
         raise ConfigError(
             "Option 'kafka.bootstrap.servers' is missing: give broker addresses such as "
             "'kafka1:9092,kafka2:9092'."
         )
+
+
+def _spelling_of(key: str, settings: Mapping[str, str]) -> str | None:
+    """The spelling in which the user gave one of the consumer's settings."""
+    wanted = ConsumerConfig.setting_of(key)
+    assert wanted is not None, key
+    return next((given for given in settings if ConsumerConfig.setting_of(given) is wanted), None)
 
 
 def _choice(given: Mapping[str, str]) -> TopicChoice:
@@ -179,7 +200,7 @@ def _choice(given: Mapping[str, str]) -> TopicChoice:
         )
     text = given[named[0].lower()].strip()
     if named == ["assign"]:
-        return TopicChoice(partitions=partitions_from_json("assign", text))
+        return TopicChoice(partitions=_partitions_from_json("assign", text))
     if named == ["subscribePattern"]:
         return TopicChoice(pattern=_checked_pattern(text))
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
@@ -224,7 +245,7 @@ def _by_time(given: Mapping[str, str], end: str, fallback: int | None) -> Offset
         value = _integer(given, everywhere, minimum=0)
         return OffsetLimit(everywhere, everywhere=value, is_timestamp=True, fallback=fallback)
     if each.lower() in given:
-        values = offsets_from_json(each, given[each.lower()], minimum=0)
+        values = _offsets_from_json(each, given[each.lower()], minimum=0)
         return OffsetLimit(each, by_partition=values, is_timestamp=True, fallback=fallback)
     return None
 
@@ -244,7 +265,7 @@ def _by_offset(given: Mapping[str, str], option: str, *, default: int, refused: 
         if edge == refused:
             raise ConfigError(complaint)
         return OffsetLimit(option, everywhere=edge)
-    values = offsets_from_json(option, text, minimum=EARLIEST)
+    values = _offsets_from_json(option, text, minimum=EARLIEST)
     if refused in values.values():
         raise ConfigError(complaint)
     return OffsetLimit(option, by_partition=values)
@@ -268,3 +289,56 @@ def _truth(given: Mapping[str, str], option: str, *, default: bool) -> bool:
     if text not in _TRUTHS:
         raise ConfigError(f"Option '{option}' must be true or false, not {text[:100]!r}.")
     return _TRUTHS[text]
+
+
+def _partitions_from_json(option: str, text: str) -> tuple[TopicPartition, ...]:
+    """``{"topic": [0, 1]}`` as partitions."""
+    partitions: dict[TopicPartition, None] = {}
+    for topic, numbers in _object(option, text, '{"topicA":[0,1],"topicB":[2]}').items():
+        if not topic or not isinstance(numbers, list) or not all(map(_is_index, numbers)):
+            raise ConfigError(
+                f"{option}: {topic!r} needs a list of partition numbers, not {_shown(numbers)}."
+            )
+        partitions.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
+    if not partitions:
+        raise ConfigError(f"{option} names no partition.")
+    return tuple(sorted(partitions))
+
+
+def _offsets_from_json(option: str, text: str, *, minimum: int) -> dict[TopicPartition, int]:
+    """``{"topic": {"0": 23}}`` as a number for each partition, none below `minimum`."""
+    values: dict[TopicPartition, int] = {}
+    for topic, numbers in _object(option, text, '{"topicA":{"0":23,"1":45}}').items():
+        if not topic or not isinstance(numbers, dict):
+            raise ConfigError(
+                f'{option}: {topic!r} needs an object such as {{"0":23}}, not {_shown(numbers)}.'
+            )
+        for partition, value in numbers.items():
+            if not (partition.isascii() and partition.isdigit()):
+                raise ConfigError(f"{option}: {partition!r} of {topic!r} is no partition number.")
+            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+                raise ConfigError(
+                    f"{option}: {topic}-{partition} needs an integer of at least {minimum}, "
+                    f"not {_shown(value)}."
+                )
+            values[TopicPartition(topic, int(partition))] = value
+    return values
+
+
+def _object(option: str, text: str, example: str) -> dict[str, object]:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{option} must be JSON such as {example}, not {_shown(text)}.")
+    return value
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."

@@ -9,7 +9,6 @@ Source: Spark's Structured Streaming + Kafka Integration Guide, table of columns
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Final
 
 from pyspark.sql.types import (
@@ -22,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pykclient.config.setting import did_you_mean
 from pykclient.errors import ConfigError
 
 __all__ = ["check_projection", "record_schema"]
@@ -54,10 +54,8 @@ def check_projection(schema: StructType, *, include_headers: bool) -> None:
         raise ConfigError(f"The schema names a column twice: {', '.join(schema.names)}.")
     for field in schema:
         if field.name not in known:
-            close = get_close_matches(field.name.lower(), known, n=1)
-            guess = f" Did you mean {close[0]!r}?" if close else ""
             raise ConfigError(
-                f"A Kafka record has no column {field.name!r}.{guess} "
+                f"A Kafka record has no column {field.name!r}.{did_you_mean(field.name, known)} "
                 f"Its columns are {', '.join(known)}."
             )
         if field.name == HEADERS and not include_headers:

@@ -123,6 +123,11 @@ class ClientConfig:
         return tuple(dict.fromkeys(cls._by_name.values()))
 
     @classmethod
+    def setting_of(cls, spelling: str) -> Setting[object] | None:
+        """The setting that a key means, in any spelling that `from_settings` takes."""
+        return cls._by_name.get(underscored(spelling))
+
+    @classmethod
     def from_settings(
         cls, settings: Mapping[str, object] | None = None, /, **keywords: object
     ) -> Self:
@@ -171,7 +176,7 @@ class ClientConfig:
             if not isinstance(spelling, str):
                 wrong.append(f"A setting's name is a string, not {shown('', spelling)}.")
                 continue
-            setting = cls._by_name.get(underscored(spelling))
+            setting = cls.setting_of(spelling)
             if setting is None:
                 complaint = explain_unknown(
                     cls.client, spelling, value, [s.key for s in cls.settings()]

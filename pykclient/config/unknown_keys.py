@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.config.setting import shown
+from pykclient.config.setting import did_you_mean, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
 __all__ = [
     "EVERY_CLIENT",
@@ -32,8 +32,6 @@ __all__ = [
 ]
 
 EVERY_CLIENT: Final = ("producer", "consumer", "admin")
-CLOSE_ENOUGH: Final = 0.75
-WORD_CLOSE_ENOUGH: Final = 0.6
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -342,19 +340,20 @@ def underscored(key: str) -> str:
     return key.replace(".", "_")
 
 
-def explain_unknown(client: str, spelling: str, value: object, known: Iterable[str]) -> str | None:
+def explain_unknown(
+    client: str, spelling: str, value: object, known: Collection[str]
+) -> str | None:
     """Return what is wrong with a key that `client` does not have, and what to do instead.
 
     None when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
     `known` holds the client's own keys, for the suggestion.
     """
     name = underscored(spelling)
-    keys = {underscored(key): key for key in known}
     for unsupported in UNSUPPORTED:
         if client in unsupported.clients and name in unsupported.harmless:
             return _unsupported(unsupported, name, spelling, value)
     if name in _RENAMED:
-        return _renamed(client, spelling, _RENAMED[name], keys)
+        return _renamed(client, spelling, _RENAMED[name], known)
     if name in _GONE:
         return f"The {client} has no setting {spelling!r}. {_GONE[name]}"
     if owners := _clients_with(name):
@@ -362,7 +361,7 @@ def explain_unknown(client: str, spelling: str, value: object, known: Iterable[s
             f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
             f"Remove it here."
         )
-    return f"The {client} has no setting {spelling!r}.{_suggestion(name, keys)}"
+    return f"The {client} has no setting {spelling!r}.{did_you_mean(name, known)}"
 
 
 def respelled(text: str) -> str:
@@ -409,10 +408,10 @@ def _unsupported(unsupported: Unsupported, name: str, spelling: str, value: obje
     )
 
 
-def _renamed(client: str, spelling: str, now: str, keys: Mapping[str, str]) -> str:
+def _renamed(client: str, spelling: str, now: str, known: Collection[str]) -> str:
     found = [underscored(word) for word in _KEYS.findall(now)]
     owners = next(filter(None, map(_clients_with, found)), ())
-    if client not in owners and owners and not any(name in keys for name in found):
+    if client not in owners and owners and not set(found) & set(map(underscored, known)):
         return (
             f"{spelling!r}, by Kafka's name {now}, is a setting of the "
             f"{' and the '.join(owners)}, not of the {client}. Remove it here."
@@ -443,22 +442,3 @@ def _clients_with(name: str) -> tuple[str, ...]:
 
 def _is_key(name: str) -> bool:
     return name in _SHARED or bool(_clients_with(name))
-
-
-def _word_cutoff(word: str) -> float:
-    # One wrong letter of two is one typing error, as one of five is.
-    return WORD_CLOSE_ENOUGH if len(word) > 2 else 0.5
-
-
-def _suggestion(name: str, keys: Mapping[str, str]) -> str:
-    # Imported here: only a mistake needs it, and it takes its share of the import budget.
-    from difflib import get_close_matches
-
-    found = get_close_matches(name.lower(), keys, n=1, cutoff=CLOSE_ENOUGH)
-    # Each word must be in it, with its typing errors: rebalance.backoff.ms is no reconnect.backoff.
-    if not found or not all(
-        get_close_matches(word, found[0].split("_"), cutoff=_word_cutoff(word))
-        for word in name.lower().split("_")
-    ):
-        return ""
-    return f" Did you mean {keys[found[0]]!r}?"

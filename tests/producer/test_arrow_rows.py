@@ -257,8 +257,8 @@ def test_a_serializer_takes_any_type() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"values": [b""]}, r"no column 'values', only value, key, .*; did you mean 'value'\?"),
-        ({"value": [b""], "offset": [1]}, r"no column 'offset', only value, .* topic$"),
+        ({"values": [b""]}, r"no column 'values'\. Did you mean 'value'\? There are value, key, "),
+        ({"value": [b""], "offset": [1]}, r"no column 'offset'\. There are value, .* topic$"),
         ({"key": [b""]}, "column 'value' is missing"),
         ({"value": [b""], "topic": ["u"]}, "topic is given twice"),
         ({"value": [b""], "partition": ["0"]}, "'partition' is of type string; it takes int32"),

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructType
 
-from spark_connector.arrow import RecordColumns
+from spark_connector.batch_reader import RecordColumns
 from spark_connector.schema import record_schema
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -18,8 +18,6 @@ from spark_connector.offsets import (
     LogBounds,
     OffsetLimit,
     OffsetRange,
-    offsets_from_json,
-    partitions_from_json,
     resolve_ranges,
     split_ranges,
 )
@@ -195,62 +193,6 @@ def test_cutting_keeps_every_offset_once_and_in_order(
     assert all(part.size > 0 for part in parts)
     if records_max is not None:
         assert all(part.size <= records_max for part in parts)
-
-
-def test_partitions_are_read_from_json_in_order_and_once() -> None:
-    text = '{"b": [2], "a": [1, 0, 1]}'
-    assert partitions_from_json("assign", text) == (A0, A1, TopicPartition("b", 2))
-
-
-def test_offsets_are_read_from_json() -> None:
-    assert offsets_from_json("startingOffsets", '{"a": {"0": 23, "1": -2}}', minimum=-2) == {
-        A0: 23,
-        A1: -2,
-    }
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "a",
-        "[]",
-        "{",
-        "{}",
-        '{"a": 1}',
-        '{"a": []}',
-        '{"a": [-1]}',
-        '{"a": ["0"]}',
-        '{"a": [true]}',
-        '{"": [0]}',
-        "[" * 100_000,
-    ],
-)
-def test_malformed_partitions_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^assign") as caught:
-        partitions_from_json("assign", text)
-    assert len(str(caught.value)) < 400
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "23",
-        '{"a": [0]}',
-        '{"a": {"0": "23"}}',
-        '{"a": {"0": 1.5}}',
-        '{"a": {"0": true}}',
-        '{"a": {"0": null}}',
-        '{"a": {"0": -3}}',
-        '{"a": {"x": 1}}',
-        '{"a": {"-1": 1}}',
-        '{"": {"0": 1}}',
-    ],
-)
-def test_malformed_offsets_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^startingOffsets"):
-        offsets_from_json("startingOffsets", text, minimum=-2)
 
 
 def test_numbers_of_parts_are_rounded_half_up() -> None:

@@ -7,9 +7,12 @@ import pickle
 import pytest
 
 from pykclient import TopicPartition
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
 from spark_connector.offsets import EARLIEST, LATEST, OffsetLimit
 from spark_connector.options import KafkaOptions, TopicChoice
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def read(**options: str) -> KafkaOptions:
@@ -50,7 +53,11 @@ def test_names_are_not_case_sensitive() -> None:
     [
         ("subscribe", " a , b ,a,", TopicChoice(topics=("a", "b"))),
         ("subscribePattern", "^a.*", TopicChoice(pattern="^a.*")),
-        ("assign", '{"a":[0]}', TopicChoice(partitions=(TopicPartition("a", 0),))),
+        (
+            "assign",
+            '{"b": [2], "a": [1, 0, 1]}',
+            TopicChoice(partitions=(A0, A1, TopicPartition("b", 2))),
+        ),
     ],
 )
 def test_topics_are_chosen_by_name_pattern_or_partition(
@@ -97,10 +104,12 @@ def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
     "key",
     [
         "auto.offset.reset",
+        "auto.offset_reset",
         "key.deserializer",
         "value.deserializer",
         "enable.auto.commit",
         "interceptor.classes",
+        "interceptors",
         "group.id",
     ],
 )
@@ -108,6 +117,26 @@ def test_settings_that_the_connector_decides_are_refused(key: str) -> None:
     given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a", f"kafka.{key}": "x"}
     with pytest.raises(ConfigError, match=f"Option 'kafka.{key}' cannot be used"):
         KafkaOptions.from_spark(given)
+
+
+@pytest.mark.parametrize("key", ["allow.auto.create.topics", "allow_auto_create.topics"])
+def test_a_setting_that_replaces_the_connectors_own_is_given_once(key: str) -> None:
+    given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a", f"kafka.{key}": "true"}
+    settings = KafkaOptions.from_spark(given).consumer_settings()
+    assert ConsumerConfig.from_settings(settings).allow_auto_create_topics
+
+
+def test_reading_makes_no_topics_and_needs_offsets_that_exist() -> None:
+    config = ConsumerConfig.from_settings(read().consumer_settings())
+    assert not config.allow_auto_create_topics
+    assert config.auto_offset_reset == "none"
+
+
+@pytest.mark.parametrize("key", ["max.poll.records", "max_poll_records", "max.poll_records"])
+def test_the_consumers_records_of_a_poll_are_those_of_a_batch(key: str) -> None:
+    given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a"}
+    assert KafkaOptions.from_spark(given).batch_rows == 10_000
+    assert KafkaOptions.from_spark({**given, f"kafka.{key}": " 7 "}).batch_rows == 7
 
 
 @pytest.mark.promise("Spark reads between the offsets that are given")
@@ -120,7 +149,7 @@ def test_settings_that_the_connector_decides_are_refused(key: str) -> None:
             '{"a":{"0":5,"1":-2}}',
             OffsetLimit(
                 "startingOffsets",
-                by_partition={TopicPartition("a", 0): 5, TopicPartition("a", 1): EARLIEST},
+                by_partition={A0: 5, A1: EARLIEST},
             ),
         ),
         (
@@ -135,7 +164,7 @@ def test_settings_that_the_connector_decides_are_refused(key: str) -> None:
             '{"a":{"0":7}}',
             OffsetLimit(
                 "startingOffsetsByTimestamp",
-                by_partition={TopicPartition("a", 0): 7},
+                by_partition={A0: 7},
                 is_timestamp=True,
                 fallback=None,
             ),
@@ -154,7 +183,7 @@ def test_a_start_is_an_edge_offsets_or_a_time(option: str, value: str, limit: Of
         (
             "endingOffsets",
             '{"a":{"0":-1}}',
-            OffsetLimit("endingOffsets", by_partition={TopicPartition("a", 0): LATEST}),
+            OffsetLimit("endingOffsets", by_partition={A0: LATEST}),
         ),
         ("endingTimestamp", "5", OffsetLimit("endingTimestamp", everywhere=5, is_timestamp=True)),
     ],
@@ -200,6 +229,49 @@ def test_malformed_values_are_refused_with_what_is_allowed(
     text = refusal(**{option: value})
     assert option.replace("_", ".") in text
     assert complaint in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "[]",
+        "{",
+        "{}",
+        '{"a": 1}',
+        '{"a": []}',
+        '{"a": [-1]}',
+        '{"a": ["0"]}',
+        '{"a": [true]}',
+        '{"": [0]}',
+        "[" * 100_000,
+    ],
+)
+def test_malformed_partitions_are_refused(text: str) -> None:
+    found = refusal(assign=text)
+    assert found.startswith("assign")
+    assert len(found) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "23",
+        '{"a": [0]}',
+        '{"a": {"0": "23"}}',
+        '{"a": {"0": 1.5}}',
+        '{"a": {"0": true}}',
+        '{"a": {"0": null}}',
+        '{"a": {"0": -3}}',
+        '{"a": {"x": 1}}',
+        '{"a": {"-1": 1}}',
+        '{"": {"0": 1}}',
+    ],
+)
+def test_malformed_offsets_are_refused(text: str) -> None:
+    assert refusal(startingOffsets=text).startswith("startingOffsets")
 
 
 @pytest.mark.parametrize(

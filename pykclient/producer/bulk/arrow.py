@@ -16,12 +16,12 @@ sink takes.
 from __future__ import annotations
 
 from array import array
-from difflib import get_close_matches
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.accel import ByteColumn, RowBlock
 from pykclient.arguments import check_topic
+from pykclient.config.setting import did_you_mean
 from pykclient.errors import SerializationError, UsageError
 from pykclient.producer.bulk.table import RowTable, TableBlock
 from pykclient.producer.record import ProducerRecord
@@ -167,9 +167,10 @@ def _check_names(names: Sequence[str], *, has_topic: bool) -> None:
     """Check that a table has the columns that it must have, each once, and no others."""
     for name in names:
         if name not in COLUMNS:
-            close = get_close_matches(name, COLUMNS, 1)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
-            raise UsageError(f"there is no column {name!r}, only {', '.join(COLUMNS)}{meant}")
+            raise UsageError(
+                f"there is no column {name!r}.{did_you_mean(name, COLUMNS)} There are "
+                f"{', '.join(COLUMNS)}"
+            )
         if names.count(name) > 1:
             raise UsageError(f"there is more than one column {name!r}")
     if "value" not in names:

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pykclient.admin.config import AdminConfig
+from pykclient.config.setting import did_you_mean
 from pykclient.errors.base import (
     ClosedError,
     ConfigError,
@@ -314,12 +315,9 @@ def _provider() -> type[DockerCluster] | type[LocalCluster]:
         from pykclient.testing.cluster.local import LocalCluster
 
         return LocalCluster
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.lower(), PROVIDERS, n=1)
     raise ConfigError(
         f"{PROVIDER_VARIABLE} is {name!r}; it can be {' or '.join(PROVIDERS)}, and unset means "
-        f"{PROVIDERS[0]}.{f' Did you mean {close[0]!r}?' if close else ''}"
+        f"{PROVIDERS[0]}.{did_you_mean(name, PROVIDERS)}"
     )
 
 
