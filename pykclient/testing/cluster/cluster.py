@@ -101,7 +101,7 @@ class KafkaCluster(Closing):
         self._own: ClusterServers | None = None
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
-            self._addresses = _existing_addresses(existing)
+            self._addresses: list[Address] = _existing_addresses(existing)
             if proxied:
                 raise UsageError(
                     f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, which advertises "
