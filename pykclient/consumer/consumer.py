@@ -151,6 +151,7 @@ class Consumer(ConsumerCore):
 
         Raises: what `poll` raises.
         """
+        subscription = self._wiring.subscription  # looked up once, not for each record
         while (found := self._next_span()) is not None:
             assigned, span, fetch_epoch = found
             if assigned.fetch_epoch != fetch_epoch:
@@ -167,10 +168,10 @@ class Consumer(ConsumerCore):
                 if assigned.offset != position:
                     break
                 # The partition is looked at again only when something has changed.
-                if version != self._wiring.subscription.version:
+                if version != subscription.version:
                     if not assigned.is_fetching:
                         break
-                    version = self._wiring.subscription.version
+                    version = subscription.version
             else:
                 assigned.offset = last_offset + 1
 
