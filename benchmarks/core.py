@@ -58,7 +58,7 @@ class Sending:
         headers: list[tuple[str, bytes]] | None,
         on_delivery: OnDelivery[RecordMetadata] | None,
     ) -> object:
-        chosen = 0 if key is None else (self.core.murmur2(key) & 0x7FFFFFFF) % PARTITION_COUNT
+        chosen = 0 if key is None else self.core.partition_of_key(key, PARTITION_COUNT)
         result = self.core.BatchResult(RecordMetadata, "t", chosen)
         appender = self.core.RecordAppender(CAPACITY_BYTES, result, threading.Lock())
         result.follow(appender)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         find_contiguous,
         iterate_records,
         largest_partitions,
-        murmur2,
+        partition_of_key,
         record_bytes,
         repeated,
     )
@@ -68,7 +68,7 @@ __all__ = [
     "implementation_note",
     "iterate_records",
     "largest_partitions",
-    "murmur2",
+    "partition_of_key",
     "record_bytes",
     "repeated",
 ]
@@ -145,6 +145,6 @@ if not TYPE_CHECKING:
     find_contiguous = chosen.find_contiguous
     iterate_records = chosen.iterate_records
     largest_partitions = chosen.largest_partitions
-    murmur2 = chosen.murmur2
+    partition_of_key = chosen.partition_of_key
     record_bytes = chosen.record_bytes
     repeated = chosen.repeated

@@ -244,8 +244,8 @@ class Accelerator(Protocol):
         """Return the CRC32-C of `data`, continuing from `crc`."""
         ...
 
-    def murmur2(self, data: bytes) -> int:
-        """Return Kafka's murmur2 of a key as a signed 32-bit number."""
+    def partition_of_key(self, key: bytes, partition_count: int) -> int:
+        """Return the partition of a key, as Java's producer chooses it."""
         ...
 
     def record_bytes(self, data: bytes | bytearray | memoryview) -> bytes | memoryview:

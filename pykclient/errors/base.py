@@ -1,9 +1,10 @@
 """The tree of errors that this library raises.
 
-Every error is a `KafkaError`. What a caller may do about it is told by three class attributes:
+Every error is a `KafkaError`. What a caller may do about it is told by class attributes:
 `retriable` (the same call may succeed later), `refresh_metadata` (our view of the cluster was
-stale) and `fatal` (the client can do no more; close it). They are attributes rather than base
-classes because one error is often several of these at once.
+stale), `fatal` (the client can do no more; close it) and `not_written` (nothing of a batch whose
+request ended so is in the log; after any other error it may be). They are attributes rather than
+base classes because one error is often several of these at once.
 
     KafkaError
     |- ConfigError                    a bad or unknown setting, before anything is opened
@@ -81,6 +82,7 @@ class KafkaError(Exception):
     retriable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
     fatal: ClassVar[bool] = False
+    not_written: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[object, ...]:
         """Say how it is made anew, in another process or as a copy."""
@@ -131,6 +133,7 @@ class UnsupportedVersionError(UsageError):
     """Broker and client have no version of an API in common, or a field needs a newer one."""
 
     fatal = True
+    not_written = True
 
 
 class WakeupError(KafkaError):

@@ -176,6 +176,7 @@ class CorruptMessageError(BrokerError):
     code = 2
     name = "CORRUPT_MESSAGE"
     retriable = True
+    not_written = True
 
 
 class UnknownTopicOrPartitionError(BrokerError):
@@ -189,6 +190,7 @@ class UnknownTopicOrPartitionError(BrokerError):
     name = "UNKNOWN_TOPIC_OR_PARTITION"
     retriable = True
     refresh_metadata = True
+    not_written = True
 
 
 class InvalidFetchSizeError(BrokerError):
@@ -252,6 +254,7 @@ class MessageTooLargeError(BrokerError):
 
     code = 10
     name = "MESSAGE_TOO_LARGE"
+    not_written = True
 
 
 class StaleControllerEpochError(BrokerError):
@@ -314,6 +317,7 @@ class InvalidTopicError(BrokerError):
 
     code = 17
     name = "INVALID_TOPIC_EXCEPTION"
+    not_written = True
 
 
 class RecordListTooLargeError(BrokerError):
@@ -324,6 +328,7 @@ class RecordListTooLargeError(BrokerError):
 
     code = 18
     name = "RECORD_LIST_TOO_LARGE"
+    not_written = True
 
 
 class NotEnoughReplicasError(BrokerError):
@@ -332,6 +337,7 @@ class NotEnoughReplicasError(BrokerError):
     code = 19
     name = "NOT_ENOUGH_REPLICAS"
     retriable = True
+    not_written = True
 
 
 class NotEnoughReplicasAfterAppendError(BrokerError):
@@ -349,6 +355,7 @@ class InvalidRequiredAcksError(BrokerError):
 
     code = 21
     name = "INVALID_REQUIRED_ACKS"
+    not_written = True
 
 
 class IllegalGenerationError(BrokerError):
@@ -412,6 +419,7 @@ class TopicAuthorizationFailedError(BrokerError):
 
     code = 29
     name = "TOPIC_AUTHORIZATION_FAILED"
+    not_written = True
 
 
 class GroupAuthorizationFailedError(BrokerError):
@@ -426,6 +434,7 @@ class ClusterAuthorizationFailedError(BrokerError):
 
     code = 31
     name = "CLUSTER_AUTHORIZATION_FAILED"
+    not_written = True
 
 
 class InvalidTimestampError(BrokerError):
@@ -435,6 +444,7 @@ class InvalidTimestampError(BrokerError):
 
     code = 32
     name = "INVALID_TIMESTAMP"
+    not_written = True
 
 
 class UnsupportedSaslMechanismError(BrokerError):
@@ -459,6 +469,7 @@ class BrokerUnsupportedVersionError(BrokerError, UnsupportedVersionError):
     code = 35
     name = "UNSUPPORTED_VERSION"
     fatal = True
+    not_written = True
 
 
 class TopicAlreadyExistsError(BrokerError):
@@ -518,6 +529,7 @@ class UnsupportedForMessageFormatError(BrokerError):
 
     code = 43
     name = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
+    not_written = True
 
 
 class PolicyViolationError(BrokerError):
@@ -525,6 +537,7 @@ class PolicyViolationError(BrokerError):
 
     code = 44
     name = "POLICY_VIOLATION"
+    not_written = True
 
 
 class OutOfOrderSequenceNumberError(BrokerError):
@@ -532,6 +545,7 @@ class OutOfOrderSequenceNumberError(BrokerError):
 
     code = 45
     name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    not_written = True
 
 
 class DuplicateSequenceNumberError(BrokerError):
@@ -548,6 +562,7 @@ class InvalidProducerEpochError(BrokerError):
 
     code = 47
     name = "INVALID_PRODUCER_EPOCH"
+    not_written = True
 
 
 class InvalidTxnStateError(BrokerError):
@@ -640,6 +655,7 @@ class UnknownProducerIdError(BrokerError):
 
     code = 59
     name = "UNKNOWN_PRODUCER_ID"
+    not_written = True
 
 
 class ReassignmentInProgressError(BrokerError):
@@ -768,6 +784,7 @@ class UnsupportedCompressionTypeError(BrokerError):
 
     code = 76
     name = "UNSUPPORTED_COMPRESSION_TYPE"
+    not_written = True
 
 
 class StaleBrokerEpochError(BrokerError):
@@ -858,6 +875,7 @@ class InvalidRecordError(BrokerError):
 
     code = 87
     name = "INVALID_RECORD"
+    not_written = True
 
 
 class UnstableOffsetCommitError(BrokerError):
@@ -957,6 +975,7 @@ class UnknownTopicIdError(BrokerError):
     name = "UNKNOWN_TOPIC_ID"
     retriable = True
     refresh_metadata = True
+    not_written = True
 
 
 class DuplicateBrokerRegistrationError(BrokerError):
@@ -980,6 +999,7 @@ class InconsistentTopicIdError(BrokerError):
     name = "INCONSISTENT_TOPIC_ID"
     retriable = True
     refresh_metadata = True
+    not_written = True
 
 
 class InconsistentClusterIdError(BrokerError):

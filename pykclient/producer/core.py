@@ -112,7 +112,8 @@ class ProducerCore:
         self.lifecycle = Lifecycle(
             self.topics, self.pool, self.accumulator, self.interceptors, self.reports
         )
-        self.metadata.add_listener(self.lifecycle.on_cluster)
+        self.metadata.add_listener(self.accumulator.on_cluster)
+        self.metadata.add_listener(lambda _: self.lifecycle.on_news())
         idempotence = self._new_idempotence(backoff)
         if idempotence is not None:
             self.metadata.add_listener(idempotence.on_cluster)

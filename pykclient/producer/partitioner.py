@@ -18,7 +18,6 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from pykclient.accel import murmur2
 from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError, UsageError
 
@@ -33,7 +32,6 @@ __all__ = [
     "Partitioner",
     "StickyPartitioner",
     "checked_partition",
-    "partition_for_key",
     "partition_function",
 ]
 
@@ -76,11 +74,6 @@ def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
         f"the partitioner chose {chosen!r:.100} for a record of topic {topic!r}, which has the "
         f"partitions 0 to {partition_count - 1}"
     )
-
-
-def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key, as Java's producer chooses it."""
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class PartitionLoad(NamedTuple):

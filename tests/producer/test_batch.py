@@ -35,6 +35,7 @@ def new_batch(
         lock,
         serial=(4,),
         created_ms=0,
+        due_ms=0,
         capacity_bytes=reserved_bytes,
         compression=Compression(codec, None),
     )
@@ -84,7 +85,7 @@ def test_a_batch_goes_through_its_states_and_through_no_others() -> None:
     batch.seal()
     batch.on_sent(Leader(1, 1))
     batch.on_retry(KafkaError("again"), 50)
-    assert (batch.state, batch.attempt_count, batch.retry_ms) == (BatchState.CLOSED, 1, 50)
+    assert (batch.state, batch.attempt_count, batch.due_ms) == (BatchState.CLOSED, 1, 50)
     batch.on_sent(Leader(2, 1))
     batch.succeed(5, None)
     with pytest.raises(AssertionError):
@@ -100,9 +101,9 @@ def test_a_batch_that_is_done_lets_its_records_go() -> None:
         batch.encode()
 
 
-def test_a_split_keeps_order_sequence_memory_callbacks_and_doubts() -> None:
+def test_a_split_keeps_order_sequence_callbacks_and_doubts() -> None:
     heard: list[int | None] = []
-    batch = new_batch(4, reserved_bytes=5_000)
+    batch = new_batch(4)
     batch.appender.append(9, b"k", None, [("h", b"x")], lambda m, _: heard.append(m.offset))
     batch.seal()
     batch.identity, batch.base_sequence = ProducerIdentity(7, 2), 2**31 - 2
@@ -118,9 +119,6 @@ def test_a_split_keeps_order_sequence_memory_callbacks_and_doubts() -> None:
     assert {part.identity for part in (first, second)} == {ProducerIdentity(7, 2)}
     assert first.serial < second.serial < (5,)
     assert batch.serial < first.serial
-    reserved = [part.reserved_bytes for part in (first, second)]
-    assert reserved == [first.size_bytes, second.size_bytes]
-    assert batch.reserved_bytes == 5_000 - sum(reserved)
     assert first.may_be_written
     assert second.may_be_written
     assert [(part.attempt_count, str(part.last_error)) for part in (first, second)] == [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.producer.accumulator.batch import Leader
 from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 from tests.producer.test_batch import new_batch
 
@@ -41,10 +42,10 @@ def waiting(
     return waiter
 
 
-def taken(waiter: MemoryWaiter) -> int:
+def taken(pool: BufferPool, waiter: MemoryWaiter) -> int:
     """Return what a waiter was granted, and leave him nothing."""
     batch = holder()
-    waiter.hand_to(batch)
+    pool.hand_to(waiter, batch)
     return batch.reserved_bytes
 
 
@@ -64,6 +65,19 @@ def test_giving_back_more_than_was_taken_is_our_mistake() -> None:
         pool.release(holder(1))
 
 
+def test_the_parts_of_a_batch_have_what_they_need_and_the_batch_keeps_the_rest() -> None:
+    pool = BufferPool(5_000)
+    batch = new_batch(4, reserved_bytes=5_000)
+    assert reserved(pool, 5_000)
+    batch.seal()
+    batch.on_sent(Leader(1, 1))
+    parts = first, second = batch.split(threading.Lock())
+    pool.divide(batch, parts)
+    assert [part.reserved_bytes for part in parts] == [first.size_bytes, second.size_bytes]
+    assert batch.reserved_bytes == 5_000 - first.size_bytes - second.size_bytes
+    assert pool.free_bytes == 0
+
+
 def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one() -> None:
     pool = BufferPool(100)
     assert reserved(pool, 100)
@@ -74,7 +88,7 @@ def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one()
     assert granted == []
     pool.release(holder(40))
     assert granted == ["large", "small"]
-    assert (taken(large), taken(small)) == (80, 10)
+    assert (taken(pool, large), taken(pool, small)) == (80, 10)
     assert pool.free_bytes == 0
 
 
@@ -108,7 +122,7 @@ def test_what_was_granted_and_not_taken_goes_back_on_giving_up() -> None:
 def test_what_was_taken_stays_taken_on_giving_up() -> None:
     pool = BufferPool(100)
     waiter = waiting(pool, 100)
-    assert taken(waiter) == 100
+    assert taken(pool, waiter) == 100
     pool.give_up(waiter)
     assert pool.free_bytes == 0
 
@@ -152,7 +166,7 @@ def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
         elif queued:
             waiter = queued.pop(0)
             if waiter.is_granted:
-                held.append(taken(waiter))
+                held.append(taken(pool, waiter))
             pool.give_up(waiter)
         granted = sum(waiter.size_bytes for waiter in queued if waiter.is_granted)
         assert pool.free_bytes + sum(held) + granted == 1_000
@@ -171,7 +185,7 @@ def test_threads_that_wait_are_all_served_and_memory_is_whole_again() -> None:
             gate.acquire()
             waiter = waiting(pool, size_bytes, gate.release)
             assert gate.acquire(timeout=30)
-            pool.release(holder(taken(waiter)))
+            pool.release(holder(taken(pool, waiter)))
         served.append(size_bytes)
 
     threads = [threading.Thread(target=work, args=(size,)) for size in (100, 70, 30, 1)]

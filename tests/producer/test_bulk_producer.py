@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from pykclient.accel import partition_of_key
 from pykclient.errors import (
     BatchDeliveryError,
     BufferExhaustedError,
@@ -20,7 +21,6 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.producer.bulk.delivery import RecordMetadataRange
-from pykclient.producer.partitioner import partition_for_key
 from tests.producer.scripted_bulk_producer import ScriptedBulkProducer
 from tests.producer.scripted_producer import WALL_CLOCK_NS
 
@@ -109,7 +109,7 @@ def test_records_with_keys_go_where_java_puts_them_in_order(
         expected = [
             value
             for key, value in zip(keys, numbered(5_000), strict=True)
-            if partition_for_key(key, 3) == partition
+            if partition_of_key(key, 3) == partition
         ]
         assert producer.logs["t", partition] == expected
     ranges = delivery.result()
@@ -203,7 +203,7 @@ def test_records_without_a_key_take_turns_by_bytes_among_those_with_one(row_coun
         place_of.update(dict.fromkeys(log, partition))
     assert len(place_of) == 6_000
     for key, value in zip(keys, values, strict=True):
-        assert key is None or place_of[value] == partition_for_key(key, 3)
+        assert key is None or place_of[value] == partition_of_key(key, 3)
     turns = turns_of(
         [(place_of[value], 13) for key, value in zip(keys, values, strict=True) if key is None]
     )
@@ -288,7 +288,7 @@ def test_a_partition_that_fails_leaves_the_others_sent(producer: ScriptedBulkPro
         delivery.result()
     error = raised.value
     failed = [index for stretch in error.failed for index in stretch]
-    assert failed == [index for index in range(200) if partition_for_key(keys[index], 3) == 1]
+    assert failed == [index for index in range(200) if partition_of_key(keys[index], 3) == 1]
     assert sorted(failed + [index for stretch in error.sent for index in stretch]) == [*range(200)]
     assert len(error.errors) == len(error.failed)
     assert all(isinstance(cause, PolicyViolationError) for cause in error.errors)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.accel import Delivery
+from pykclient.accel import Delivery, partition_of_key
 from pykclient.errors import SerializationError
 from pykclient.producer.accumulator.append import CHUNK_BYTES, Blocked, Need
 from pykclient.producer.accumulator.batch import BatchState
 from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
-from pykclient.producer.partitioner import partition_for_key
 from pykclient.producer.record import SerializedRecord
 from tests.producer.sender_bench import TOPIC, SenderBench
 
@@ -28,7 +27,7 @@ def test_a_key_decides_the_partition_and_an_explicit_one_beats_it() -> None:
     keyed = bench.send(key=b"UA", partition=None)
     explicit = bench.send(key=b"UA", partition=0)
     batches = {batch.partition.partition: batch for batch in bench.drain()}
-    assert batches[partition_for_key(b"UA", 6)].result is keyed.batch
+    assert batches[partition_of_key(b"UA", 6)].result is keyed.batch
     assert batches[0].result is explicit.batch
 
 

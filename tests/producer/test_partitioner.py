@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.accel import partition_of_key
 from pykclient.errors import ConfigError, UsageError
 from pykclient.producer.partitioner import (
     LOAD_AGE_MS_MAX,
     PartitionLoad,
     StickyPartitioner,
     checked_partition,
-    partition_for_key,
     partition_function,
 )
 
@@ -38,7 +38,7 @@ def test_keys_go_to_the_partitions_that_java_chooses() -> None:
     for row in rows:
         key_hex, _, *partitions = row.split("\t")
         key = bytes.fromhex(key_hex)
-        chosen = [partition_for_key(key, count) for count in partition_counts]
+        chosen = [partition_of_key(key, count) for count in partition_counts]
         assert chosen == [int(text) for text in partitions], key
 
 

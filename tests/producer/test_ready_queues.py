@@ -11,17 +11,15 @@ from tests.producer.test_partition_queue import new_topic
 
 
 class Due:
-    """Queues that are ready when the test says so."""
+    """Queues whose batches have lingered when the test says so."""
 
     def __init__(self) -> None:
-        self.due_ms: dict[PartitionQueue, int] = {}
-        self.ready = ReadyQueues(self.due_ms.__getitem__)
+        self.ready = ReadyQueues(lambda: True)
 
     def queue(self, *, due_ms: int, node_id: int | None = 1) -> PartitionQueue:
-        queue = PartitionQueue(new_topic(), len(self.due_ms))
-        queue.leader = Leader(node_id, 1)
+        queue = PartitionQueue(new_topic(), 0, Leader(node_id, 1))
         queue.waiting.append(new_batch(1))
-        self.due_ms[queue] = due_ms
+        queue.waiting[0].due_ms = due_ms
         return queue
 
 
@@ -53,7 +51,7 @@ def test_a_queue_that_becomes_due_sooner_gets_a_sooner_timer() -> None:
     due = Due()
     queue = due.queue(due_ms=100)
     due.ready.look_at(queue, 0)
-    due.due_ms[queue] = 10
+    queue.waiting[0].due_ms = 10
     due.ready.look_at(queue, 0)
     assert due.ready.next_timer_ms() == 10
 

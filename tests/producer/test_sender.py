@@ -7,6 +7,7 @@ import pytest
 from pykclient.errors import (
     ClosedError,
     DeliveryTimeoutError,
+    InvalidRecordError,
     KafkaError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
@@ -15,6 +16,7 @@ from pykclient.network.manager import Operation
 from pykclient.producer.accumulator.batch import ProducerBatch
 from pykclient.producer.record import RecordMetadata
 from pykclient.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
 )
@@ -407,3 +409,22 @@ def test_a_batch_that_cannot_be_split_fails_alone_and_keeps_no_memory(
     bench.answer(request)
     assert later.done()
     assert bench.pool.free_bytes == bench.pool.size_bytes
+
+
+def test_refused_records_are_told_apart_from_those_refused_with_them() -> None:
+    bench = SenderBench()
+    deliveries = [bench.send() for _ in range(3)]
+    bench.poll()
+    answer = PartitionProduceResponse(
+        index=0,
+        error_code=87,
+        base_offset=-1,
+        error_message="one or more records",
+        record_errors=[BatchIndexAndErrorMessage(1, "no key in a compacted topic")],
+    )
+    bench.answer_each(bench.requests[0], {PARTITION: answer})
+    errors = [str(delivery.exception()) for delivery in deliveries]
+    assert all(isinstance(delivery.exception(), InvalidRecordError) for delivery in deliveries)
+    assert "no key in a compacted topic" in errors[1]
+    assert "other records of its batch" in errors[0]
+    assert errors[0] == errors[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from tools.protogen.error_texts import FATAL, KIND, RENAMED, TEXTS
+from tools.protogen.error_texts import FATAL, KIND, NOT_WRITTEN, RENAMED, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +80,7 @@ def _class(error: ErrorFacts) -> list[str]:
         "retriable": error.is_retriable,
         "refresh_metadata": error.is_metadata_stale,
         "fatal": error.name in FATAL,
+        "not_written": error.name in NOT_WRITTEN,
     }
     return [
         "",

@@ -5,7 +5,7 @@ Kafka's own sentences are not used. A code without a text here makes the tool fa
 
 from __future__ import annotations
 
-__all__ = ["FATAL", "KIND", "RENAMED", "TEXTS"]
+__all__ = ["FATAL", "KIND", "NOT_WRITTEN", "RENAMED", "TEXTS"]
 
 FATAL = frozenset(
     {
@@ -23,6 +23,34 @@ FATAL = frozenset(
 INVALID_PRODUCER_EPOCH and FENCED_MEMBER_EPOCH are not among them: a new epoch cures the one, and
 joining the group again the other.
 """
+
+NOT_WRITTEN = frozenset(
+    {
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "CORRUPT_MESSAGE",
+        "INCONSISTENT_TOPIC_ID",
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_RECORD",
+        "INVALID_REQUIRED_ACKS",
+        "INVALID_TIMESTAMP",
+        "INVALID_TOPIC_EXCEPTION",
+        "MESSAGE_TOO_LARGE",
+        "NOT_ENOUGH_REPLICAS",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "POLICY_VIOLATION",
+        "RECORD_LIST_TOO_LARGE",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "UNKNOWN_PRODUCER_ID",
+        "UNKNOWN_TOPIC_ID",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNSUPPORTED_COMPRESSION_TYPE",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "UNSUPPORTED_VERSION",
+    }
+)
+"""A broker reports these before it appends, or (those that say the topic is unknown) while it waits
+for followers of a log that is deleted meanwhile. After any other one the batch may be in the log: a
+leader that is deposed while it waits reports NOT_LEADER_OR_FOLLOWER."""
 
 RENAMED = {"UNSUPPORTED_VERSION": "BrokerUnsupportedVersionError"}
 """Names that `pykclient.errors.base` has already. MESSAGE_TOO_LARGE and CORRUPT_MESSAGE need none:

@@ -39,7 +39,7 @@ __all__ = [
     "find_contiguous",
     "iterate_records",
     "largest_partitions",
-    "murmur2",
+    "partition_of_key",
     "record_bytes",
     "repeated",
 ]
@@ -62,4 +62,4 @@ Delivery = send.Delivery
 RecordAppender = send.RecordAppender
 SendCore = send.SendCore
 TopicAppenders = send.TopicAppenders
-murmur2 = send.murmur2
+partition_of_key = send.partition_of_key

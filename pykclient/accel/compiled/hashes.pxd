@@ -1,12 +1,18 @@
-# Kafka's murmur2, inlined where keys are hashed.
+# Which partition a key belongs to, inlined where that is asked for.
 #
 # Owner: no state.
-# Source: Java class ``Utils``, method ``murmur2``.
+# Source: Java classes ``BuiltInPartitioner``; ``Utils``, method ``murmur2``.
 
 from libc.stdint cimport uint32_t
 
 
-cdef inline uint32_t murmur2_of(const unsigned char* at, Py_ssize_t size) noexcept nogil:
+cdef inline uint32_t partition_of(
+    const unsigned char* key, Py_ssize_t size, uint32_t partition_count
+) noexcept nogil:
+    return (murmur2(key, size) & 0x7FFFFFFF) % partition_count
+
+
+cdef inline uint32_t murmur2(const unsigned char* at, Py_ssize_t size) noexcept nogil:
     cdef uint32_t factor = 0x5BD1E995, word
     cdef uint32_t result = <uint32_t>0x9747B28C ^ <uint32_t>size
     while size >= 4:

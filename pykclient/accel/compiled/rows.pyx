@@ -15,7 +15,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
 from pykclient.accel.compiled.byte_column cimport ByteColumn, Field, Items, field_at
-from pykclient.accel.compiled.hashes cimport murmur2_of
+from pykclient.accel.compiled.hashes cimport partition_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.send cimport RecordAppender
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
@@ -553,9 +553,9 @@ cdef class Grouping:
             if partition < 0 and keys is not NULL:
                 key = field_at(keys, row)
                 if key.size >= 0:
-                    partition = (
-                        murmur2_of(key.data, key.size) & 0x7FFFFFFF
-                    ) % <uint32_t>partition_counts[topic]
+                    partition = partition_of(
+                        key.data, key.size, <uint32_t>partition_counts[topic]
+                    )
             kind = SOMEWHERE if partition >= 0 else ANYWHERE
             groups[row] = bases[topic] + partition if partition >= 0 else bases[topic + 1] - 1
             if not turn_of[topic].kinds & kind:  # a load costs less than a store that is waited for

@@ -6,7 +6,7 @@ from typing import Generic, NoReturn, TypeVar, final
 from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery, SendSlowly
 from pykclient.accel.compiled.batch_result import Callbacks
 
-__all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "murmur2"]
+__all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "partition_of_key"]
 
 T = TypeVar("T")
 
@@ -85,4 +85,4 @@ class SendCore(Generic[T]):
         on_delivery: OnDelivery[T] | None = None,
     ) -> Delivery[T]: ...
 
-def murmur2(data: bytes) -> int: ...
+def partition_of_key(key: bytes, partition_count: int) -> int: ...

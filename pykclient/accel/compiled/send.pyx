@@ -22,7 +22,7 @@ from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from pykclient.accel.compiled.batch_result cimport BatchResult, Callbacks
-from pykclient.accel.compiled.hashes cimport murmur2_of
+from pykclient.accel.compiled.hashes cimport partition_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.memory cimport give_memory, grow_memory
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
@@ -36,7 +36,7 @@ from pykclient.accel.pure.appender import (
 from pykclient.accel.pure.delivery import refuse_to_leave
 from pykclient.arguments import check_callable
 
-__all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "murmur2"]
+__all__ = ["Delivery", "RecordAppender", "SendCore", "TopicAppenders", "partition_of_key"]
 
 cdef enum:
     CHUNK_BYTES = 16_384
@@ -349,7 +349,7 @@ cdef class TopicAppenders:
         cdef Py_ssize_t partition_count = len(self.open)
         if not partition_count:
             return None
-        return self.at((hashed(key) & 0x7FFFFFFF) % partition_count)
+        return self.at(partition_of_bytes(key, <uint32_t>partition_count))
 
     cdef inline RecordAppender at(self, Py_ssize_t index):
         if not 0 <= index < len(self.open):
@@ -448,15 +448,16 @@ cdef class SendCore:
         return checked_timestamp(self.wall_clock_ns() // 1_000_000)
 
 
-def murmur2(bytes data not None):
-    """Return Kafka's murmur2 of a key as a signed 32-bit number, as Java's partitioner has it."""
-    cdef uint32_t result = hashed(data)
-    return <int>result
+def partition_of_key(bytes key not None, uint32_t partition_count):
+    """Return the partition of a key, as Java's producer chooses it."""
+    if not partition_count:
+        raise ZeroDivisionError("a topic has no partition")
+    return partition_of_bytes(key, partition_count)
 
 
-cdef inline uint32_t hashed(bytes data):
-    return murmur2_of(
-        <const unsigned char*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+cdef inline uint32_t partition_of_bytes(bytes key, uint32_t partition_count):
+    return partition_of(
+        <const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), partition_count
     )
 
 

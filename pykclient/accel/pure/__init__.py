@@ -15,7 +15,7 @@ from pykclient.accel.pure.contiguous import ContiguousBatches, decode_contiguous
 from pykclient.accel.pure.decoder import decode_records, record_bytes
 from pykclient.accel.pure.delivery import Delivery
 from pykclient.accel.pure.frame_memory import FrameMemory
-from pykclient.accel.pure.hashes import crc32c, murmur2
+from pykclient.accel.pure.hashes import crc32c, partition_of_key
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records
 from pykclient.accel.pure.rows import RowBlock, RowGroup, RowRun, largest_partitions
 from pykclient.accel.pure.send import SendCore, TopicAppenders
@@ -41,7 +41,7 @@ __all__ = [
     "find_contiguous",
     "iterate_records",
     "largest_partitions",
-    "murmur2",
+    "partition_of_key",
     "record_bytes",
     "repeated",
 ]

@@ -1,7 +1,7 @@
-"""The hash of a key and the checksum of a batch.
+"""The partition of a key, and the checksum of a batch.
 
 Owner: the hashes of the last keys, in a cache that any thread may use.
-Source: KIP-98 (CRC32-C); Java class ``Utils``, method ``murmur2``.
+Source: KIP-98 (CRC32-C); Java classes ``BuiltInPartitioner``; ``Utils``, method ``murmur2``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["crc32c", "murmur2"]
+__all__ = ["crc32c", "partition_of_key"]
 
 REMEMBERED_COUNT_MAX: Final = 4096
 REMEMBERED_SIZE_BYTES_MAX: Final = 64
@@ -25,12 +25,12 @@ def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int:
     return int(library.crc32c(data, crc))
 
 
-def murmur2(data: bytes) -> int:
-    """Return Kafka's murmur2 of a key as a signed 32-bit number, as Java's partitioner has it."""
+def partition_of_key(key: bytes, partition_count: int) -> int:
+    """Return the partition of a key, as Java's producer chooses it."""
     # Keys come again and again, and hashing one here costs as much as the rest of a send.
-    if len(data) <= REMEMBERED_SIZE_BYTES_MAX:
-        return _remembered_murmur2(data)
-    return _murmur2(data)
+    is_remembered = len(key) <= REMEMBERED_SIZE_BYTES_MAX
+    hashed = _remembered_murmur2(key) if is_remembered else _murmur2(key)
+    return (hashed & 0x7FFFFFFF) % partition_count
 
 
 def _murmur2(data: bytes) -> int:
@@ -46,7 +46,7 @@ def _murmur2(data: bytes) -> int:
     hashed ^= hashed >> 13
     hashed = hashed * 0x5BD1E995 & 0xFFFFFFFF
     hashed ^= hashed >> 15
-    return hashed - 0x100000000 if hashed & 0x80000000 else hashed
+    return hashed
 
 
 _remembered_murmur2 = lru_cache(REMEMBERED_COUNT_MAX)(_murmur2)

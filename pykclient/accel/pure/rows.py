@@ -14,7 +14,7 @@ from array import array
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from pykclient.accel.pure.hashes import murmur2
+from pykclient.accel.pure.hashes import partition_of_key
 from pykclient.errors.base import SerializationError
 
 if TYPE_CHECKING:
@@ -139,8 +139,7 @@ class RowBlock:
         if hash_keys and self._keys is not None:
             for row, key in enumerate(self._keys):
                 if chosen[row] < 0 and key is not None:
-                    count = partition_counts[topic_of[row]]
-                    chosen[row] = (murmur2(key) & 0x7FFFFFFF) % count
+                    chosen[row] = partition_of_key(key, partition_counts[topic_of[row]])
         self._spread(topic_of, chosen, partition_counts, take_turn)
         groups: dict[tuple[int, int], array[int]] = {}
         for row, place in enumerate(zip(topic_of, chosen, strict=True)):

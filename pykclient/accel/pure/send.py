@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pykclient.accel.pure.appender import INT64_MAX
-from pykclient.accel.pure.hashes import murmur2
+from pykclient.accel.pure.hashes import partition_of_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ class SendCore(Generic[T]):
             elif key is None or not found.hash_keys:
                 appender = found.sticky
             else:
-                appender = found.open[(murmur2(key) & 0x7FFFFFFF) % len(found.open)]
+                appender = found.open[partition_of_key(key, len(found.open))]
             if appender is not None:
                 delivery = appender.append(
                     self._wall_clock_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,

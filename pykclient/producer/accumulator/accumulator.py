@@ -5,9 +5,6 @@ which the last may be open: `OpenBatches` is the applications' half, this class 
 changes hands goes through the `SenderMailbox`, so that the sender learns of each batch once, and no
 step costs more the more partitions there are.
 
-A queue is *ready* when its first batch is full, old enough (`linger_ms`), due for another attempt,
-or when there is another reason not to wait: a flush, closing, somebody who needs memory.
-
 Owner: a queue's `open` changes under its lock; everything else is the sender's, except where a
 method says that any thread may call it. The sender thread waits for no lock for long: a queue whose
 lock it does not get is left alone, and looked at again a moment later.
@@ -20,7 +17,6 @@ from collections import OrderedDict, deque
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.append import OpenBatches
 from pykclient.producer.accumulator.batch import BatchState
 from pykclient.producer.accumulator.mailbox import SenderMailbox
@@ -71,11 +67,10 @@ class RecordAccumulator:
         random: Random,
         fast_topics: dict[object, TopicAppenders[RecordMetadata]] | None = None,
     ) -> None:
-        self._linger_ms = config.linger_ms
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._pool = pool
         self._clock_ms = clock_ms
-        self._ready = ReadyQueues(self._due_ms)
+        self._ready = ReadyQueues(self._may_linger)
         self._topics = TopicTable(config, random, fast_topics)
         self._mailbox = SenderMailbox(wakeup)
         self._open_batches = OpenBatches(
@@ -201,20 +196,8 @@ class RecordAccumulator:
             queue.leader = leader
             self._ready.look_at(queue, now_ms)
 
-    def _due_ms(self, queue: PartitionQueue) -> int:
-        first = queue.waiting[0]
-        if first.attempt_count:
-            # A leader that has changed since may be asked at once (KIP-951).
-            return 0 if first.sent_to != queue.leader else first.retry_ms
-        if (
-            first.state is not BatchState.OPEN
-            or len(queue.waiting) > 1
-            or first.serial <= queue.forced_serial
-            or self._open_batches.closed_by is not None
-            or self._pool.has_waiters
-        ):
-            return 0
-        return min(NEVER_MS, first.created_ms + self._linger_ms)
+    def _may_linger(self) -> bool:
+        return self._open_batches.closed_by is None and not self._pool.has_waiters
 
     # Taking out and putting back.
 
@@ -279,23 +262,22 @@ class RecordAccumulator:
         for other in reversed(older):
             self._incomplete.move_to_end(other, last=False)
         self._flushes.on_split(batch, parts)
-        self._release(batch)
+        self._pool.divide(batch, parts)
+        self._release_if_over(batch)
         return parts
 
     def on_request_ended(self, batch: ProducerBatch) -> None:
         """Note that no request carries the batch any more."""
         batch.is_in_request = False
         self._topics.queue(batch.partition).in_flight_count -= 1
-        if batch.state is BatchState.DONE:
-            self._release(batch)
+        self._release_if_over(batch)
 
     def finish(self, batch: ProducerBatch) -> None:
         """Forget a batch that is done; its memory goes once no request carries it."""
         assert batch.state is BatchState.DONE
         self._incomplete.pop(batch, None)
         self._unreported.add(batch)
-        if not batch.is_in_request:
-            self._release(batch)
+        self._release_if_over(batch)
 
     def on_reported(self, batch: ProducerBatch) -> None:
         """Note that everybody has heard what became of a batch, callbacks included."""
@@ -398,8 +380,8 @@ class RecordAccumulator:
         else:
             self._queues_waiting.pop(queue, None)
 
-    def _release(self, batch: ProducerBatch) -> None:
-        if batch.reserved_bytes:
+    def _release_if_over(self, batch: ProducerBatch) -> None:
+        if batch.state is BatchState.DONE and not batch.is_in_request and batch.reserved_bytes:
             self._pool.release(batch)
 
 

@@ -24,6 +24,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
+from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import (
     BatchState,
     Compression,
@@ -31,7 +32,6 @@ from pykclient.producer.accumulator.batch import (
     batch_size_bytes,
 )
 from pykclient.producer.delivery import ProduceResult
-from pykclient.producer.partitioner import partition_for_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
     from pykclient.producer.accumulator.mailbox import SenderMailbox
-    from pykclient.producer.accumulator.queues import PartitionQueue, TopicQueues, TopicTable
+    from pykclient.producer.accumulator.queues import PartitionQueue, TopicTable
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import Waiting
     from pykclient.producer.failure_reports import FailureReports
@@ -125,7 +125,7 @@ class OpenBatches:
             if topic is None:
                 self._check_open()
                 return Blocked(Need.METADATA)
-            queue, is_sticky = self._choose(topic, record)
+            queue, is_sticky = topic.choose(record)
             if queue is None:
                 return Blocked(Need.METADATA)
             if me in self.inside:
@@ -140,7 +140,7 @@ class OpenBatches:
                     delivery = self._append_to_open(queue, record, is_sticky=is_sticky)
                     if delivery is not None:
                         return delivery
-                    if is_sticky and self._end_turn(queue, full):
+                    if is_sticky and topic.end_turn(queue, full, self._clock_ms()):
                         continue
             finally:
                 self.inside.discard(me)
@@ -185,7 +185,7 @@ class OpenBatches:
                     appended = self._append_rows_to_open(queue, rows, is_sticky=partition is None)
                     if appended is not None:
                         return appended
-                    if partition is None and self._end_turn(queue, full):
+                    if partition is None and topic.end_turn(queue, full, self._clock_ms()):
                         continue
             finally:
                 self.inside.discard(me)
@@ -201,19 +201,14 @@ class OpenBatches:
         topic = self._topics.get(topic_name)
         me = get_ident()
         while topic is not None:
-            sticky = topic.sticky
-            queue = topic.queues[sticky.partition]
+            queue = topic.queues[topic.sticky.partition]
             if me in self.inside:
                 return queue.key.partition, self._limit_bytes
             try:
                 self.inside.add(me)
                 with queue.lock:
-                    if queue.key.partition != sticky.partition:
-                        continue
-                    has_leader = queue.leader.node_id is not None
-                    if sticky.take(size_bytes, self._clock_ms(), has_leader=has_leader):
-                        topic.appenders.sticky = None
-                    return sticky.partition, sticky.room_bytes
+                    if queue.key.partition == topic.sticky.partition:
+                        return topic.take_turn(queue, size_bytes, self._clock_ms())
             finally:
                 self.inside.discard(me)
                 if self._mailbox.aside or self.closed_by is not None:
@@ -285,16 +280,6 @@ class OpenBatches:
         with suppress(ValueError):  # as above
             self._mailbox.aside.remove((queue, batch))
         self._mailbox.wake(0)
-
-    def _choose(
-        self, topic: TopicQueues, record: SerializedRecord
-    ) -> tuple[PartitionQueue | None, bool]:
-        if record.partition is not None:
-            is_there = record.partition < topic.partition_count
-            return (topic.queues[record.partition] if is_there else None), False
-        if record.key is not None and topic.hash_keys:
-            return topic.queues[partition_for_key(record.key, topic.partition_count)], False
-        return topic.queues[topic.sticky.partition], True
 
     def _append_to_open(
         self, queue: PartitionQueue, record: SerializedRecord, *, is_sticky: bool
@@ -432,7 +417,7 @@ class OpenBatches:
         if aside and any(batch is other for _, other in list(aside)):
             return
         if batch.serial:  # set before it is taken from those aside
-            self._mailbox.wake(batch.created_ms + self._linger_ms)
+            self._mailbox.wake(batch.due_ms)
         else:
             self._pool.release(batch)
 
@@ -444,11 +429,13 @@ class OpenBatches:
         self._mailbox.wake(0)
 
     def _new_batch(self, queue: PartitionQueue, size_bytes: int) -> ProducerBatch:
+        now_ms = self._clock_ms()
         return ProducerBatch(
             ProduceResult(queue.key, self._reports, self._waiting),
             queue.append_lock,
             serial=(),
-            created_ms=self._clock_ms(),
+            created_ms=now_ms,
+            due_ms=min(NEVER_MS, now_ms + self._linger_ms),
             capacity_bytes=min(size_bytes, self._limit_bytes),
             compression=self._compression,
         )
@@ -456,7 +443,7 @@ class OpenBatches:
     def _reserve(self, batch: ProducerBatch, size_bytes: int, memory: MemoryWaiter | None) -> bool:
         if memory is None or not memory.size_bytes:
             return self._pool.try_reserve(size_bytes, batch)
-        memory.hand_to(batch)
+        self._pool.hand_to(memory, batch)
         return True
 
     def _begin(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -473,14 +460,6 @@ class OpenBatches:
         queue.seal()
         self._mailbox.sealed.append(queue)
         self._mailbox.wake(0)
-
-    def _end_turn(self, queue: PartitionQueue, full: ProducerBatch | None) -> bool:
-        """Return whether records without a key go to another partition from now on."""
-        return queue.topic.sticky.end_turn(
-            self._clock_ms(),
-            is_batch_full=full is not None,
-            has_leader=queue.leader.node_id is not None,
-        )
 
     def _check_open(self) -> None:
         if self.closed_by is not None:

@@ -111,6 +111,7 @@ class Leader(NamedTuple):
 class ProducerBatch:
     """One batch. `serial` orders the batches of its partition, the parts of a split batch included.
 
+    `due_ms` is when it has lingered or, after an attempt that failed, its back-off is over.
     `reserved_bytes` is what it holds of the buffer pool, `capacity_bytes` how large it may become;
     a first record is taken in any case. `identity` and `base_sequence` are set while the batch has
     a place in its partition's sequence (`base_sequence` -1: it has none).
@@ -122,6 +123,7 @@ class ProducerBatch:
         "attempt_count",
         "base_sequence",
         "created_ms",
+        "due_ms",
         "identity",
         "is_in_request",
         "last_error",
@@ -130,7 +132,6 @@ class ProducerBatch:
         "record_count",
         "reserved_bytes",
         "result",
-        "retry_ms",
         "sent_to",
         "serial",
         "size_bytes",
@@ -144,6 +145,7 @@ class ProducerBatch:
         *,
         serial: tuple[int, ...],
         created_ms: int,
+        due_ms: int,
         capacity_bytes: int,
         compression: Compression,
     ) -> None:
@@ -151,12 +153,12 @@ class ProducerBatch:
         self.result = result
         self.serial = serial
         self.created_ms = created_ms
+        self.due_ms = due_ms
         self.reserved_bytes = 0
         self.state = BatchState.OPEN
         self.record_count = 0
         self.size_bytes = 0
         self.attempt_count = 0
-        self.retry_ms = 0
         self.sent_to: Leader | None = None
         self.last_error: KafkaError | None = None
         self.may_be_written = False
@@ -217,12 +219,16 @@ class ProducerBatch:
         self.is_in_request = True
         self.sent_to = leader
 
-    def on_retry(self, error: KafkaError, retry_ms: int) -> None:
-        """Note that the attempt failed and the batch waits again, at least until `retry_ms`."""
+    def on_retry(self, error: KafkaError, due_ms: int) -> None:
+        """Note that the attempt failed, and the batch waits to be sent again."""
         self._to(BatchState.CLOSED)
         self.attempt_count += 1
         self.last_error = error
-        self.retry_ms = retry_ms
+        self.due_ms = due_ms
+
+    def retry_due_ms(self, leader: Leader) -> int:
+        """Return when to send it again: to another leader than before at once (KIP-951)."""
+        return self.due_ms if self.sent_to == leader else 0
 
     def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
         """End well."""
@@ -239,8 +245,8 @@ class ProducerBatch:
     def split(self, lock: AbstractContextManager[object]) -> tuple[ProducerBatch, ProducerBatch]:
         """Return two closed batches with one half of the records each; end this one.
 
-        The halves take over its age, its memory and its place in the sequence: a broker has seen
-        none of these sequence numbers, since it refused the whole.
+        The halves take over its age and its place in the sequence: a broker has seen none of these
+        sequence numbers, since it refused the whole.
         """
         assert self.record_count > 1
         middle = self.record_count // 2
@@ -253,9 +259,6 @@ class ProducerBatch:
             part.seal()
             if self.has_sequence:
                 part.base_sequence = sequence_after(self.base_sequence, start)
-        for part in parts:
-            part.reserved_bytes = min(part.size_bytes, self.reserved_bytes)
-            self.reserved_bytes -= part.reserved_bytes
         self._end()
         self.result.split(((0, first.result), (middle, second.result)))
         return parts
@@ -266,6 +269,7 @@ class ProducerBatch:
             lock,
             serial=(*self.serial, number),
             created_ms=self.created_ms,
+            due_ms=0,
             capacity_bytes=self.size_bytes,
             compression=Compression(self._content.codec, self._content.level),
         )

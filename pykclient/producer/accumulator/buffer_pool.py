@@ -20,7 +20,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pykclient.producer.accumulator.batch import ProducerBatch
 
@@ -40,12 +40,6 @@ class MemoryWaiter:
         self.size_bytes = size_bytes
         self.on_granted = on_granted
         self.is_granted = False
-
-    def hand_to(self, batch: ProducerBatch) -> None:
-        """Reserve what was granted for a batch."""
-        assert self.is_granted
-        batch.reserved_bytes += self.size_bytes
-        self.size_bytes = 0
 
 
 class BufferPool:
@@ -98,6 +92,18 @@ class BufferPool:
             # One that still stands in the queue is granted nothing when its turn comes.
             waiter.size_bytes = 0
         self._grant()
+
+    def hand_to(self, waiter: MemoryWaiter, batch: ProducerBatch) -> None:
+        """Let a batch have what was granted to a waiter."""
+        assert waiter.is_granted
+        batch.reserved_bytes += waiter.size_bytes
+        waiter.size_bytes = 0
+
+    def divide(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """Let the parts of a batch have what they need of its memory; it keeps the rest."""
+        for part in parts:
+            part.reserved_bytes = min(part.size_bytes, batch.reserved_bytes)
+            batch.reserved_bytes -= part.reserved_bytes
 
     def release(self, batch: ProducerBatch) -> None:
         """Take back all that a batch has; it goes to those who wait first."""

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.accel import TopicAppenders
+from pykclient.accel import TopicAppenders, partition_of_key
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import Leader, batch_size_bytes
 from pykclient.producer.partitioner import PartitionLoad, StickyPartitioner
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.config import ProducerConfig
-    from pykclient.producer.record import RecordMetadata
+    from pykclient.producer.record import RecordMetadata, SerializedRecord
     from pykclient.types import Node
 
 __all__ = ["NO_LEADER", "Layout", "PartitionQueue", "TopicQueues", "TopicTable"]
@@ -120,7 +120,7 @@ class _Queues(dict[int, PartitionQueue]):
 
 
 class TopicQueues:
-    """One topic: its queues, and the appenders of its open batches for `send`."""
+    """One topic: its queues, which of them a record goes to, and the appenders of open batches."""
 
     __slots__ = ("appenders", "hash_keys", "is_known", "layout", "name", "queues", "sticky")
 
@@ -145,6 +145,31 @@ class TopicQueues:
             return NO_LEADER
         info = partitions[partition]
         return Leader(info.leader_id if info.leader_id in nodes else None, info.leader_epoch)
+
+    def choose(self, record: SerializedRecord) -> tuple[PartitionQueue | None, bool]:
+        """Return a record's queue, None if there is no such partition, and whether it is there
+        because of the sticky partition's turn."""
+        if record.partition is not None:
+            is_there = record.partition < self.partition_count
+            return (self.queues[record.partition] if is_there else None), False
+        if record.key is not None and self.hash_keys:
+            return self.queues[partition_of_key(record.key, self.partition_count)], False
+        return self.queues[self.sticky.partition], True
+
+    def end_turn(self, queue: PartitionQueue, full: ProducerBatch | None, now_ms: int) -> bool:
+        """End the turn of `queue` if it is over, between two batches of which the one before was
+        `full`; return whether another partition has it. Requires the queue's lock."""
+        return self.sticky.end_turn(
+            now_ms, is_batch_full=full is not None, has_leader=queue.leader.node_id is not None
+        )
+
+    def take_turn(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> tuple[int, int]:
+        """Count bytes of rows that are divided before they are appended; return whose turn it is,
+        and for how many bytes. Requires the lock of `queue`, which has the turn."""
+        has_leader = queue.leader.node_id is not None
+        if self.sticky.take(size_bytes, now_ms, has_leader=has_leader):
+            self.appenders.sticky = None
+        return self.sticky.partition, self.sticky.room_bytes
 
     def used_queues(self) -> list[PartitionQueue]:
         """Return the queues that there are by now."""

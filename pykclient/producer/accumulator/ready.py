@@ -1,8 +1,9 @@
 """Which queues are ready to be drained, by the node that leads them, and when others will be.
 
-A queue that has become ready is put on its leader's list once, and a timer stands for the one that
-has to wait; so nothing here costs more the more partitions there are. A stale timer is harmless:
-the queue is looked at, and is not ready.
+A queue is ready when its first batch is full, has lingered, is due for another attempt, or when
+there is a reason not to wait: a flush, closing, a thread that needs memory. It is put on its
+leader's list once, and a timer stands for the one that has to wait; so nothing here costs more the
+more partitions there are. A stale timer is harmless: the queue is looked at, and is not ready.
 
 Owner: the sender thread.
 Source: in Java ``RecordAccumulator.ready`` goes through all partitions at each turn.
@@ -15,20 +16,22 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from pykclient.network.manager import NEVER_MS
+from pykclient.producer.accumulator.batch import BatchState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.accumulator.queues import PartitionQueue
 
 __all__ = ["ReadyQueues"]
 
 
 class ReadyQueues:
-    """The lists and the timers. `due_ms` tells when a queue that is not empty is ready."""
+    """The lists and the timers. `may_linger` returns whether a batch may wait for more records."""
 
-    def __init__(self, due_ms: Callable[[PartitionQueue], int]) -> None:
-        self._due_ms = due_ms
+    def __init__(self, may_linger: Callable[[], bool]) -> None:
+        self._may_linger = may_linger
         self._by_node: dict[int | None, dict[PartitionQueue, None]] = {}
         self._timers: list[tuple[int, int, PartitionQueue]] = []
         self._timer_numbers = count()
@@ -37,11 +40,22 @@ class ReadyQueues:
         """Put a queue on its list, or set a timer for when it will be ready."""
         if not queue.waiting:
             return
-        due_ms = self._due_ms(queue)
+        due_ms = self._due_ms(queue, queue.waiting[0])
         if due_ms <= now_ms:
             self._by_node.setdefault(queue.leader.node_id, {})[queue] = None
         else:
             self.look_later(queue, due_ms)
+
+    def _due_ms(self, queue: PartitionQueue, first: ProducerBatch) -> int:
+        if first.attempt_count:
+            return first.retry_due_ms(queue.leader)
+        lingers = (
+            first.state is BatchState.OPEN
+            and len(queue.waiting) == 1
+            and first.serial > queue.forced_serial
+            and self._may_linger()
+        )
+        return first.due_ms if lingers else 0
 
     def look_later(self, queue: PartitionQueue, at_ms: int) -> None:
         """Set a timer for when to look at a queue."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.accel import TopicAppenders
-    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.engine import Engine
     from pykclient.network.gate import Gate
     from pykclient.producer.accumulator.accumulator import RecordAccumulator
@@ -120,11 +119,6 @@ class Lifecycle:
         """Let those look again who wait for metadata, or for the end."""
         for gate in list(self.waiters):
             gate.open()
-
-    def on_cluster(self, cluster: Cluster) -> None:
-        """Learn where partitions are."""
-        self._accumulator.on_cluster(cluster)
-        self.on_news()
 
     def on_failed(self) -> None:
         """Send everybody away who waits, since nothing can be sent any more."""

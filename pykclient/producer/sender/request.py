@@ -2,41 +2,19 @@
 
 Batches are put in, the request is made once, and they are taken out again with their part of the
 response. That there is one part for each batch and none besides, is checked here before the sender
-gets it. What an error says of a batch's bytes and records is here too; what follows from it is the
-sender's matter.
+gets it. What an error says of a batch's records is here too; what follows from it is the sender's
+matter.
 
 Owner: the sender thread.
-Source: Java class ``Sender``, method ``sendProduceRequest``; KIP-98 (what may be in the log),
-KIP-467 (refused records), KIP-516 (topic ids).
+Source: Java class ``Sender``, method ``sendProduceRequest``; KIP-467 (refused records),
+KIP-516 (topic ids).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.errors import (
-    ClusterAuthorizationFailedError,
-    CorruptMessageError,
-    InconsistentTopicIdError,
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    InvalidRequiredAcksError,
-    InvalidTimestampError,
-    InvalidTopicError,
-    MessageTooLargeError,
-    NotEnoughReplicasError,
-    OutOfOrderSequenceNumberError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-    UnknownProducerIdError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnsupportedCompressionTypeError,
-    UnsupportedForMessageFormatError,
-    UnsupportedVersionError,
-    error_for_code,
-)
+from pykclient.errors import InvalidRecordError, error_for_code
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request, check_answered
 from pykclient.protocol.messages.produce import (
@@ -56,36 +34,10 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceResponse
 
-__all__ = ["ProduceCall", "may_be_written", "record_errors"]
+__all__ = ["ProduceCall", "record_errors"]
 
 ACKS_NONE = 0
 TOPIC_IDS_FROM_VERSION = 13
-
-NOT_WRITTEN = (
-    ClusterAuthorizationFailedError,
-    CorruptMessageError,
-    InconsistentTopicIdError,
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    InvalidRequiredAcksError,
-    InvalidTimestampError,
-    InvalidTopicError,
-    MessageTooLargeError,
-    NotEnoughReplicasError,
-    OutOfOrderSequenceNumberError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-    UnknownProducerIdError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnsupportedCompressionTypeError,
-    UnsupportedForMessageFormatError,
-    UnsupportedVersionError,
-)
-"""Errors that a broker reports before it appends, or (those that say the topic is unknown) while it
-waits for followers of a log that is deleted meanwhile. After any other one the batch may be in the
-log: a leader that is deposed while it waits reports NOT_LEADER_OR_FOLLOWER."""
 
 
 class ProduceCall:
@@ -176,11 +128,6 @@ class ProduceCall:
         rest = list(self._carried.values())
         self._carried.clear()
         return rest
-
-
-def may_be_written(error: KafkaError) -> bool:
-    """Whether a batch may be in the log although its attempt ended with `error`."""
-    return not isinstance(error, NOT_WRITTEN)
 
 
 def record_errors(

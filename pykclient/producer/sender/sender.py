@@ -23,14 +23,13 @@ from pykclient.errors import (
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
-    UnsupportedVersionError,
     error_for_code,
 )
 from pykclient.network.cluster.cluster import LeaderHints
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, PollResult, UserCall
 from pykclient.producer.accumulator.batch import BatchState
-from pykclient.producer.sender.request import ProduceCall, may_be_written, record_errors
+from pykclient.producer.sender.request import ProduceCall, record_errors
 from pykclient.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
@@ -256,9 +255,6 @@ class Sender:
     def _on_failure(self, call: ProduceCall, error: KafkaError, now_ms: int) -> None:
         for batch in call.take_rest():
             self._accumulator.on_request_ended(batch)
-            # Whether the broker got it is not known, unless it could not even be written.
-            if not isinstance(error, UnsupportedVersionError):
-                batch.may_be_written = True
             self._settle_error(batch, error, now_ms)
             self._accumulator.look_at(batch.partition, now_ms)
 
@@ -280,8 +276,6 @@ class Sender:
             # It was written by an earlier attempt, at an offset that the broker has forgotten.
             self._settle_success(batch, None, None)
             return
-        if may_be_written(error):
-            batch.may_be_written = True
         if isinstance(error, MessageTooLargeError) and self._split(batch, now_ms):
             return
         self._settle_error(batch, error, now_ms, record_errors(batch, response))
@@ -303,6 +297,8 @@ class Sender:
         now_ms: int,
         record_errors: Mapping[int, KafkaError] | None = None,
     ) -> None:
+        if not error.not_written:
+            batch.may_be_written = True
         if error.refresh_metadata:
             self._metadata.request_update()
         if self._may_retry(batch, error):
