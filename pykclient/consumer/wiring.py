@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.io.port import Port
-    from pykclient.network.manager import Operation, PollResult, RecoveringManager, UserCall
+    from pykclient.network.manager import PollResult, RecoveringManager, UserCall
 
 __all__ = ["Wiring"]
 
@@ -187,8 +187,22 @@ class Wiring:
 
     def _build_group(self, group_id: str) -> None:
         coordinator = GroupCoordinator(self.coordinators, group_id)
-        group = self.group = self.topics.group = self._make_group(coordinator)
-        self.commits = Commits(
+        wiring = GroupWiring(
+            subscription=self.subscription,
+            drop=self.buffer.drop,
+            refresh=self.buffer.refresh,
+            metadata=self.metadata,
+            coordinator=coordinator,
+            user_calls=self.user_calls,
+            commit=lambda deadline_ms: commits.commit_before_revocation(deadline_ms),
+            follow_topics=self.topics.follow,
+        )
+        group = self.group = self.topics.group = (
+            Kip848Coordinator(self.config, wiring)
+            if self.config.group_protocol == "consumer"
+            else ConsumerCoordinator(self.config, wiring, self._assignors)
+        )
+        commits = self.commits = Commits(
             self.config,
             subscription=self.subscription,
             coordinator=coordinator,
@@ -203,21 +217,6 @@ class Wiring:
             metadata=self.metadata,
             retry_backoff=self._retry_backoff,
         )
-
-    def _make_group(self, coordinator: GroupCoordinator) -> ConsumerGroup:
-        wiring = GroupWiring(
-            subscription=self.subscription,
-            drop=self.buffer.drop,
-            refresh=self.buffer.refresh,
-            metadata=self.metadata,
-            coordinator=coordinator,
-            user_calls=self.user_calls,
-            commit=self._commit_before_revocation,
-            follow_topics=self.topics.follow,
-        )
-        if self.config.group_protocol == "consumer":
-            return Kip848Coordinator(self.config, wiring)
-        return ConsumerCoordinator(self.config, wiring, self._assignors)
 
     def _build_empty_polls(self) -> EmptyPolls:
         return EmptyPolls(
@@ -383,7 +382,3 @@ class Wiring:
             return self.lend(deserialize, span)
         finally:
             group.begin_poll()
-
-    def _commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
-        assert self.commits is not None
-        return self.commits.commit_before_revocation(deadline_ms)

@@ -14,12 +14,12 @@ import pytest
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.consumer.group.assignors import RebalanceProtocol
 from pykclient.consumer.group.classic.leader import assign_partitions
-from pykclient.consumer.group.rebalance import RebalanceListener
+from pykclient.consumer.group.rebalance import RebalanceListener, RevokeAll
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.producer.interceptors import ProducerInterceptors
 from pykclient.producer.record import ProducerRecord
-from tests.consumer.group.test_rebalance import DEADLINE_MS, Scene
+from tests.consumer.group.test_rebalance import Scene
 from tests.consumer.record_spans import A, span
 
 if TYPE_CHECKING:
@@ -76,20 +76,18 @@ def assign() -> None:
     assign_partitions(Slow(), RebalanceProtocol.EAGER, {}, {})  # type: ignore[arg-type]
 
 
-def hand_over() -> None:
+def revoke() -> None:
     scene = Scene()
     scene.reconciliation.listener = RebalanceListener(on_revoked=Slow().run)
-    handover = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
+    intent = scene.give_up(RevokeAll())
     try:
         scene.call()
     finally:
-        assert handover.is_done
+        assert intent.is_done
         assert not scene.reconciliation.has_error, "a later call would raise it again"
 
 
-@pytest.mark.parametrize("call", [consume, note_commit, send, deserialize, assign, hand_over])
+@pytest.mark.parametrize("call", [consume, note_commit, send, deserialize, assign, revoke])
 def test_an_alarm_is_not_contained_with_what_fails(call: Callable[[], None]) -> None:
     with pytest.raises(TimeLimitError):
         call()

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.group.protocols import commit_refused, commit_without_membership_refused
-from pykclient.consumer.group.rebalance import RebalanceListener, Reconciliation, RevokeAll
+from pykclient.consumer.group.rebalance import RebalanceListener, Reconciliation
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import CommitFailedError, RebalanceInProgressError
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, PollResult
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.protocols import GroupMembership
     from pykclient.consumer.group.rebalance import Intent
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.manager import Operation
-    from pykclient.types import TopicPartition
 
 __all__ = ["ConsumerGroup"]
 
@@ -51,12 +48,11 @@ class ConsumerGroup(ABC):
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._subscription = wiring.subscription
         self._metadata = wiring.metadata
-        self._reconciliation = Reconciliation(wiring, self.history, config.client_id)
+        self._reconciliation = Reconciliation(config, wiring, self.history)
         self._coordinator = wiring.coordinator
         self._is_polling = False
         self._polled_ms = 0
         """When the application polled last."""
-        self._leave_commit_deadline_ms = 0
         self._topic_error: KafkaError | None = None
         """Why a topic that is subscribed to cannot be read, however long one waits."""
 
@@ -135,8 +131,8 @@ class ConsumerGroup(ABC):
         the coordinator to notice when the session ends.
         """
         self._topic_error = None
-        self._leave_commit_deadline_ms = commit_deadline_ms
-        intent = self._membership.begin_leave(reason, sends=sends, now_ms=now_ms)
+        intent = self._membership.begin_leave(reason, sends=sends)
+        intent.commit_deadline_ms = commit_deadline_ms
         self._carry_out(intent, now_ms)
         return self._membership.left
 
@@ -234,15 +230,9 @@ class ConsumerGroup(ABC):
     def _join_with_subscription(self) -> None:
         """Have the membership follow what is subscribed to now."""
 
+    @abstractmethod
     def _carry_out(self, intent: Intent, now_ms: int) -> None:
-        """Do what the membership wants; by default, give everything up."""
-        self._reconciliation.begin(intent, now_ms)
-        owned = sorted(self._subscription.partitions)
-        if owned and isinstance(intent, RevokeAll):
-            self._reconciliation.revoke(owned, deadline_ms=self._leave_commit_deadline_ms)
-        elif owned:
-            self._reconciliation.lose(owned)
-        self._reconciliation.go()
+        """Have `Reconciliation` do what the membership wants."""
 
     def _match(self, cluster: Cluster) -> None:
         """Find the topics that a pattern of Python's matches."""
@@ -251,13 +241,3 @@ class ConsumerGroup(ABC):
             for topic in cluster.topics.values()
             if not (topic.is_internal and self._config.exclude_internal_topics)
         )
-
-    def _change_to(self, intent: Intent, assigned: Collection[TopicPartition], now_ms: int) -> None:
-        """Have exactly `assigned`: revoke what is not in it, then take the rest."""
-        revoked = sorted(self._subscription.partitions.difference(assigned))
-        self._reconciliation.begin(intent, now_ms)
-        if revoked:
-            deadline_ms = now_ms + self._config.max_poll_interval_ms
-            self._reconciliation.revoke(revoked, deadline_ms=deadline_ms)
-        self._reconciliation.assign(assigned)
-        self._reconciliation.go()

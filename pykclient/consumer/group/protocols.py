@@ -95,7 +95,7 @@ class GroupMembership(Protocol):
         """Whether `advance` would change something now."""
         ...
 
-    def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Intent:
+    def begin_leave(self, reason: str, *, sends: bool) -> Intent:
         """Leave when the returned intent has been carried out.
 
         `sends` False leaves it to the coordinator to notice when the session ends.

@@ -1,9 +1,11 @@
-"""RebalanceListener, Intent and Reconciliation: how partitions are revoked and assigned.
+"""RebalanceListener, Intent and Reconciliation: which partitions are revoked, lost and assigned.
 
 A membership returns an `Intent`; `Reconciliation` carries it out, one step after the other. What is
 revoked is *held* first (poll returns no more of it), then committed, then passed to the listener,
-then dropped; what is assigned is taken, then passed to the listener. A new intent replaces one that
-has not ended. The listener is called by the driver, which finds a `UserCall`.
+then dropped; what is lost is not committed; what is assigned is taken, then passed to the listener.
+A commit covers all that is assigned. It is waited for until the intent's deadline, and whether or
+not it succeeds, the partitions are given up. A new intent replaces one that has not ended. The
+listener is called by the driver, which finds a `UserCall`.
 
 Owner: the core lock; a listener belongs to the application.
 Source: Java interface ``ConsumerRebalanceListener``, KIP-429; ``onJoinPrepare``,
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.group.assignors import RebalanceProtocol
 from pykclient.errors import RebalanceListenerError, WakeupError
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
@@ -27,6 +30,7 @@ from pykclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import GroupHistory
     from pykclient.consumer.group.wiring import GroupWiring
     from pykclient.errors import KafkaError
@@ -69,6 +73,8 @@ class Intent(Operation[None]):
     is_cancelled = False
     rejoin_reason: str | None = None
     """Why to join again when it is done; None if there is no need to."""
+    commit_deadline_ms: int | None = None
+    """Until when its commit is waited for; None for `max_poll_interval_ms`."""
 
     def cancel(self) -> None:
         """Leave undone what is not done of it by now."""
@@ -90,9 +96,11 @@ Step = Callable[[], "Operation[None] | None"]
 class Reconciliation:
     """Carries out one intent at a time, and has `listener` called."""
 
-    def __init__(self, wiring: GroupWiring, history: GroupHistory, client_id: str) -> None:
+    def __init__(self, config: ConsumerConfig, wiring: GroupWiring, history: GroupHistory) -> None:
         self.listener = RebalanceListener()
-        self._log = ClientLog("pykclient.consumer", client_id)
+        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._max_poll_interval_ms = config.max_poll_interval_ms
+        self._subscription = wiring.subscription
         self._wiring = wiring
         self._history = history
         self._error: KafkaError | None = None
@@ -106,38 +114,58 @@ class Reconciliation:
         self.deadline_ms = NEVER_MS
         """Until when a commit is waited for."""
 
-    def begin(self, intent: Intent, now_ms: int) -> None:
-        """Begin with an intent, to which the next calls add steps; `go` runs them."""
+    def give_up(self, intent: Intent, now_ms: int) -> None:
+        """Revoke everything to `RevokeAll`, lose it to any other intent."""
+        self._begin(intent, now_ms)
+        owned = sorted(self._subscription.partitions)
+        if owned and isinstance(intent, RevokeAll):
+            self._steps += self._revoking(owned)
+        elif owned:
+            self._steps += (partial(self._report_lost, owned), partial(self._drop, owned))
+        self._go()
+
+    def before_join(self, intent: Intent, protocol: RebalanceProtocol, now_ms: int) -> None:
+        """Revoke what a member of a classic group must not keep while it joins again.
+
+        That is everything in an eager group, of which the listener is notified though it is
+        nothing; in a cooperative one what is not subscribed to any more. All is committed.
+        """
+        self._begin(intent, now_ms)
+        is_eager, wanted = protocol is RebalanceProtocol.EAGER, self._subscription.wanted_topics
+        owned = sorted(self._subscription.partitions)
+        revoked = [each for each in owned if is_eager or each.topic not in wanted]
+        if revoked or is_eager:
+            self._steps += self._revoking(revoked)
+        self._go()
+
+    def change_to(self, intent: Intent, assigned: Collection[TopicPartition], now_ms: int) -> None:
+        """Have exactly `assigned`: revoke what is not in it, then take the rest."""
+        self._begin(intent, now_ms)
+        revoked = sorted(self._subscription.partitions.difference(assigned))
+        if revoked:
+            self._steps += self._revoking(revoked)
+        self._steps += (partial(self._take, assigned), partial(self._report_assigned, assigned))
+        self._go()
+
+    def _begin(self, intent: Intent, now_ms: int) -> None:
         self._now_ms = now_ms
         self._intent = intent
         self._steps.clear()
         self._awaited, self.deadline_ms = None, NEVER_MS
 
-    def revoke(self, partitions: Sequence[TopicPartition], *, deadline_ms: int) -> None:
-        """Give up partitions that can still be committed, until `deadline_ms`."""
-        self._steps += (
+    def _revoking(self, partitions: Sequence[TopicPartition]) -> Sequence[Step]:
+        return (
             partial(self._hold, partitions),
-            partial(self._commit, deadline_ms),
+            self._commit,
             partial(self._report_revoked, partitions),
             partial(self._drop, partitions),
         )
 
-    def lose(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give up partitions that other members may have by now."""
-        self._steps += (partial(self._report_lost, partitions), partial(self._drop, partitions))
-
-    def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Have exactly `partitions`."""
-        self._steps += (
-            partial(self._take, partitions),
-            partial(self._report_assigned, partitions),
-        )
-
     def restart(self) -> None:
         """Drop the intent under way, wherever it stands; nothing waits for it any more."""
-        self.begin(Intent(), self._now_ms)
+        self._begin(Intent(), self._now_ms)
 
-    def go(self) -> None:
+    def _go(self) -> None:
         """Take the steps, up to one that has to be waited for."""
         while self._steps and not self._intent.is_cancelled:
             awaited = self._steps.popleft()()
@@ -145,6 +173,7 @@ class Reconciliation:
                 self._awaited = awaited
                 awaited.on_done(self._on_awaited)
                 return
+            self._log_failure(awaited)
         self._intent.succeed(None)
 
     def expire(self, now_ms: int) -> None:
@@ -155,7 +184,7 @@ class Reconciliation:
         if not self._intent.is_cancelled:
             self._log.error("the commit before partitions are revoked takes too long; going on")
         self._awaited, self.deadline_ms = None, NEVER_MS
-        self.go()
+        self._go()
 
     @property
     def has_error(self) -> bool:
@@ -171,15 +200,27 @@ class Reconciliation:
         # Of an intent that another one has replaced nothing is waited for.
         if self._awaited is operation:
             self._awaited, self.deadline_ms = None, NEVER_MS
-            self.go()
+            self._log_failure(operation)
+            self._go()
+
+    def _log_failure(self, operation: Operation[None] | None) -> None:
+        if operation is not None and operation.error is not None:
+            self._log.warning(
+                "the commit before partitions are revoked has failed, so records since the last "
+                "one are read again: %s",
+                operation.error,
+            )
 
     # Steps.
 
     def _hold(self, partitions: Sequence[TopicPartition]) -> None:
-        for assigned in self._wiring.subscription.hold(partitions):
+        for assigned in self._subscription.hold(partitions):
             self._wiring.refresh(assigned)
 
-    def _commit(self, deadline_ms: int) -> Operation[None]:
+    def _commit(self) -> Operation[None]:
+        deadline_ms = self._intent.commit_deadline_ms
+        if deadline_ms is None:
+            deadline_ms = self._now_ms + self._max_poll_interval_ms
         operation = self._wiring.commit(deadline_ms)
         if not operation.is_done:
             self.deadline_ms = deadline_ms
@@ -217,11 +258,11 @@ class Reconciliation:
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> None:
         gone = frozenset(partitions)
-        assigned = (each.partition for each in self._wiring.subscription)
+        assigned = (each.partition for each in self._subscription)
         self._take([partition for partition in assigned if partition not in gone])
 
     def _take(self, partitions: Iterable[TopicPartition]) -> None:
-        for dropped in self._wiring.subscription.assign_from_group(partitions):
+        for dropped in self._subscription.assign_from_group(partitions):
             self._wiring.drop(dropped)
 
     def _call(

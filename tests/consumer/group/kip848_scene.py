@@ -141,7 +141,7 @@ class Kip848Scene:
 
     def leave(self, *, sends: bool = True) -> Operation[None]:
         """Begin to leave."""
-        intent = self.membership.begin_leave("done", sends=sends, now_ms=self.now_ms)
+        intent = self.membership.begin_leave("done", sends=sends)
         self.carried_out.add(intent)
         return self.membership.left
 

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from pykclient.consumer.group.assignors import RebalanceProtocol, RoundRobinAssignor
-from pykclient.consumer.group.classic.coordinator import given_up_to_join
+from pykclient.consumer.group.assignors import RoundRobinAssignor
 from pykclient.consumer.group.classic.protocol import read_assignment, read_subscription
 from pykclient.errors import (
     BrokerError,
@@ -214,17 +213,3 @@ def test_a_commit_of_a_generation_of_before_ends_nothing(
     assert isinstance(refused, RebalanceInProgressError)
     assert not scene.group.has_error
     assert scene.group.identity.generation == 2
-
-
-# What is given up before joining again.
-
-OWNED = [TopicPartition("b", 0), TopicPartition("a", 1), TopicPartition("a", 0)]
-
-
-def test_in_an_eager_group_it_is_everything_in_order() -> None:
-    assert given_up_to_join(RebalanceProtocol.EAGER, OWNED, {"a", "b"}) == sorted(OWNED)
-
-
-def test_in_a_cooperative_one_it_is_what_is_not_wanted_any_more() -> None:
-    given_up = given_up_to_join(RebalanceProtocol.COOPERATIVE, OWNED, {"a"})
-    assert given_up == [TopicPartition("b", 0)]

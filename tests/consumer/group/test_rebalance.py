@@ -1,4 +1,4 @@
-"""Partitions change hands step by step: held, committed, told, dropped, taken."""
+"""Partitions are revoked and assigned step by step: held, committed, reported, dropped, taken."""
 
 from __future__ import annotations
 
@@ -7,39 +7,50 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.consumer.group.assignors import RebalanceProtocol
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.rebalance import Intent, RebalanceListener, Reconciliation
+from pykclient.consumer.group.rebalance import (
+    Intent,
+    LoseAll,
+    RebalanceListener,
+    Reconciliation,
+    RevokeAll,
+)
 from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.errors import RebalanceListenerError, WakeupError
+from pykclient.errors import GroupAuthorizationFailedError, RebalanceListenerError, WakeupError
 from pykclient.network.cluster.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.types import TopicPartition
+from tests.consumer.group.classic_scene import MAX_POLL_MS, group_config
 from tests.consumer.known_cluster import RETRY_BACKOFF, ReachableNetwork, make_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.errors import KafkaError
     from pykclient.network.manager import UserCall
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
-DEADLINE_MS = 9_000
+LEAVE_MS = 9_000
 
 
 class Scene:
-    """A handover between a subscription, a buffer, commits and a listener that write a diary."""
+    """A `Reconciliation` that has A and B; buffer, commits and listener write to `diary`."""
 
     def __init__(self) -> None:
         self.diary: list[str] = []
         self.subscription = SubscriptionState()
         self.subscription.subscribe(["t"])
-        self.subscription.assign_from_group([A, B])
         self.user_calls: deque[UserCall] = deque()
         self.commits: list[Operation[None]] = []
+        self.commit_deadline_ms = MAX_POLL_MS
         self.is_commit_slow = False
+        self.commit_error: KafkaError | None = None
         metadata = make_metadata()
         self.reconciliation = Reconciliation(
+            group_config(),
             GroupWiring(
                 subscription=self.subscription,
                 metadata=metadata,
@@ -53,23 +64,32 @@ class Scene:
                 follow_topics=lambda: None,
             ),
             GroupHistory(),
-            client_id="",
         )
         self.reconciliation.listener = RebalanceListener(
             lambda partitions: self.write("assigned", partitions),
             lambda partitions: self.write("revoked", partitions),
             lambda partitions: self.write("lost", partitions),
         )
-        self.reconciliation.begin(Intent(), 0)
-        self.reconciliation.assign([A, B])
-        self.reconciliation.go()
+        self.change_to(A, B)
         self.call()
         self.diary.clear()
 
-    def begin(self) -> Intent:
-        """Begin with an intent, in place of one before."""
+    def change_to(self, *partitions: TopicPartition) -> Intent:
+        """Have these partitions, in place of an intent before."""
         intent = Intent()
-        self.reconciliation.begin(intent, 0)
+        self.reconciliation.change_to(intent, partitions, 0)
+        return intent
+
+    def before_join(self, protocol: RebalanceProtocol) -> Intent:
+        """Give up what must not be kept while joining."""
+        intent = Intent()
+        self.reconciliation.before_join(intent, protocol, 0)
+        return intent
+
+    def give_up(self, intent: Intent) -> Intent:
+        """Give up everything; a commit may take until `LEAVE_MS`."""
+        intent.commit_deadline_ms = self.commit_deadline_ms = LEAVE_MS
+        self.reconciliation.give_up(intent, 0)
         return intent
 
     def write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
@@ -83,10 +103,12 @@ class Scene:
         self.diary.append(f"hold {assigned.partition}")
 
     def _commit(self, deadline_ms: int) -> Operation[None]:
-        assert deadline_ms == DEADLINE_MS
+        assert deadline_ms == self.commit_deadline_ms
         self.diary.append("commit")
         operation: Operation[None] = Operation()
-        if not self.is_commit_slow:
+        if self.commit_error is not None:
+            operation.fail(self.commit_error)
+        elif not self.is_commit_slow:
             operation.succeed(None)
         self.commits.append(operation)
         return operation
@@ -103,52 +125,79 @@ class Scene:
         else:
             call.on_done(None)
 
+    def call_all(self) -> None:
+        """Make all calls of the listener."""
+        while self.user_calls:
+            self.call()
+
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
 
 
+# What is given up, what is taken, and in which order.
+
+
 @pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
-def test_what_can_be_committed_is_held_committed_told_and_dropped(scene: Scene) -> None:
-    operation = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
-    was_done = operation.is_done
-    assert not was_done
+def test_what_can_be_committed_is_held_committed_reported_and_dropped(scene: Scene) -> None:
+    intent = scene.change_to(B, C)
     assert A in scene.subscription.partitions, "the listener may still commit it"
     scene.call()
-    assert operation.is_done
     assert scene.diary == ["hold t-0", "commit", "revoked t-0", "drop t-0"]
-    assert scene.subscription.partitions == {B}
-
-
-def test_what_is_lost_is_told_and_dropped_without_a_commit(scene: Scene) -> None:
-    scene.begin()
-    scene.reconciliation.lose([A, B])
-    scene.reconciliation.go()
+    assert scene.subscription.partitions == {B, C}
+    was_done = intent.is_done
     scene.call()
+    assert (was_done, intent.is_done) == (False, True)
+    assert scene.diary[4:] == ["assigned t-2"]
+
+
+def test_what_is_lost_is_reported_and_dropped_without_a_commit(scene: Scene) -> None:
+    intent = scene.give_up(LoseAll())
+    scene.call()
+    assert intent.is_done
     assert scene.diary == ["lost t-0 t-1", "drop t-0", "drop t-1"]
 
 
-def test_what_comes_is_taken_before_it_is_told(scene: Scene) -> None:
-    scene.begin()
-    scene.reconciliation.assign([A, C])
-    scene.reconciliation.go()
-    assert scene.subscription.partitions == {A, C}
+def test_a_member_that_leaves_revokes_everything(scene: Scene) -> None:
+    intent = scene.give_up(RevokeAll())
     scene.call()
-    assert scene.diary == ["drop t-1", "assigned t-2"]
+    assert intent.is_done
+    assert scene.diary[2:4] == ["commit", "revoked t-0 t-1"]
+    assert not scene.subscription.partitions
 
 
-def test_one_after_the_other(scene: Scene) -> None:
-    operation = scene.begin()
-    scene.reconciliation.revoke([B], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.assign([A, C])
-    scene.reconciliation.go()
-    scene.call()
-    scene.call()
-    assert operation.is_done
-    assert scene.diary == ["hold t-1", "commit", "revoked t-1", "drop t-1", "assigned t-2"]
+def test_before_joining_an_eager_group_everything_is_revoked_even_if_it_is_nothing(
+    scene: Scene,
+) -> None:
+    for revoked in ("revoked t-0 t-1", "revoked"):
+        scene.before_join(RebalanceProtocol.EAGER)
+        scene.call_all()
+        assert [line for line in scene.diary if line.startswith("revoked")] == [revoked]
+        assert not scene.subscription.partitions
+        scene.diary.clear()
+
+
+def test_before_joining_a_cooperative_group_only_what_is_not_wanted_is_revoked(
+    scene: Scene,
+) -> None:
+    gone = TopicPartition("gone", 0)
+    scene.change_to(A, gone)
+    scene.call_all()
+    scene.diary.clear()
+    scene.before_join(RebalanceProtocol.COOPERATIVE)
+    scene.call_all()
+    assert scene.diary == ["hold gone-0", "commit", "revoked gone-0", "drop gone-0"]
+    assert scene.subscription.partitions == {A}
+
+
+def test_without_callbacks_nothing_waits(scene: Scene) -> None:
+    scene.reconciliation.listener = RebalanceListener()
+    assert scene.change_to(B).is_done
+    assert not scene.user_calls
+
+
+# Commits.
 
 
 @pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
@@ -156,54 +205,58 @@ def test_the_listener_waits_for_the_commit_until_its_deadline(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.is_commit_slow = True
-    scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
+    scene.give_up(RevokeAll())
     assert not scene.user_calls
-    assert scene.reconciliation.deadline_ms == DEADLINE_MS
-    scene.reconciliation.expire(DEADLINE_MS - 1)
+    assert scene.reconciliation.deadline_ms == LEAVE_MS
+    scene.reconciliation.expire(LEAVE_MS - 1)
     assert not scene.user_calls
-    scene.reconciliation.expire(DEADLINE_MS)
+    scene.reconciliation.expire(LEAVE_MS)
     scene.call()
-    assert scene.subscription.partitions == {B}
+    assert not scene.subscription.partitions
     assert scene.reconciliation.deadline_ms == NEVER_MS
     assert "takes too long" in caplog.text
     scene.commits[0].succeed(None)
     assert not scene.user_calls, "it came too late"
 
 
-def test_without_callbacks_nothing_waits(scene: Scene) -> None:
-    scene.reconciliation.listener = RebalanceListener()
-    operation = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
-    assert operation.is_done
-    assert not scene.user_calls
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_commit_that_fails_is_logged_and_keeps_no_partition(
+    scene: Scene, caplog: pytest.LogCaptureFixture, is_slow: bool
+) -> None:
+    refused = GroupAuthorizationFailedError("group 'g'")
+    scene.is_commit_slow = is_slow
+    if not is_slow:  # as where a member was removed before anything could be sent
+        scene.commit_error = refused
+    scene.change_to(B)
+    if is_slow:
+        scene.commits[0].fail(refused)
+    scene.call_all()
+    assert scene.subscription.partitions == {B}
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "are read again" in record.getMessage()
+    assert str(refused) in record.getMessage()
+
+
+# Listeners.
 
 
 def test_without_a_callback_of_its_own_lost_is_revoked(scene: Scene) -> None:
     scene.reconciliation.listener = RebalanceListener(
         on_revoked=lambda partitions: scene.write("revoked", partitions)
     )
-    scene.begin()
-    scene.reconciliation.lose([A])
-    scene.reconciliation.go()
+    scene.give_up(LoseAll())
     scene.call()
-    assert scene.diary[0] == "revoked t-0"
+    assert scene.diary[0] == "revoked t-0 t-1"
 
 
-def test_what_a_listener_raises_is_kept_and_the_handover_goes_on(scene: Scene) -> None:
+def test_what_a_listener_raises_is_kept_and_the_rebalance_goes_on(scene: Scene) -> None:
     def fail(partitions: Sequence[TopicPartition]) -> None:
         raise ValueError(str(len(partitions)))
 
     scene.reconciliation.listener = RebalanceListener(fail, fail)
-    operation = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.assign([B, C])
-    scene.reconciliation.go()
-    scene.call()
-    scene.call()
-    assert operation.is_done
+    intent = scene.change_to(B, C)
+    scene.call_all()
+    assert intent.is_done
     assert scene.reconciliation.has_error
     error = scene.reconciliation.take_error()
     assert isinstance(error, RebalanceListenerError)
@@ -219,12 +272,10 @@ def test_an_interrupt_in_a_listener_comes_out_as_itself_and_once(
         raise interrupt
 
     scene.reconciliation.listener = RebalanceListener(on_revoked=end)
-    operation = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
+    intent = scene.change_to(B)
     with pytest.raises(interrupt):
         scene.call()
-    assert operation.is_done, "the handover goes on"
+    assert intent.is_done, "the rebalance goes on"
     assert not scene.reconciliation.has_error, "a later call would raise it again"
 
 
@@ -233,21 +284,18 @@ def test_a_wakeup_inside_a_listener_stays_one(scene: Scene) -> None:
         raise WakeupError
 
     scene.reconciliation.listener = RebalanceListener(on_revoked=wake)
-    scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
+    scene.change_to(B)
     scene.call()
     assert isinstance(scene.reconciliation.take_error(), WakeupError)
 
 
+# One intent in place of another.
+
+
 def test_a_new_one_takes_the_place_of_one_that_waits(scene: Scene) -> None:
     scene.is_commit_slow = True
-    first = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
-    second = scene.begin()
-    scene.reconciliation.lose([A, B])
-    scene.reconciliation.go()
+    first = scene.change_to(B)
+    second = scene.give_up(LoseAll())
     scene.commits[0].succeed(None)
     scene.call()
     assert not first.is_done
@@ -256,17 +304,11 @@ def test_a_new_one_takes_the_place_of_one_that_waits(scene: Scene) -> None:
     assert not scene.subscription.partitions
 
 
-def test_what_was_begun_before_a_restart_is_told_once(scene: Scene) -> None:
-    scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
+def test_what_was_begun_before_a_restart_is_reported_once(scene: Scene) -> None:
+    scene.change_to(B)
     scene.reconciliation.restart()
-    again = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.assign([B, C])
-    scene.reconciliation.go()
-    while scene.user_calls:
-        scene.call()
+    again = scene.change_to(B, C)
+    scene.call_all()
     assert again.is_done
     assert [line for line in scene.diary if "drop" not in line and "hold" not in line] == [
         "commit",
@@ -276,38 +318,27 @@ def test_what_was_begun_before_a_restart_is_told_once(scene: Scene) -> None:
     ]
 
 
-def test_what_was_taken_but_not_told_before_a_restart_is_told_then(scene: Scene) -> None:
+def test_what_was_taken_but_not_reported_before_a_restart_is_reported_then(scene: Scene) -> None:
     scene.subscription.assign_from_group([A, B, C])
     scene.reconciliation.restart()
-    scene.begin()
-    scene.reconciliation.assign([A, B, C])
-    scene.reconciliation.go()
+    scene.change_to(A, B, C)
     scene.call()
     assert scene.diary == ["assigned t-2"]
 
 
 def test_what_is_kept_in_the_end_is_held_no_more(scene: Scene) -> None:
-    scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
-    scene.begin()
-    scene.reconciliation.assign([A, B])
-    scene.reconciliation.go()
+    scene.change_to(B)
+    scene.change_to(A, B)
     assert not any(assigned.is_held for assigned in scene.subscription)
 
 
 @pytest.mark.promise(
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
-def test_who_gives_up_again_while_it_is_told_is_not_told_twice(scene: Scene) -> None:
-    scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
-    again = scene.begin()
-    scene.reconciliation.revoke([A, B], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
-    while scene.user_calls:
-        scene.call()
+def test_what_is_reported_as_revoked_is_not_reported_again(scene: Scene) -> None:
+    scene.change_to(B)
+    again = scene.give_up(RevokeAll())
+    scene.call_all()
     assert again.is_done
     assert [line for line in scene.diary if line.startswith("revoked")] == [
         "revoked t-0",
@@ -319,39 +350,23 @@ def test_who_gives_up_again_while_it_is_told_is_not_told_twice(scene: Scene) -> 
 @pytest.mark.promise(
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
-def test_who_is_told_of_a_revocation_is_not_told_of_a_loss(scene: Scene) -> None:
-    scene.begin()
-    scene.reconciliation.revoke([A, B], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
-    lost = scene.begin()
-    scene.reconciliation.lose([A, B])
-    scene.reconciliation.go()
+def test_what_is_reported_as_revoked_is_not_reported_as_lost(scene: Scene) -> None:
+    scene.give_up(RevokeAll())
+    lost = scene.give_up(LoseAll())
     assert lost.is_done
     assert not scene.subscription.partitions
 
 
-def test_of_an_intent_that_is_cancelled_nothing_more_is_done(scene: Scene) -> None:
-    scene.is_commit_slow = True
-    intent = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.assign([B, C])
-    scene.reconciliation.go()
-    intent.cancel()
-    scene.commits[0].succeed(None)
-    assert scene.diary == ["hold t-0", "commit"]
-    assert not scene.user_calls
-    assert scene.subscription.partitions == {A, B}
-
-
-def test_a_commit_of_an_intent_that_is_cancelled_is_not_missed(
+def test_of_an_intent_that_is_cancelled_nothing_more_is_done(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.is_commit_slow = True
-    intent = scene.begin()
-    scene.reconciliation.revoke([A], deadline_ms=DEADLINE_MS)
-    scene.reconciliation.go()
+    intent = scene.change_to(B, C)
     intent.cancel()
-    scene.reconciliation.expire(DEADLINE_MS)
+    scene.reconciliation.expire(MAX_POLL_MS)
     assert scene.reconciliation.deadline_ms == NEVER_MS
-    assert caplog.text == ""
+    assert caplog.text == "", "its commit is not missed"
+    scene.commits[0].succeed(None)
+    assert scene.diary == ["hold t-0", "commit"]
+    assert not scene.user_calls
     assert scene.subscription.partitions == {A, B}

@@ -1,7 +1,8 @@
-"""ConsumerCoordinator: the consumer's side of a group of the classic protocol.
+"""ConsumerCoordinator: the manager of a group of the classic protocol, on the consumer's side.
 
-The members assign: each sends its subscription, and one of them leads. `ClassicMembership`
-exchanges requests with the coordinator, `GroupLeader` assigns.
+It is no broker, in spite of the name, which is Java's. The members assign: each sends its
+subscription, and one of them leads. `ClassicMembership` exchanges requests with the broker that
+coordinates the group, `GroupLeader` assigns.
 
 Owner: the core lock.
 Source: Java class ``ConsumerCoordinator``.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.group.assignors import RebalanceProtocol
 from pykclient.consumer.group.assignors.setting import common_protocol
 from pykclient.consumer.group.classic.leader import GroupLeader, chosen_assignor
 from pykclient.consumer.group.classic.membership import Assign, ClassicMembership, RevokeToJoin
@@ -26,7 +26,7 @@ from pykclient.network.manager import PollResult
 from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Sequence
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.assignors import Assignor
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.types import TopicPartition
 
-__all__ = ["ConsumerCoordinator", "given_up_to_join"]
+__all__ = ["ConsumerCoordinator"]
 
 
 class ConsumerCoordinator(ConsumerGroup):
@@ -181,16 +181,10 @@ class ConsumerCoordinator(ConsumerGroup):
             return
         self._leader.resign()
         self._unassigned.forget()
-        if not isinstance(intent, RevokeToJoin):
-            super()._carry_out(intent, now_ms)
-            return
-        owned, wanted = self._subscription.partitions, self._subscription.wanted_topics
-        given_up = given_up_to_join(self._protocol, owned, wanted)
-        self._reconciliation.begin(intent, now_ms)
-        if given_up or self._protocol is RebalanceProtocol.EAGER:
-            deadline_ms = now_ms + self._config.max_poll_interval_ms
-            self._reconciliation.revoke(given_up, deadline_ms=deadline_ms)
-        self._reconciliation.go()
+        if isinstance(intent, RevokeToJoin):
+            self._reconciliation.before_join(intent, self._protocol, now_ms)
+        else:
+            self._reconciliation.give_up(intent, now_ms)
 
     def _assign(self, intent: Assign, now_ms: int) -> None:
         """Revoke what is not in the leader's assignment, then take the rest.
@@ -225,7 +219,7 @@ class ConsumerCoordinator(ConsumerGroup):
         if self._leader.unsent is not None:
             self._unassigned.compare(self._leader.unsent)
             self._leader.unsent = None
-        self._change_to(intent, assigned, now_ms)
+        self._reconciliation.change_to(intent, assigned, now_ms)
 
     def _fits(self, assigned: Sequence[TopicPartition]) -> bool:
         topics = {partition.topic for partition in assigned}
@@ -234,15 +228,3 @@ class ConsumerCoordinator(ConsumerGroup):
             assert pattern is not None
             return all(pattern.fullmatch(topic) for topic in topics)
         return topics <= self._subscription.wanted_topics
-
-
-def given_up_to_join(
-    protocol: RebalanceProtocol, owned: Iterable[TopicPartition], topics: Collection[str]
-) -> list[TopicPartition]:
-    """Return what a member gives up before it joins again.
-
-    Everything in an eager group; in a cooperative one only what it does not subscribe to any more.
-    """
-    if protocol is RebalanceProtocol.EAGER:
-        return sorted(owned)
-    return sorted(partition for partition in owned if partition.topic not in topics)

@@ -229,12 +229,11 @@ class ClassicMembership:
             return self._may_begin(now_ms)
         return self.state in (ClassicState.ASSIGNING, ClassicState.LEAVING)
 
-    def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Intent:
+    def begin_leave(self, reason: str, *, sends: bool) -> Intent:
         """Leave when the returned intent has been carried out; `left` ends then.
 
         `sends` False keeps the membership at the coordinator until the session ends.
         """
-        del now_ms
         self._rejoin_reason = self.joined_topics = None
         was_member = self.member.is_member and not self.is_rebalancing
         self._forget_calls()

@@ -1,4 +1,4 @@
-"""Kip848Coordinator: the consumer's side of a KIP-848 group, in which the coordinator assigns.
+"""Kip848Coordinator: the manager of a KIP-848 group, in which the broker assigns.
 
 Owner: the core lock.
 Source: KIP-848; Java class ``ConsumerMembershipManager``.
@@ -61,8 +61,8 @@ class Kip848Coordinator(ConsumerGroup):
         self._membership.request_join()
 
     def _carry_out(self, intent: Intent, now_ms: int) -> None:
-        if not isinstance(intent, Assign):
-            super()._carry_out(intent, now_ms)
-            return
-        self._change_to(intent, intent.partitions, now_ms)
-        self._wiring.follow_topics()
+        if isinstance(intent, Assign):
+            self._reconciliation.change_to(intent, intent.partitions, now_ms)
+            self._wiring.follow_topics()
+        else:
+            self._reconciliation.give_up(intent, now_ms)

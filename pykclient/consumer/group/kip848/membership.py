@@ -239,13 +239,12 @@ class Kip848Membership:
     def _may_try_again(self, now_ms: int) -> bool:
         return self._error is None and now_ms >= self._retries.at_ms
 
-    def begin_leave(self, reason: str, *, sends: bool, now_ms: int) -> Intent:
+    def begin_leave(self, reason: str, *, sends: bool) -> Intent:
         """Leave when the returned intent has been carried out; `left` ends then.
 
         `sends` False keeps the membership at the coordinator until the session ends; a static
         member sends that it will be back.
         """
-        del now_ms
         self._log.info("group %r: leaving: %s", self.member.group_id, reason)
         self._wants_join, self._error = False, None
         if self.state is not MemberState.PREPARE_LEAVING:
