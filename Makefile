@@ -15,7 +15,7 @@ FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py 
 # together; which files come first says tests/conftest.py.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 COMPILED_FROM := setup.py \
-  $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd pykclient/network/io/*.pyx)
+  $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd)
 
 # Each module, and each test with its assertions, is compiled once, not by every process.
 unexport PYTHONDONTWRITEBYTECODE

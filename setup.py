@@ -17,7 +17,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 CORE = Path("pykclient", "accel", "compiled")
-SOURCES = (*CORE.glob("*.pyx"), *Path("pykclient", "network", "io").glob("*.pyx"))
+SOURCES = tuple(CORE.glob("*.pyx"))
 FAILURE = CORE / "build_failure.txt"
 CHOICES = ("", "pure", "compiled")
 

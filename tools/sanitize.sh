@@ -7,7 +7,7 @@ set -eu
 python=$(command -v "${1:-.venv/bin/python}")
 case $python in /*) ;; *) python=$PWD/$python ;; esac
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- tests/accel tests/records tests/producer tests/consumer tests/integration/test_system_calls.py
+[ $# -gt 0 ] || set -- tests/accel tests/records tests/producer tests/consumer
 sanitizers='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
 
 library=$(gcc -print-file-name=libasan.so)

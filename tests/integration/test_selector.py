@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from types import FunctionType
@@ -14,8 +17,7 @@ import pytest
 
 from pykclient.errors import ConnectionFailedError, DisconnectedError
 from pykclient.network.io import selector as module
-from pykclient.network.io.selector import SelectorPort
-from pykclient.network.io.system_calls import PART_COUNT_MAX
+from pykclient.network.io.selector import PART_COUNT_MAX, SelectorPort
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.config import ProducerConfig
 from tests.integration.recording_stream import (
@@ -250,6 +252,37 @@ def test_writing_to_a_stream_that_broke_tells_its_end_in_the_next_wait_only(
     assert isinstance(stream.errors[0], DisconnectedError)
     port.write(stream, [b"after the end"])
     assert port.unsent_bytes(stream) == 0
+
+
+WRITER = """
+import signal, socket
+from pykclient.network.io.selector import SelectorPort
+from tests.integration.recording_stream import connect
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as command line tools set it
+port = SelectorPort()
+stream, peer = connect(port, socket.create_server(("127.0.0.1", 0)))
+port._channels[stream].sock.shutdown(socket.SHUT_WR)
+port.write(stream, [b"x"])
+port.wait(1_000)
+print(type(stream.errors[0].__cause__).__name__)
+port._wake_receiver.close()
+try:
+    port.wakeup()
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_a_peer_that_is_gone_is_an_error_and_no_signal_that_ends_the_program() -> None:
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WRITER],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert child.returncode != -signal.SIGPIPE
+    assert child.stdout.split() == ["BrokenPipeError", "BrokenPipeError"]
 
 
 def test_closing_is_not_told_and_drops_what_was_queued(

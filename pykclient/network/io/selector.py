@@ -13,12 +13,13 @@ import errno
 import os
 import selectors
 import socket
+import sys
 import warnings
 import weakref
 from collections import deque
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
     ConnectionFailedError,
@@ -28,14 +29,6 @@ from pykclient.errors import (
 )
 from pykclient.network.interrupts import harmless, raise_foreign
 from pykclient.network.io.resolver import Address, Resolver
-from pykclient.network.io.system_calls import (
-    MSG_NOSIGNAL,
-    PART_COUNT_MAX,
-    ready_now,
-    receive_into,
-    send_parts,
-    without_sigpipe,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +47,16 @@ WAIT_MAX_MS = 3_600_000
 
 USE_OS_DEFAULT = -1
 """As a buffer size: leave it to the operating system, which adapts it to the connection."""
+
+MSG_NOSIGNAL: Final[int] = getattr(socket, "MSG_NOSIGNAL", 0)
+"""With each send: a peer that has gone is an error, not a SIGPIPE, which ends a program that has
+set that signal back to its default, as command line tools do. 0 where there is no such flag."""
+
+_SO_NOSIGPIPE_OF_MACOS: Final = 0x1022
+"""The same for all sends of a socket; `socket` does not name it."""
+
+PART_COUNT_MAX: Final = 64
+"""Buffers given to one sendmsg call; Linux takes 1,024, the least that POSIX promises is 16."""
 
 
 class _Channel:
@@ -100,7 +103,7 @@ class SelectorPort:
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
         self._sockets.update((self._wake_receiver, self._wake_sender))
-        without_sigpipe(self._wake_sender)
+        _without_sigpipe(self._wake_sender)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
         self._is_shut_down = False
         self._is_in_child = False
@@ -270,7 +273,7 @@ class SelectorPort:
         sock = channel.sock = socket.socket(family, socket.SOCK_STREAM)
         self._sockets.add(sock)
         sock.setblocking(False)
-        without_sigpipe(sock)
+        _without_sigpipe(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._send_buffer_bytes != USE_OS_DEFAULT:
@@ -302,10 +305,7 @@ class SelectorPort:
 
     def _receive_parts(self, timeout_s: float) -> bool:
         """Do what I/O there is; return whether it was only parts of responses that came."""
-        # What is ready already is taken without giving up the GIL; waiting gives it up.
-        ready = ready_now(self._selector)
-        if ready is None or (not ready and timeout_s > 0):
-            ready = _select(self._selector, timeout_s)
+        ready = _select(self._selector, timeout_s)
         are_parts = bool(ready)
         for key, events in ready:
             channel = key.data
@@ -331,7 +331,7 @@ class SelectorPort:
         try:
             while queue:
                 batch = [queue[index] for index in range(min(len(queue), PART_COUNT_MAX))]
-                sent_bytes = send_parts(sock, batch)
+                sent_bytes = sock.sendmsg(batch, (), MSG_NOSIGNAL)
                 channel.queued_bytes -= sent_bytes
                 _consume(queue, sent_bytes)
         except BlockingIOError:
@@ -357,7 +357,7 @@ class SelectorPort:
         try:
             for _ in range(READS_PER_TURN_MAX):
                 buffer = stream.get_buffer()
-                count = receive_into(sock, buffer)
+                count = sock.recv_into(buffer)
                 if count == 0:
                     self._end(channel, DisconnectedError(f"{channel.name} closed the connection"))
                     return
@@ -419,6 +419,11 @@ def _select(
     selector: selectors.BaseSelector, timeout_s: float
 ) -> list[tuple[selectors.SelectorKey, int]]:
     return selector.select(timeout_s)
+
+
+def _without_sigpipe(sock: socket.socket) -> None:
+    if sys.platform == "darwin":
+        sock.setsockopt(socket.SOL_SOCKET, _SO_NOSIGPIPE_OF_MACOS, 1)
 
 
 def _consume(queue: deque[memoryview], count: int) -> None:
