@@ -1,4 +1,4 @@
-"""Arguments of public calls: what is wrong is refused by name, with the cure, before any harm.
+"""Arguments of public calls: what is wrong is a `UsageError` that names it, with the cure.
 
 Messages show numbers and short texts as they are, and of everything else the type alone: bytes may
 be a record's, and messages end up in logs.
@@ -18,7 +18,7 @@ from pykclient.errors.base import UsageError
 from pykclient.types import TOPIC_LENGTH_MAX, OffsetAndMetadata, TopicPartition, is_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "FOREVER_MS",
@@ -69,11 +69,6 @@ def is_number(value: object, maximum: int) -> bool:
 
 
 def check_partition(partition: object, call: str) -> None:
-    """Refuse what only looks like a partition.
-
-    Raises:
-        UsageError: it is no `TopicPartition` with a topic's name and a number from 0.
-    """
     if not (
         isinstance(partition, TopicPartition)
         and is_topic_name(partition.topic)
@@ -88,11 +83,6 @@ def check_partition(partition: object, call: str) -> None:
 def partition_list(
     partitions: Iterable[TopicPartition] | TopicPartition, call: str
 ) -> list[TopicPartition]:
-    """Return partitions as a list.
-
-    Raises:
-        UsageError: it is no list of partitions.
-    """
     if isinstance(partitions, TopicPartition):
         given = shown_argument(partitions)
         raise UsageError(f"{call}({given}): give a list of partitions, as in {call}([{given}])")
@@ -105,19 +95,10 @@ def partition_list(
 def offsets_by_partition(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int], call: str
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets in the form in which they are committed.
-
-    Raises:
-        UsageError: it is no mapping, a key is no partition, or a value no offset.
-    """
-    if not isinstance(offsets, Mapping):
-        raise UsageError(
-            f"{call}: offsets is {shown_argument(offsets)}; give a mapping of each {_PARTITION} to "
-            f"the offset of the next record to read, such as the next_offsets of what poll returned"
-        )
+    """Return offsets in the form in which they are committed."""
+    each = "the offset of the next record to read, such as the next_offsets of what poll returned"
     found = {}
-    for partition, given in offsets.items():
-        check_partition(partition, call)
+    for partition, given in _items(offsets, f"{call}: offsets", each):
         where = f"{call}: offset of {partition}"
         offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
         check_offset(offset.offset, where)
@@ -138,21 +119,25 @@ def offsets_by_partition(
 def times_by_partition(
     times: Mapping[TopicPartition, int | datetime], call: str
 ) -> dict[TopicPartition, int]:
-    """Return times in milliseconds since 1970, those between two of them rounded up.
+    """Return times in milliseconds since 1970, those between two of them rounded up."""
+    each = "milliseconds since 1970 or to a datetime"
+    return {
+        partition: _time_ms(time, f"{call}: the time for {partition}")
+        for partition, time in _items(times, f"{call}: timestamps_ms", each)
+    }
 
-    Raises:
-        UsageError: it is no mapping, a key is no partition, or a value no time.
-    """
-    if not isinstance(times, Mapping):
+
+def _items(
+    values: Mapping[TopicPartition, T], where: str, each: str
+) -> Iterator[tuple[TopicPartition, T]]:
+    """Yield what a mapping has for each partition; `each` says what that is."""
+    if not isinstance(values, Mapping):
         raise UsageError(
-            f"{call}: timestamps_ms is {shown_argument(times)}; give a mapping of each {_PARTITION}"
-            f" to milliseconds since 1970 or to a datetime"
+            f"{where} is {shown_argument(values)}; give a mapping of each {_PARTITION} to {each}"
         )
-    found = {}
-    for partition, time in times.items():
-        check_partition(partition, call)
-        found[partition] = _time_ms(time, f"{call}: the time for {partition}")
-    return found
+    for partition, value in values.items():
+        check_partition(partition, where)
+        yield partition, value
 
 
 def _time_ms(time: object, where: str) -> int:
@@ -174,28 +159,13 @@ def _time_ms(time: object, where: str) -> int:
 
 
 def limits_by_partition(limits: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-    """Check the bounds of `poll_arrow`.
-
-    Raises:
-        UsageError: it is no mapping, a key is no partition, or a value no offset.
-    """
-    if not isinstance(limits, Mapping):
-        raise UsageError(
-            f"poll_arrow: until is {shown_argument(limits)}; give a mapping of each {_PARTITION} "
-            f"to the offset where it ends, as end_offsets returns it"
-        )
-    for partition, offset in limits.items():
-        check_partition(partition, "poll_arrow(until=...)")
+    each = "the offset where it ends, as end_offsets returns it"
+    for partition, offset in _items(limits, "poll_arrow: until", each):
         check_offset(offset, f"poll_arrow: until of {partition}")
     return limits
 
 
 def check_offset(offset: object, where: str) -> None:
-    """Refuse what is no offset.
-
-    Raises:
-        UsageError: it is no integer from 0 that a log can have.
-    """
     if not is_number(offset, LONG_MAX):
         raise UsageError(
             f"{where} is {shown_argument(offset)}; give an integer from 0 to {LONG_MAX}"
@@ -206,11 +176,7 @@ def check_offset(offset: object, where: str) -> None:
 
 
 def value_list(values: Iterable[T], where: str, each: str) -> list[T]:
-    """Return values as a list; `each` says what one of them is.
-
-    Raises:
-        UsageError: it is no iterable, or text.
-    """
+    """Return values as a list; `each` says what one of them is."""
     # A partition is a tuple, too: whoever takes names would find its topic in it.
     no_lists = (str, bytes, bytearray, memoryview, TopicPartition, OffsetAndMetadata)
     if isinstance(values, no_lists) or not isinstance(values, Iterable):
@@ -219,11 +185,7 @@ def value_list(values: Iterable[T], where: str, each: str) -> list[T]:
 
 
 def name_list(names: Iterable[str], what: str, call: str) -> list[str]:
-    """Return each name once; `what` they are is for the error.
-
-    Raises:
-        UsageError: they are no list of names.
-    """
+    """Return each name once; `what` they are is for the error."""
     if isinstance(names, str):  # an iterable of strings as well, though not the one that was meant
         given = shown_argument(names)
         raise UsageError(f"{call}({given}): give a list of {what} names, as in {call}([{given}])")
@@ -236,11 +198,7 @@ def name_list(names: Iterable[str], what: str, call: str) -> list[str]:
 
 
 def check_topic(topic: object, call: str) -> str:
-    """Return a topic's name. Whether it is a good one, brokers tell; but they must be able to.
-
-    Raises:
-        UsageError: it is no text, or none that can be asked about.
-    """
+    """Return a topic's name. Whether it is a good one, brokers tell; but they must be able to."""
     if isinstance(topic, str) and is_topic_name(topic):
         return topic
     raise UsageError(
@@ -250,12 +208,7 @@ def check_topic(topic: object, call: str) -> str:
 
 
 def check_text(text: str, what: str, call: str) -> None:
-    """Refuse a string that no request can carry.
-
-    Raises:
-        UsageError: it has half of a surrogate pair, as what is no UTF-8 on a command line has, or
-            it is too long.
-    """
+    """Refuse a string that no request can carry."""
     try:
         sendable_text(text)
     except ValueError as error:
@@ -265,11 +218,6 @@ def check_text(text: str, what: str, call: str) -> None:
 
 
 def check_number(number: object, where: str, smallest: int, largest: int) -> None:
-    """Refuse what is no number within its limits.
-
-    Raises:
-        UsageError: it is no integer from `smallest` to `largest`.
-    """
     if not is_number(number, largest) or (isinstance(number, int) and number < smallest):
         raise UsageError(
             f"{where} is {shown_argument(number)}; give a number from {smallest} to {largest}"
@@ -277,21 +225,12 @@ def check_number(number: object, where: str, smallest: int, largest: int) -> Non
 
 
 def check_count(count: object, where: str) -> None:
-    """Refuse what is no number of things.
-
-    Raises:
-        UsageError: it is no integer from 1.
-    """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise UsageError(f"{where}={shown_argument(count)}: give a number from 1")
 
 
 def check_callable(function: Callable[..., object] | None, where: str, takes: str) -> None:
-    """Refuse what cannot be called; None is fine. `takes` names its arguments.
-
-    Raises:
-        UsageError: it cannot be called.
-    """
+    """Refuse what cannot be called; None is fine. `takes` names its arguments."""
     if function is not None and not callable(function):
         raise UsageError(
             f"{where} is of type {type(function).__name__}, which cannot be called; give a "
@@ -300,11 +239,7 @@ def check_callable(function: Callable[..., object] | None, where: str, takes: st
 
 
 def timeout_ms(timeout: float | None, default_ms: int) -> int:
-    """Return a timeout in milliseconds; None stands for the default.
-
-    Raises:
-        UsageError: it is negative, or not a number.
-    """
+    """Return a timeout in milliseconds; None stands for the default."""
     if timeout is None:
         return default_ms
     try:

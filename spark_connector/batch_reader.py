@@ -87,15 +87,12 @@ class KafkaBatchReader(DataSourceReader):
 
 
 class _RangeRead:
-    """One range on its way through a consumer. Owner: the task."""
-
     def __init__(self, consumer: Consumer, wanted: OffsetRange, options: KafkaOptions) -> None:
         self._consumer = consumer
         self._wanted = wanted
         self._options = options
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
-        """Every record of the range, in order."""
         consumer, (partition, start, end) = self._consumer, self._wanted
         consumer.assign([partition])
         consumer.seek(partition, start)

@@ -137,7 +137,6 @@ def resolve_ranges(
 def _resolved(
     limit: OffsetLimit, bounds: Mapping[TopicPartition, LogBounds], offsets_at: OffsetsAt
 ) -> dict[TopicPartition, int]:
-    """A limit as real offsets."""
     values = limit.values(list(bounds))
     if limit.is_timestamp:
         found = offsets_at(values)
@@ -166,7 +165,6 @@ def _offset_or_fallback(
 
 
 def _available(wanted: OffsetRange, held: LogBounds, *, fail_on_data_loss: bool) -> OffsetRange:
-    """The part of a range that the partition holds."""
     start = min(max(wanted.start, held.beginning), held.end)
     end = max(min(wanted.end, held.end), start)
     found = OffsetRange(wanted.partition, start, end)
@@ -231,7 +229,6 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
-    """The first few of many."""
     names = [str(partition) for partition in partitions[:NAMED_MAX]]
     more = len(partitions) - NAMED_MAX
     return ", ".join([*names, f"{more} more"] if more > 0 else names) or "none"

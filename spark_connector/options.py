@@ -153,7 +153,6 @@ class KafkaOptions:
         return ConsumerConfig.max_poll_records.read(self.client_settings[spelling], spelling)
 
     def __repr__(self) -> str:
-        """The choice and the limits; of client settings the names only."""
         return (
             f"KafkaOptions(choice={self.choice}, starting={self.starting}, ending={self.ending}, "
             f"client_settings={sorted(self.client_settings)})"
@@ -185,7 +184,6 @@ def _check_client_settings(settings: Mapping[str, str]) -> None:
 
 
 def _spelling_of(key: str, settings: Mapping[str, str]) -> str | None:
-    """The spelling in which the user gave one of the consumer's settings."""
     wanted = ConsumerConfig.setting_of(key)
     assert wanted is not None, key
     return next((given for given in settings if ConsumerConfig.setting_of(given) is wanted), None)

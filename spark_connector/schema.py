@@ -30,7 +30,6 @@ HEADERS: Final = "headers"
 
 
 def record_schema(*, include_headers: bool) -> StructType:
-    """All columns of a record."""
     schema = (
         StructType()
         .add("key", BinaryType())

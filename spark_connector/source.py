@@ -28,7 +28,6 @@ class KafkaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return "pykafka"
 
     def schema(self) -> StructType:
@@ -50,19 +49,15 @@ class KafkaDataSource(DataSource):
         return KafkaBatchReader(KafkaOptions.from_spark(self.options), schema)
 
     def streamReader(self, schema: StructType) -> NoReturn:
-        """Refused: not built yet."""
         self._refuse("spark.readStream", "read with spark.read")
 
     def simpleStreamReader(self, schema: StructType) -> NoReturn:
-        """Refused: not built yet."""
         self._refuse("spark.readStream", "read with spark.read")
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused: not built yet."""
         self._refuse("DataFrame.write", "send with pykclient.Producer in foreachPartition")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused: not built yet."""
         self._refuse("DataFrame.writeStream", "send with pykclient.Producer in foreachBatch")
 
     def _refuse(self, feature: str, advice: str) -> NoReturn:

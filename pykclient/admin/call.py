@@ -133,22 +133,18 @@ class AdminCall(Generic[KeyT, ValueT]):
 
     @property
     def is_done(self) -> bool:
-        """Whether every key is."""
         return not self._unfinished
 
     @property
     def name(self) -> str:
-        """What it is about, for log messages."""
         keys = ", ".join(map(str, list(self._progress)[:NAMED_MAX]))
         return f"{type(self._handler).__name__} of {keys}"
 
     @property
     def unfinished(self) -> tuple[KeyT, ...]:
-        """The keys that are not."""
         return tuple(self._unfinished)
 
     def poll(self, now_ms: int) -> PollResult:
-        """Send what can be sent now."""
         by_place: defaultdict[Place, list[KeyT]] = defaultdict(list)
         by_group: defaultdict[str, list[KeyT]] = defaultdict(list)
         lookup = self._handler.lookup
@@ -180,7 +176,6 @@ class AdminCall(Generic[KeyT, ValueT]):
         return PollResult(requests, next_poll_ms)
 
     def _shares(self, keys: Sequence[KeyT]) -> Iterator[Sequence[KeyT]]:
-        """Cut keys into what a request has room for."""
         most = self._handler.keys_per_request_max or len(keys)
         for start in range(0, len(keys), most):
             yield keys[start : start + most]
@@ -287,11 +282,9 @@ class AdminCalls:
         self._polls = [call]
 
     def end(self) -> None:
-        """Let go of the call, done or not."""
         self._polls = []
 
     def poll(self, now_ms: int) -> PollResult:
-        """Ask each of them."""
         results = [call.poll(now_ms) for call in self._polls]
         return PollResult(
             [request for result in results for request in result.requests],

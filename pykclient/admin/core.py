@@ -86,7 +86,6 @@ class AdminCore:
         what: str,
         limit: TimeLimit,
     ) -> Decisions[dict[KeyT, ValueT]]:
-        """Make one call, and return what came of each key."""
         call = self.new_call(handler, keys, limit.deadline_ms)
         yield from self._finish(call, limit.deadline_ms)
         return self.result(call, what, limit)
@@ -110,7 +109,6 @@ class AdminCore:
     def list_groups(
         self, states: Sequence[str], types: Sequence[str], limit: TimeLimit
     ) -> Decisions[tuple[GroupListing, ...]]:
-        """Ask every broker for its groups."""
         brokers = yield from self.run(ListBrokers(), (ALL_BROKERS,), "the list of", limit)
         handler = ListGroups(states, types, self.watch_brokers())
         listed = yield from self.run(handler, brokers[ALL_BROKERS], "the groups of brokers", limit)
@@ -187,7 +185,6 @@ class AdminCore:
     def new_call(
         self, handler: AdminHandler[KeyT, ValueT], keys: Iterable[KeyT], deadline_ms: int
     ) -> AdminCall[KeyT, ValueT]:
-        """Return a call that is to be waited for."""
         attempts = Attempts(
             retry_max=self.config.retries,
             backoff=self._retry_backoff,
@@ -199,7 +196,6 @@ class AdminCore:
     def result(
         self, call: AdminCall[KeyT, ValueT], what: str, limit: TimeLimit
     ) -> dict[KeyT, ValueT]:
-        """Return what came of a call whose time is up, or raise what went wrong."""
         errors: dict[KeyT, KafkaError] = dict(call.errors)
         if call.unfinished:
             late = self._late(call, what, limit.timeout_ms)
@@ -225,6 +221,5 @@ class AdminCore:
         return error
 
     def _why_unfinished(self, call: AdminCall[KeyT, ValueT]) -> str:
-        """Return what is known of why a call has not ended; empty if nothing is."""
         reasons = [] if call.last_error is None else [str(call.last_error)]
         return "; ".join(filter(None, [*reasons, self._client.describe_failures()]))

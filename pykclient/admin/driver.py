@@ -48,7 +48,6 @@ class AdminDriver:
             return self._drive(decisions(limit))
 
     def close(self, timeout: float | None) -> None:
-        """Close all connections, once the call under way has ended. Again it does nothing."""
         if self.is_closed or os.getpid() != self._process_id:
             return
         if _is_owned(self._lock):
@@ -62,7 +61,6 @@ class AdminDriver:
             return  # another thread closed it while this one waited
 
     def _drive(self, decisions: Decisions[T]) -> T:
-        """Drive a call, after what an interrupted call has left behind is dropped."""
         if self._is_torn:
             self._core.engine.restart()
             self._core.metadata.restart(now_ms())
@@ -79,7 +77,6 @@ class AdminDriver:
         return result
 
     def _shut_down(self) -> None:
-        """Let go of everything. It may be interrupted, and called again."""
         self._core.engine.client.is_closed = True
         self._port.shutdown()
         self.is_closed = True
@@ -138,7 +135,6 @@ class _Entry:
 
 
 def _is_owned(lock: threading.RLock) -> bool:
-    """Return whether the thread that asks has the lock."""
     # As `threading.Condition` asks it.
     is_owned: bool = lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001
     return is_owned

@@ -72,7 +72,6 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
         self._is_stable = is_stable
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> OffsetFetchRequest:
-        """Ask for the partitions, or all."""
         (group,) = keys
         topics = None
         if self._topics is not None:
@@ -82,7 +81,6 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, Committed | KafkaError]]:
-        """Return the offsets, or the first error there is."""
         assert isinstance(message, OffsetFetchResponse)
         (group,) = keys
         if message.error_code != 0:
@@ -112,7 +110,6 @@ class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
         self._offsets = offsets
 
     def request(self, keys: Sequence[TopicPartition], timeout_ms: int) -> OffsetCommitRequest:
-        """Commit as one that is no member."""
         return OffsetCommitRequest(
             group_id=self._group,
             topics=[
@@ -130,7 +127,6 @@ class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
     def results(
         self, message: Message, keys: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
-        """Return each partition, or why its offset was not taken."""
         assert isinstance(message, OffsetCommitResponse)
         for topic in message.topics:
             for answer in topic.partitions:
@@ -151,7 +147,6 @@ class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
         self._group = group
 
     def request(self, keys: Sequence[TopicPartition], timeout_ms: int) -> OffsetDeleteRequest:
-        """Ask for the partitions."""
         return OffsetDeleteRequest(
             group_id=self._group,
             topics=[
@@ -163,7 +158,6 @@ class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
     def results(
         self, message: Message, keys: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
-        """Return each partition, or why its offset is kept."""
         assert isinstance(message, OffsetDeleteResponse)
         if message.error_code != 0:
             error = error_for_code(message.error_code, f"the offsets of group {self._group!r}")

@@ -129,13 +129,11 @@ class ListBrokers(AdminHandler[str, tuple[int, ...]]):
     lookup = AnyBroker()
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
-        """Ask for no topic, which leaves the brokers."""
         return MetadataRequest(topics=[], allow_auto_topic_creation=False)
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, tuple[int, ...] | KafkaError]]:
-        """Return the ids."""
         assert isinstance(message, MetadataResponse)
         yield ALL_BROKERS, tuple(broker.node_id for broker in message.brokers)
 
@@ -157,13 +155,11 @@ class ListGroups(AdminHandler[int, tuple[GroupListing, ...]]):
         self._is_gone = is_gone
 
     def request(self, keys: Sequence[int], timeout_ms: int) -> ListGroupsRequest:
-        """Ask a broker."""
         return ListGroupsRequest(states_filter=list(self._states), types_filter=list(self._types))
 
     def results(
         self, message: Message, keys: Sequence[int]
     ) -> Iterator[tuple[int, tuple[GroupListing, ...] | KafkaError]]:
-        """Return its groups, or why it does not tell."""
         assert isinstance(message, ListGroupsResponse)
         for key in keys:
             if message.error_code != 0:
@@ -195,14 +191,12 @@ class FindCoordinators(AdminHandler[str, "Node"]):
     keys_per_request_max: ClassVar[int | None] = 1
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> FindCoordinatorRequest:
-        """Ask for one of them."""
         (group,) = keys
         return coordinator_request(group)
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, Node | KafkaError]]:
-        """Return the coordinator, or why there is none."""
         (group,) = keys
         yield group, found_coordinator(group, message)
 
@@ -216,13 +210,11 @@ class DescribeConsumerGroups(AdminHandler[str, GroupDescription]):
         self.lookup = lookup
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> ConsumerGroupDescribeRequest:
-        """Ask their coordinator."""
         return ConsumerGroupDescribeRequest(group_ids=list(keys))
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
-        """Return each description, or why there is none."""
         assert isinstance(message, ConsumerGroupDescribeResponse)
         asked = frozenset(keys)
         for group in message.groups:
@@ -247,13 +239,11 @@ class DescribeClassicGroups(AdminHandler[str, GroupDescription]):
         self.lookup = lookup
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> DescribeGroupsRequest:
-        """Ask their coordinator."""
         return DescribeGroupsRequest(groups=list(keys))
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
-        """Return each description, or why there is none."""
         assert isinstance(message, DescribeGroupsResponse)
         asked = frozenset(keys)
         for group in message.groups:
@@ -276,13 +266,11 @@ class DeleteGroups(AdminHandler[str, str]):
         self.lookup = GroupCoordinator()
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> DeleteGroupsRequest:
-        """Ask their coordinator."""
         return DeleteGroupsRequest(groups_names=list(keys))
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, str | KafkaError]]:
-        """Return the name of each that is deleted, or why it is not."""
         assert isinstance(message, DeleteGroupsResponse)
         for result in message.results:
             name = result.group_id

@@ -59,15 +59,12 @@ class Lookup(ABC, Generic[KeyT_contra]):
         """Return the place, or None while it is not known."""
 
     def group_to_find(self, key: KeyT_contra) -> str | None:
-        """Return what must be asked to find it; None when newer metadata tells."""
         return None
 
     def request(self, group_to_find: str) -> Request:
-        """Return the message that asks any broker."""
         raise NotImplementedError
 
     def learn(self, group_to_find: str, message: Message) -> KafkaError | None:
-        """Take the response; return why there is none."""
         raise NotImplementedError
 
     def forget(self, key: KeyT_contra) -> None:
@@ -78,7 +75,6 @@ class AnyBroker(Lookup[object]):
     """Every broker can serve it."""
 
     def find(self, key: object, cluster: Cluster) -> Place | None:
-        """Return any place."""
         return Place(None)
 
 
@@ -86,7 +82,6 @@ class Controller(Lookup[object]):
     """The controller serves it; in a KRaft cluster a broker that passes it on to the controller."""
 
     def find(self, key: object, cluster: Cluster) -> Place | None:
-        """Return the controller, None while it is not known."""
         return None if cluster.controller_id is None else Place(cluster.controller_id)
 
 
@@ -94,7 +89,6 @@ class NamedBroker(Lookup[int]):
     """The key is the id of the broker that serves it."""
 
     def find(self, key: int, cluster: Cluster) -> Place | None:
-        """Return that broker."""
         return Place(key)
 
 
@@ -107,12 +101,10 @@ class _Coordinators(Lookup[KeyT_contra]):
         self._nodes: dict[str, Node] = {}
 
     def find(self, key: KeyT_contra, cluster: Cluster) -> Place | None:
-        """Return the coordinator, None while it is not found."""
         node = self._nodes.get(self.group_to_find(key))
         return None if node is None else Place(node.id)
 
     def coordinator(self, key: KeyT_contra) -> Node:
-        """Return the coordinator that was found, with its address."""
         return self._nodes[self.group_to_find(key)]
 
     @abstractmethod
@@ -120,11 +112,9 @@ class _Coordinators(Lookup[KeyT_contra]):
         """Return the group."""
 
     def request(self, group_to_find: str) -> FindCoordinatorRequest:
-        """Ask for the coordinator of a group."""
         return coordinator_request(group_to_find)
 
     def learn(self, group_to_find: str, message: Message) -> KafkaError | None:
-        """Remember the coordinator."""
         found = found_coordinator(group_to_find, message)
         if isinstance(found, KafkaError):
             return found
@@ -132,7 +122,6 @@ class _Coordinators(Lookup[KeyT_contra]):
         return None
 
     def forget(self, key: KeyT_contra) -> None:
-        """Have the group asked for again."""
         self._nodes.pop(self.group_to_find(key), None)
 
 
@@ -140,7 +129,6 @@ class GroupCoordinator(_Coordinators[str]):
     """The key is a group, which its coordinator serves."""
 
     def group_to_find(self, key: str) -> str:
-        """Return the key."""
         return key
 
 
@@ -152,7 +140,6 @@ class CoordinatorOf(_Coordinators[object]):
         self._group = group
 
     def group_to_find(self, key: object) -> str:
-        """Return the group."""
         return self._group
 
 
@@ -162,7 +149,6 @@ def coordinator_request(group: str) -> FindCoordinatorRequest:
 
 
 def found_coordinator(group: str, message: Message) -> Node | KafkaError:
-    """Return the coordinator that a response names, or why it names none."""
     assert isinstance(message, FindCoordinatorResponse)
     if message.error_code != 0:
         said = f": {message.error_message}" if message.error_message else ""

@@ -148,7 +148,6 @@ class CreateTopics(AdminHandler[str, CreatedTopic]):
         self._topics = topics
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> CreateTopicsRequest:
-        """Ask for the topics."""
         return CreateTopicsRequest(
             topics=[_creatable(self._topics[name]) for name in keys], timeout_ms=timeout_ms
         )
@@ -156,7 +155,6 @@ class CreateTopics(AdminHandler[str, CreatedTopic]):
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
-        """Return each topic as it was made, or why it was not."""
         assert isinstance(message, CreateTopicsResponse)
         for answer in message.topics:
             if answer.error_code != 0:
@@ -184,13 +182,11 @@ class DeleteTopics(AdminHandler[str, str]):
     max_version: ClassVar[int | None] = DELETE_BY_NAME_MAX_VERSION
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> DeleteTopicsRequest:
-        """Ask for the deletion."""
         return DeleteTopicsRequest(topic_names=list(keys), timeout_ms=timeout_ms)
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, str | KafkaError]]:
-        """Return the name of each that is deleted, or why it is not."""
         assert isinstance(message, DeleteTopicsResponse)
         for answer in message.responses:
             if answer.name is None:
@@ -210,13 +206,11 @@ class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
     lookup = AnyBroker()
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
-        """Ask for every topic."""
         return MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, dict[str, TopicListing] | KafkaError]]:
-        """Return the topics; those that are being made or deleted just now are left out."""
         assert isinstance(message, MetadataResponse)
         yield (
             ALL_TOPICS,
@@ -237,13 +231,11 @@ class DescribeTopics(AdminHandler[str, TopicDescription]):
     final_errors = (UnknownTopicOrPartitionError,)
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
-        """Ask for the topics."""
         return _metadata_request(keys)
 
     def results(
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, TopicDescription | KafkaError]]:
-        """Return each description, or why there is none."""
         assert isinstance(message, MetadataResponse)
         for answer in message.topics:
             if answer.name is None:
@@ -263,7 +255,6 @@ class _Spread(AdminHandler[int, int]):
         self._topics = topics
 
     def request(self, keys: Sequence[int], timeout_ms: int) -> MetadataRequest:
-        """Ask a broker what it knows."""
         return _metadata_request(self._topics)
 
     def on_unreachable(self, key: int, error: KafkaError) -> int | KafkaError:
@@ -277,7 +268,6 @@ class TopicsPresent(_Spread):
     def results(
         self, message: Message, keys: Sequence[int]
     ) -> Iterable[tuple[int, int | KafkaError]]:
-        """Return the broker's id, or what it does not know yet."""
         assert isinstance(message, MetadataResponse)
         known = {
             answer.name
@@ -295,7 +285,6 @@ class TopicsAbsent(_Spread):
     def results(
         self, message: Message, keys: Sequence[int]
     ) -> Iterable[tuple[int, int | KafkaError]]:
-        """Return the broker's id, or what it knows still."""
         assert isinstance(message, MetadataResponse)
         left = [answer.name for answer in message.topics if answer.error_code == 0]
         for key in keys:

@@ -64,7 +64,6 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _entry(line: str, place: str) -> tuple[str, str]:
-    """Key and value of one logical line."""
     end = 0
     while end < len(line) and line[end] not in "=: \t\f":
         end += 2 if line[end] == "\\" else 1

@@ -70,8 +70,6 @@ _SECRET_WORDS: Final = (
 
 
 class _Required:
-    """Marks a setting without a default."""
-
     def __repr__(self) -> str:
         return "REQUIRED"
 
@@ -195,7 +193,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) -> Kind[int]:
-    """A whole number from `minimum` to `maximum`, or `also`."""
     extra = "" if also is None else f", or {also}"
 
     def parse(value: object) -> int:
@@ -208,8 +205,6 @@ def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) ->
 
 
 def boolean() -> Kind[bool]:
-    """True or False, or their names in any case."""
-
     def parse(value: object) -> bool:
         if isinstance(value, bool):
             return value
@@ -221,8 +216,6 @@ def boolean() -> Kind[bool]:
 
 
 def string() -> Kind[str]:
-    """Text, also empty."""
-
     def parse(value: object) -> str:
         if isinstance(value, str):
             return sendable_text(value.strip())
@@ -268,7 +261,6 @@ def choice(
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """`kind`, or None."""
     return Kind(
         lambda value: None if value is None else kind.parse(value), f"{kind.allowed}, or None"
     )

@@ -336,7 +336,6 @@ _GONE: Final[dict[str, str]] = {
 
 
 def underscored(key: str) -> str:
-    """A key as attribute names spell it."""
     return key.replace(".", "_")
 
 

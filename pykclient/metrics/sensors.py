@@ -50,7 +50,6 @@ class Recent:
         """The running window is the last one."""
 
     def add(self, value: float, now_ms: int) -> None:
-        """Take one measurement."""
         measured = self._measured
         if not measured or now_ms - measured[-1].started_ms >= self._window_ms:
             measured.append(_Window(now_ms))
@@ -62,13 +61,11 @@ class Recent:
         window.maximum = max(window.maximum, value)
 
     def average(self, now_ms: int) -> float | None:
-        """Return the mean; None if nothing was measured."""
         windows = self._windows(now_ms)
         count = sum(window.count for window in windows)
         return sum(window.total for window in windows) / count if count else None
 
     def maximum(self, now_ms: int) -> float | None:
-        """Return the largest value; None if nothing was measured."""
         return max((window.maximum for window in self._windows(now_ms)), default=None)
 
     def rate(self, now_ms: int) -> float:

@@ -31,9 +31,7 @@ T = TypeVar("T")
 class Caller(Protocol):
     """Calls a function in some special way, and returns what it does."""
 
-    def __call__(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
-        """Call `function` with the rest."""
-        ...
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T: ...
 
 
 class Engine:
@@ -96,7 +94,6 @@ class Engine:
         return min(deadlines_ms)
 
     def complete(self, now_ms: int) -> None:
-        """Hand answers, failures and time-outs to the managers that asked."""
         self.client.complete(now_ms)
 
     def restart(self) -> None:

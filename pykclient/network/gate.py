@@ -24,7 +24,6 @@ class Gate:
         self._opened: SimpleQueue[None] = SimpleQueue()
 
     def open(self) -> None:
-        """Let the one who waits go on. It does not block."""
         self._opened.put(None)
 
     def wait(self, timeout_s: float) -> bool:

@@ -103,7 +103,6 @@ def raise_of_signal_handler(error: BaseException) -> None:
 
 
 def _code_of(handler: object) -> CodeType | None:
-    """Return the code of a function, a method, or an object that can be called."""
     for function in (handler, getattr(type(handler), "__call__", None)):  # noqa: B004
         code = getattr(function, "__code__", None)
         if isinstance(code, CodeType):

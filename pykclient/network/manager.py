@@ -123,7 +123,6 @@ class Operation(Generic[ValueT]):
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended, either way."""
         return self._is_done
 
     @property
@@ -177,7 +176,6 @@ class UserCall:
     is_begun: bool = field(default=False, init=False)
 
     def make(self) -> None:
-        """Call the function."""
         self.is_begun = True
         self.function(*self.args)
 

@@ -57,15 +57,12 @@ class Attempt:
 
     @property
     def next_ms(self) -> int:
-        """When it is due; `NEVER_MS` while it is in flight."""
         return NEVER_MS if self.is_in_flight else self.due_ms
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether it may be sent now."""
         return not self.is_in_flight and self.due_ms <= now_ms
 
     def sent(self) -> None:
-        """Note that the request is in flight."""
         self.is_in_flight = True
 
     def lost(self) -> None:

@@ -48,8 +48,6 @@ class CoordinatorRow(NamedTuple):
 
 
 class ListRow(NamedTuple):
-    """A group in the list."""
-
     group: str
     group_type: str | None
     state: str | None
@@ -94,7 +92,6 @@ class OffsetRow(NamedTuple):
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command and its parts to the parser of the command line."""
     parser = commands.add_parser("groups", help="show and move groups", description=DESCRIPTION)
     parts = parser.add_subparsers(title="parts", metavar="PART", required=True)
     _add_part(parts, "list", run_list, "list all groups")
@@ -109,7 +106,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Print all groups; the exit status."""
     with pykclient.Admin(client_settings(options)) as admin:
         groups = sorted(admin.list_groups().values())
     rows = [ListRow(g.group_id, g.group_type, g.state, g.protocol_type) for g in groups]
@@ -118,7 +114,6 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_coordinator(options: argparse.Namespace) -> int:
-    """Print the coordinators of groups; the exit status."""
     with pykclient.Admin(client_settings(options)) as admin:
         try:
             topic = admin.describe_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC]
@@ -156,7 +151,6 @@ def run_coordinator(options: argparse.Namespace) -> int:
 
 
 def run_describe(options: argparse.Namespace) -> int:
-    """Print groups and their members; the exit status."""
     with pykclient.Admin(client_settings(options)) as admin:
         groups, errors = _described(admin, options.groups)
     members = [_member_row(group, member) for group in groups for member in group.members]
@@ -168,7 +162,6 @@ def run_describe(options: argparse.Namespace) -> int:
 
 
 def run_offsets(options: argparse.Namespace) -> int:
-    """Print the offsets of groups; the exit status."""
     settings = client_settings(options)
     rows: list[OffsetRow] = []
     with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:

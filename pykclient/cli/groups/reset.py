@@ -40,8 +40,6 @@ Target = Callable[[Sequence[TopicPartition], Committed, "Consumer"], Mapping[Top
 
 
 class ResetRow(NamedTuple):
-    """Where a partition goes on."""
-
     group: str
     topic: str
     partition: int
@@ -50,7 +48,6 @@ class ResetRow(NamedTuple):
 
 
 def add_part(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this part to the parser of the command."""
     help_text = "move a group that has no members"
     part = parts.add_parser("reset", help=help_text, description=f"{help_text.capitalize()}.")
     add_cluster_options(part)
@@ -108,19 +105,16 @@ def run(options: argparse.Namespace) -> int:
 def to_earliest(
     partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
 ) -> dict[TopicPartition, int]:
-    """Go on with the first record that there is."""
     return consumer.beginning_offsets(partitions)
 
 
 def to_latest(
     partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
 ) -> dict[TopicPartition, int]:
-    """Go on with the next record that is written."""
     return consumer.end_offsets(partitions)
 
 
 def to_offset(text: str) -> Target:
-    """Go on at one offset, the same in every partition."""
     offset = _number(text)
 
     def target(

@@ -47,21 +47,16 @@ class Dump(Protocol):
         """What comes before everything else."""
         ...
 
-    def batch(self, placed: PlacedBatch) -> str:
-        """One batch, without its records."""
-        ...
+    def batch(self, placed: PlacedBatch) -> str: ...
 
     def records(self, batch: RecordBatch, columns: RecordColumns, *, with_data: bool) -> str:
         """Some records of a batch; `with_data` adds keys, values and headers."""
         ...
 
-    def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str:
-        """One entry of an index."""
-        ...
+    def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str: ...
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the parser of the command line."""
     parser = commands.add_parser(
         "log",
         help="show the batches and records in a segment file of a broker",
@@ -113,7 +108,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the options name; the exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Any text may be in a record, and not every terminal can show it.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -149,7 +143,6 @@ def _show_entries(dump: Dump, path: Path, index: OffsetIndex | TimeIndex) -> Non
 
 
 def _open_segment(stack: ExitStack, options: argparse.Namespace) -> LogSegment:
-    """Open the log, and the indexes if something is to be found."""
     path: Path = options.file
     is_search = options.offset is not None or options.time is not None
     offset_index = time_index = None

@@ -84,7 +84,6 @@ class SparseIndex(ABC, Generic[E]):
         return CorruptIndexError(f"the {self.NAME} is corrupt: {reason}; search without the index")
 
     def _last_up_to(self, key: int) -> E | None:
-        """Find the last entry whose key is not above `key`, None when all are."""
         number = bisect_right(range(self._entry_count), key, key=self._key) - 1
         return self.entry(number) if number >= 0 else None
 
@@ -118,8 +117,6 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetIndex(SparseIndex[OffsetPosition]):
-    """The entries of an ``.index`` file."""
-
     NAME: ClassVar[str] = "offset index"
     ENTRY: ClassVar[struct.Struct] = struct.Struct(">ii")
 
@@ -152,8 +149,6 @@ class TimestampOffset(NamedTuple):
 
 
 class TimeIndex(SparseIndex[TimestampOffset]):
-    """The entries of a ``.timeindex`` file."""
-
     NAME: ClassVar[str] = "time index"
     ENTRY: ClassVar[struct.Struct] = struct.Struct(">qi")
 

@@ -61,7 +61,6 @@ class JsonDump:
         )
 
     def records(self, batch: RecordBatch, columns: RecordColumns, *, with_data: bool) -> str:
-        """Return a line for each record; `with_data` adds key, value and headers."""
         lines = []
         for offset, timestamp_ms, key, value, headers in columns:
             fields: dict[str, object] = {
@@ -84,7 +83,6 @@ class JsonDump:
         return "".join(lines)
 
     def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str:
-        """Return the line of an entry."""
         return _line("index_entry", **entry._asdict())
 
 

@@ -53,7 +53,6 @@ class TextDump:
         self._escapes = _ESCAPES if escapes else {}
 
     def head(self, path: Path) -> str:
-        """Return the file's name and where a log begins, or what a snapshot is of."""
         return "".join(f"{line}\n" for line in (f"Dumping {path}", *_origin(path)))
 
     def batch(self, placed: PlacedBatch) -> str:
@@ -75,7 +74,6 @@ class TextDump:
         return "".join(self._record_lines(batch, columns, with_data))
 
     def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str:
-        """Return the line of an entry."""
         if isinstance(entry, OffsetPosition):
             return f"offset: {entry.offset} position: {entry.position}\n"
         return f"timestamp: {entry.timestamp_ms} offset: {entry.offset}\n"

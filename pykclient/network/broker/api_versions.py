@@ -31,7 +31,6 @@ class ApiVersions:
         self.ranges = MappingProxyType(dict(ranges))
 
     def common_range(self, message: type[Message] | Message) -> tuple[int, int] | None:
-        """Return the lowest and highest version that both sides speak, or None."""
         broker = self.ranges.get(int(message.api_key))
         if broker is None:
             return None

@@ -130,7 +130,6 @@ class NetworkClient:
             self._open(node, now_ms)
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
-        """Return whether a node waits out its back-off after a failure."""
         return self._states.is_unavailable(node_id, now_ms)
 
     def suspect_ms(self, node_id: int) -> int:
@@ -198,7 +197,6 @@ class NetworkClient:
     # Asked by the engine and its driver.
 
     def wakeup(self) -> None:
-        """Make the driver's wait return. Safe from any thread."""
         self._port.wakeup()
 
     def poll(self, timeout_ms: int, clock: Callable[[], int]) -> None:
@@ -209,7 +207,6 @@ class NetworkClient:
         self.complete(clock())
 
     def prepare(self, now_ms: int) -> int:
-        """Connect and write what is due; return the earliest deadline."""
         self._excuse_absence(now_ms)
         self._expire_pending(now_ms)
         self._follow_moves()
@@ -238,7 +235,6 @@ class NetworkClient:
             self._completed.popleft()(now_ms)
 
     def metadata_due_ms(self) -> int:
-        """Return when the metadata wants to be asked again, after all that happened meanwhile."""
         return self._metadata.next_poll_ms()
 
     def restart(self) -> None:
@@ -333,7 +329,6 @@ class NetworkClient:
             self._open(node, now_ms)
 
     def _any_node_retry_ms(self, now_ms: int) -> int:
-        """Return when another node may be tried for a request that any node can serve."""
         stagger_ms = self._selection.stagger_ms()
         if stagger_ms > now_ms:
             return stagger_ms  # then another one is tried, or a silent one that is ready
@@ -386,7 +381,6 @@ class NetworkClient:
             self._needs_step = True
 
     def _follow_moves(self) -> None:
-        """Leave the old addresses of brokers and coordinators that have moved."""
         if self._address_version == self._metadata.address_version:
             return
         self._address_version = self._metadata.address_version
@@ -404,7 +398,6 @@ class NetworkClient:
                 self._close(node_id)
 
     def _close_unused(self, now_ms: int) -> None:
-        """Close connections that have idled too long, or are drained."""
         idle_max_ms = self._config.connections_max_idle_ms
         for node_id, connection in list(self._connections.items()):
             is_drained = (
@@ -446,7 +439,6 @@ class NetworkClient:
             self._completed.append(partial(request.on_response, None))
 
     def _lose(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Drop a connection; fail what was in flight and what was waiting for it."""
         connection = self._connections.pop(node_id)
         node = connection.node
         is_old_address = connection.state is ConnectionState.DRAINING
@@ -524,7 +516,6 @@ class NetworkClient:
     # Failing.
 
     def _describe(self, node_id: int) -> str:
-        """Return what keeps one node from answering; empty if nothing does."""
         connection = self._connections.get(node_id)
         waits_for = "" if connection is None else connection.describe_wait()
         error = self._states.last_error(node_id)

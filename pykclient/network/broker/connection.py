@@ -56,8 +56,6 @@ CORRELATION_ID_LIMIT = 2**31
 
 
 class ConnectionState(Enum):
-    """Where a connection stands."""
-
     CONNECTING = "connecting"
     HANDSHAKING = "handshaking"
     READY = "ready"
@@ -111,11 +109,9 @@ class Connection:
     # A port's stream.
 
     def on_opened(self) -> None:
-        """Record that the stream stands."""
         self._is_opened = True
 
     def get_buffer(self) -> memoryview:
-        """Return where received bytes go."""
         return self._reader.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
@@ -139,7 +135,6 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """How many requests are written and not done."""
         return len(self._in_flight) + len(self._without_response)
 
     @property
@@ -157,7 +152,6 @@ class Connection:
         return self._handshake.versions
 
     def next_deadline_ms(self) -> int:
-        """Return when the first request in flight, or the handshake, runs out of time."""
         deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
         return min(deadlines_ms, default=self.handshake_deadline_ms)
 
@@ -186,7 +180,6 @@ class Connection:
         self._check_count += 1
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give the handshake, and the responses in flight, more time."""
         self._waits_since_ms += extra_ms
         if self.handshake_deadline_ms != NEVER_MS:
             self.handshake_deadline_ms += extra_ms
@@ -205,7 +198,6 @@ class Connection:
         return f"{self.node} has not answered {', '.join(names)} yet" if names else ""
 
     def open(self, attempt: int) -> None:
-        """Begin to connect."""
         self._port.open(self, self.node.host, self.node.port, attempt=attempt)
 
     def send(self, request: Request, now_ms: int) -> None:
@@ -227,7 +219,6 @@ class Connection:
         self.active_ms = now_ms
 
     def begin_handshake(self, deadline_ms: int) -> None:
-        """Send the first message of the handshake."""
         self._to(ConnectionState.HANDSHAKING)
         self.handshake_deadline_ms = deadline_ms
         self._send_handshake()
@@ -291,7 +282,6 @@ class Connection:
         self._to(ConnectionState.DRAINING)
 
     def close(self) -> None:
-        """Close the stream at once."""
         self._to(ConnectionState.CLOSED)
         self._port.close(self)
 

@@ -52,7 +52,6 @@ _IS_IT_KAFKA = (
 
 
 def not_accepted(node: Node, waited_ms: int) -> ConnectionFailedError:
-    """Nobody took the connection."""
     return ConnectionFailedError(
         f"{node} did not accept a connection within {waited_ms} ms; check the address and the way "
         f"there, or raise socket_connection_setup_timeout_ms"
@@ -60,14 +59,12 @@ def not_accepted(node: Node, waited_ms: int) -> ConnectionFailedError:
 
 
 def not_begun(node: Node, cause: Exception) -> ConnectionFailedError:
-    """The attempt to connect could not even begin."""
     error = ConnectionFailedError(f"no connection to {node} could be opened: {cause!r}")
     error.__cause__ = cause
     return error
 
 
 def handshake_wait(node: Node) -> str:
-    """Tell of a handshake that goes on; no error yet."""
     return (
         f"{node} accepted the connection but has not answered the Kafka handshake yet; "
         f"{_IS_IT_KAFKA}"
@@ -75,7 +72,6 @@ def handshake_wait(node: Node) -> str:
 
 
 def handshake_timed_out(node: Node, timeout_ms: int) -> DisconnectedError:
-    """The peer said nothing, or not enough."""
     return DisconnectedError(
         f"{node} accepted the connection but did not answer the Kafka handshake within "
         f"{timeout_ms} ms; {_IS_IT_KAFKA}"
@@ -83,7 +79,6 @@ def handshake_timed_out(node: Node, timeout_ms: int) -> DisconnectedError:
 
 
 def handshake_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
-    """The peer ended the connection before it proved to be a broker."""
     error = DisconnectedError(
         f"{node} accepted the connection but hung up during the Kafka handshake; {_IS_IT_KAFKA}"
     )
@@ -92,7 +87,6 @@ def handshake_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
 
 
 def unreadable(node: Node, cause: DecodeError, *, is_known_broker: bool) -> DecodeError:
-    """The peer sent what it must not."""
     cure = "" if is_known_broker else f"; {_IS_IT_KAFKA}"
     error = DecodeError(f"{node} sent what cannot be read: {cause}{cure}")
     error.__cause__ = cause
@@ -113,7 +107,6 @@ def given_up(node: Node, cause: KafkaError) -> KafkaError:
 
 
 def unanswered(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutError:
-    """The request was written, and its time is up."""
     return KafkaTimeoutError(
         f"{node} did not answer {request.message.api_key.name} within {timeout_ms} ms; it is "
         f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
@@ -121,7 +114,6 @@ def unanswered(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutErr
 
 
 def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutError:
-    """The request could not be written in its time."""
     node_id = request.node_id
     taker = "no broker took" if node_id is None else f"{broker_label(node_id)} did not take"
     return KafkaTimeoutError(
@@ -131,17 +123,14 @@ def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutErr
 
 
 def suspect_and_gone(node: Node) -> DisconnectedError:
-    """The broker owes a response, and the others do not count it among them any more."""
     return DisconnectedError(f"{node} is silent, and the cluster has gone on without it")
 
 
 def suspect_and_moved(node: Node) -> DisconnectedError:
-    """The broker owes a response at its old address, and has another one by now."""
     return DisconnectedError(f"{node} is silent, and the broker has another address now")
 
 
 def unknown_node(node_id: int) -> ConnectionFailedError:
-    """The request is for a broker that we have no address of."""
     return ConnectionFailedError(
         f"broker {node_id} is not in the metadata; it left the cluster, or is not known yet"
     )
@@ -156,7 +145,6 @@ def without_place(node: Node, error: KafkaError) -> str:
 
 
 def listed(troubles: Iterable[str]) -> str:
-    """Return several troubles as one text, each once."""
     distinct = list(dict.fromkeys(troubles))
     if len(distinct) > TOLD_MAX:
         distinct[TOLD_MAX:] = [f"and {len(distinct) - TOLD_MAX} more"]

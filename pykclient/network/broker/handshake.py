@@ -40,8 +40,6 @@ METADATA_VERSION_MIN = 7
 
 
 class HandshakeState(Enum):
-    """How far the talk has come."""
-
     VERSIONS = "versions"
     DONE = "done"
     FAILED = "failed"

@@ -46,8 +46,6 @@ is for any node. Java waits for the whole set-up time-out."""
 
 
 class NodeState(Enum):
-    """What is known of the way to one node."""
-
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
@@ -92,19 +90,16 @@ class NodeStates:
         """When an attempt last began, by addresses where a connection ended not long ago."""
 
     def state(self, node_id: int) -> NodeState:
-        """Return a node's state; one never tried is disconnected."""
         known = self._nodes.get(node_id)
         return NodeState.DISCONNECTED if known is None else known.state
 
     def may_connect(self, node: Node, now_ms: int) -> bool:
-        """Return whether an attempt may begin now."""
         return (
             self.state(node.id) in {NodeState.DISCONNECTED, NodeState.BACKING_OFF}
             and self.retry_ms(node) <= now_ms
         )
 
     def retry_ms(self, node: Node) -> int:
-        """Return when the next attempt may begin; in the past when it may begin now."""
         started_ms = self._started_ms.get(node.address)
         allowed_ms = 0 if started_ms is None else started_ms + CONNECT_INTERVAL_MIN_MS
         known = self._nodes.get(node.id)
@@ -113,7 +108,6 @@ class NodeStates:
         return max(allowed_ms, known.retry_ms)
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
-        """Return whether the node waits out its back-off after a failure."""
         known = self._nodes.get(node_id)
         return (
             known is not None
@@ -122,11 +116,9 @@ class NodeStates:
         )
 
     def started_ms(self, node_id: int) -> int:
-        """Return when the present attempt began."""
         return self._nodes[node_id].started_ms
 
     def setup_deadline_ms(self, node_id: int) -> int:
-        """Return when the present attempt is given up."""
         return self._nodes[node_id].setup_deadline_ms
 
     def last_error(self, node_id: int) -> KafkaError | None:
@@ -163,7 +155,6 @@ class NodeStates:
         return known.attempt_count - 1
 
     def on_ready(self, node_id: int) -> None:
-        """Note that the handshake succeeded."""
         known = self._nodes[node_id]
         self._to(known, NodeState.READY)
         known.failure_count = 0
@@ -186,7 +177,6 @@ class NodeStates:
         self._note_end(known)
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give the attempts that are under way more time."""
         for known in self._nodes.values():
             if known.state is NodeState.CONNECTING:
                 known.setup_deadline_ms += extra_ms
@@ -216,8 +206,6 @@ class NodeStates:
 
 
 class NodeSelection:
-    """Chooses among the nodes of one client."""
-
     def __init__(
         self,
         metadata: Metadata,
@@ -249,7 +237,6 @@ class NodeSelection:
     def least_loaded(
         self, now_ms: int, is_ready: Callable[[int, int], bool], load: Callable[[int], int]
     ) -> Node | None:
-        """Return the ready node with the least load; None if none is ready."""
         ready = [node for node in self.candidates() if is_ready(node.id, now_ms)]
         self._random.shuffle(ready)  # or the first broker would carry what every client sends
         return min(

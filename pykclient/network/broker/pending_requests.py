@@ -32,23 +32,18 @@ class PendingRequests:
         return sum(map(len, self._queues.values()))
 
     def add(self, request: Request) -> None:
-        """Queue a request, whose deadline is set."""
         self._queues.setdefault(request.node_id, deque()).append(request)
 
     def has(self, node_id: int | None) -> bool:
-        """Return whether requests wait for this node (None: for any)."""
         return node_id in self._queues
 
     def count(self, node_id: int | None) -> int:
-        """Return how many requests wait for this node (None: for any)."""
         return len(self._queues.get(node_id, ()))
 
     def node_ids(self) -> list[int]:
-        """Return the nodes for which requests wait."""
         return [node_id for node_id in self._queues if node_id is not ANY_NODE]
 
     def take_first(self, node_id: int | None) -> Request:
-        """Take the oldest request of a queue that has one."""
         queue = self._queues[node_id]
         request = queue.popleft()
         if not queue:
@@ -56,11 +51,9 @@ class PendingRequests:
         return request
 
     def take_all(self, node_id: int | None) -> Iterable[Request]:
-        """Take every request of a queue, the oldest first."""
         return self._queues.pop(node_id, ())
 
     def take_overdue(self, now_ms: int) -> list[Request]:
-        """Take every request whose time is up."""
         if self.next_deadline_ms(now_ms + 1) > now_ms:
             return []
         overdue = [r for r in self._all() if r.deadline_ms <= now_ms]
@@ -71,7 +64,6 @@ class PendingRequests:
         return overdue
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give every request more time."""
         for request in self._all():
             request.deadline_ms += extra_ms
 

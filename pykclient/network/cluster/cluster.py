@@ -102,7 +102,6 @@ class Cluster:
         self._topic_names = {t.topic_id: t.name for t in self.topics.values()}
 
     def is_like(self, other: Cluster) -> bool:
-        """Return whether another snapshot has the same brokers, topics and leaders."""
         return (
             self.nodes == other.nodes
             and self.controller_id == other.controller_id
@@ -111,19 +110,16 @@ class Cluster:
         )
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...] | None:
-        """Return a topic's partitions, or None if the topic is not known."""
         info = self.topics.get(topic)
         return None if info is None else info.partitions
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """Return one partition, or None if it is not known."""
         info = self.topics.get(partition.topic)
         if info is None or not 0 <= partition.partition < len(info.partitions):
             return None
         return info.partitions[partition.partition]
 
     def leader_of(self, partition: TopicPartition) -> Node | None:
-        """Return the broker that leads a partition, or None if there is none that we know."""
         info = self.partition(partition)
         if info is None or info.leader_id is None:
             return None
@@ -135,7 +131,6 @@ class Cluster:
         return NO_TOPIC_ID if info is None else info.topic_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with this id, or None if it is not known."""
         return None if topic_id == NO_TOPIC_ID else self._topic_names.get(topic_id)
 
 
@@ -167,7 +162,6 @@ def topic_info(answer: MetadataResponseTopic) -> TopicInfo:
 
 
 def partition_info(topic: str, answer: MetadataResponsePartition) -> PartitionInfo:
-    """Return what a response tells about a partition."""
     return PartitionInfo(
         topic=topic,
         partition=answer.partition_index,
@@ -194,7 +188,6 @@ class LeaderHints:
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
 
     def add(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
-        """Take what is said of a partition, if anything is."""
         if leader.leader_id >= 0 and leader.leader_epoch >= 0:
             self._leaders[partition] = leader
 

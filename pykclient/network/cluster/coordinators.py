@@ -60,8 +60,6 @@ group; members that it waits for send no heartbeats meanwhile, which would be as
 
 
 class CoordinatorType(IntEnum):
-    """What a key names."""
-
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
@@ -75,8 +73,6 @@ LOWEST_VERSIONS: Final = {
 
 
 class CoordinatorState(Enum):
-    """How much is known about who coordinates."""
-
     UNKNOWN = "unknown"
     WANTED = "wanted"
     LOOKING_UP = "looking_up"
@@ -122,8 +118,6 @@ class _Key(NamedTuple):
 
 
 class _Lookup:
-    """What is known about one key."""
-
     __slots__ = (
         "attempt",
         "found_node",
@@ -196,7 +190,6 @@ class Coordinators:
         return lookup.attempt.last_error if lookup.state is CoordinatorState.FAILED else None
 
     def last_error(self, key_type: CoordinatorType, key: str) -> KafkaError | None:
-        """Return what kept the last attempt from finding a coordinator; None if nothing did."""
         return self._lookup(key_type, key).attempt.last_error
 
     def last_found(self, key_type: CoordinatorType, key: str) -> CoordinatorNode | None:

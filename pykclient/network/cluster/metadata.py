@@ -59,8 +59,6 @@ LAG_MS_MAX = 10_000
 
 
 class MetadataState(Enum):
-    """Whether the snapshot is good, and what is done about it."""
-
     FRESH = "fresh"
     STALE = "stale"
     IN_FLIGHT = "in_flight"
@@ -135,7 +133,6 @@ class Metadata:
         allow_auto_topic_creation: bool,
         topic_idle_ms: int | None = None,
     ) -> Self:
-        """Build one as a client's configuration says."""
         rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         trigger_ms = config.metadata_recovery_rebootstrap_trigger_ms
         return cls(
@@ -155,14 +152,12 @@ class Metadata:
         self._listeners.append(listener)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
-        """Track a topic; one that was not tracked is asked for at once."""
         is_new = topic not in self._named_ms
         self._named_ms[topic] = now_ms
         if is_new and not self._wants_all_topics:
             self._request_at_once()
 
     def set_topics(self, topics: Collection[str]) -> None:
-        """Track exactly these topics."""
         wanted = dict.fromkeys(topics, NEVER_MS)
         is_new = self._wants_all_topics or any(topic not in self._named_ms for topic in wanted)
         self._named_ms = wanted
@@ -171,7 +166,6 @@ class Metadata:
             self._request_at_once()
 
     def set_all_topics(self) -> None:
-        """Track every topic of the cluster."""
         if not self._wants_all_topics:
             self._wants_all_topics = True
             self._request_at_once()

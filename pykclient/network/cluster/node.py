@@ -42,12 +42,10 @@ class CoordinatorNode(Node):
 
     @classmethod
     def of(cls, broker: Node) -> Self:
-        """Return the same broker as a coordinator."""
         return cls(coordinator_id(broker.id), broker.host, broker.port, broker.rack)
 
     @property
     def broker_id(self) -> int:
-        """The broker's id in the cluster."""
         return self.id - COORDINATOR_ID_BASE
 
     def __str__(self) -> str:
@@ -55,12 +53,10 @@ class CoordinatorNode(Node):
 
 
 def coordinator_id(broker_id: int) -> int:
-    """Return the id of a broker's connection as coordinator."""
     return COORDINATOR_ID_BASE + broker_id
 
 
 def is_coordinator(node_id: int) -> bool:
-    """Return whether an id is that of a broker's connection as coordinator."""
     return node_id >= COORDINATOR_ID_BASE
 
 

@@ -75,7 +75,6 @@ class Resolver:
             self._wakeup()
 
     def forget(self, on_answer: Callable[[Answer], None]) -> None:
-        """Never call `on_answer`."""
         for waiting in self._waiting.values():
             if on_answer in waiting:
                 waiting.remove(on_answer)
@@ -88,7 +87,6 @@ class Resolver:
                 on_answer(answer)
 
     def restart(self) -> None:
-        """Forget who waits; what threads still bring is thrown away."""
         self._waiting.clear()
         self._answers.clear()
 

@@ -113,20 +113,17 @@ class SelectorPort:
 
     @classmethod
     def from_config(cls, config: ClientConfig) -> Self:
-        """Build one as a client's configuration says."""
         return cls(config.send_buffer_bytes, config.receive_buffer_bytes)
 
     # The client's side.
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
-        """Begin to resolve and connect."""
         channel = _Channel(stream, f"{host}:{port}", attempt)
         self._channels[stream] = channel
         channel.on_resolved = partial(self._on_resolved, channel)
         self._resolver.resolve(host, port, channel.on_resolved)
 
     def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Send what the operating system takes now, queue the rest."""
         channel = self._channels.get(stream)
         if channel is None:
             return  # ended in the last wait, as the stream was told
@@ -140,12 +137,10 @@ class SelectorPort:
             self._send(channel)
 
     def unsent_bytes(self, stream: Stream) -> int:
-        """Return how many queued bytes are left; none for a stream that has ended."""
         channel = self._channels.get(stream)
         return 0 if channel is None else channel.queued_bytes
 
     def close(self, stream: Stream) -> None:
-        """Close a stream, dropping what is queued."""
         channel = self._channels.get(stream)
         if channel is not None:
             self._resolver.forget(channel.on_resolved)
@@ -203,7 +198,6 @@ class SelectorPort:
         self._selector = selector
 
     def shutdown(self) -> None:
-        """Close every stream, the selector and the wake-up pair. Twice is allowed."""
         self._is_shut_down = True
         self._close_sockets()
         self._selector.close()
@@ -251,7 +245,6 @@ class SelectorPort:
         self._connect_next(channel, None)
 
     def _connect_next(self, channel: _Channel, error: OSError | None) -> None:
-        """Try the addresses that are left, in order, until one is under way."""
         while channel.addresses:
             family, address = channel.addresses.popleft()
             try:
