@@ -99,9 +99,10 @@ class KafkaCluster(Closing):
         self._version = version
         self._closed = False
         self._own: ClusterServers | None = None
+        self._addresses: list[Address]
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
-            self._addresses: list[Address] = _existing_addresses(existing)
+            self._addresses = _existing_addresses(existing)
             if proxied:
                 raise UsageError(
                     f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, which advertises "
