@@ -13,22 +13,23 @@ import pytest
 from tests.simulation.simulation import Simulation
 from tests.soak import seeds
 
-SEED_COUNT = 70
+SEED_COUNT = 40
+MEETING_SEED_COUNT = 10
 SOAK_SEED_COUNT = 200
 
 
 @pytest.mark.promise("a clean change of leaders loses and doubles nothing")
 @pytest.mark.promise("producer and consumer survive 200 seeds of simulated faults")
-@pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT))
+@pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT)[MEETING_SEED_COUNT:])
 def test_simulated_records_are_not_lost_doubled_or_reordered(seed: int) -> None:
     Simulation(seed).run()
 
 
 def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
-    """A run without faults, or one in which nothing gets through, would prove nothing."""
+    """The first seeds. A run without faults, or one that delivers nothing, would prove nothing."""
     met: Counter[str] = Counter()
     delivered = read = 0
-    for seed in range(10):
+    for seed in range(MEETING_SEED_COUNT):
         simulation = Simulation(seed)
         simulation.run()
         met.update(simulation.met)
