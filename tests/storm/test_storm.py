@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-SEEDS = (1, 2)
 READINGS = ("classic", "consumer", "assign")
-COUNT = int(os.environ.get("PYKCLIENT_STORM_COUNT", "1700"))
-"""With two cores, three ways to read and two seeds that makes 20,400."""
+COUNT, SOAK_COUNT = (int(os.environ.get("PYKCLIENT_STORM_COUNT", n)) for n in ("800", "1700"))
 COUNT_WITH_WARNINGS = 300
 TIMEOUT_S = 240.0
 TOLD_MAX = 30
@@ -43,12 +41,22 @@ GROUP_SETTINGS = GroupSettings(
 )
 """A member whose first request was interrupted is one that nobody knows, until its session ends."""
 
-each_reading = pytest.mark.parametrize("reading", READINGS)
+CASES = [
+    case
+    for core in ("compiled", "pure")
+    for reading in READINGS
+    for case in (
+        pytest.param(core, reading, 1, COUNT),
+        *(pytest.param(core, reading, seed, SOAK_COUNT, marks=pytest.mark.soak) for seed in (2, 3)),
+    )
+]
+"""Each core with each way to read. In soak these are 20,400 interruptions."""
+CASES_WITH_WARNINGS = [("compiled", "classic"), ("pure", "consumer"), ("compiled", "assign")]
 
 
-@pytest.fixture(params=["compiled", "pure"])
+@pytest.fixture
 def core(request: pytest.FixtureRequest) -> str:
-    """In turn each of the two cores."""
+    """The core that the test names."""
     name: str = request.param
     if name == "compiled" and implementation != name:
         pytest.skip("the core is not compiled here")
@@ -108,20 +116,19 @@ def read_log(servers: str) -> Log:
     "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
 )
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-@each_reading
+@pytest.mark.parametrize(("core", "reading", "seed", "count"), CASES, indirect=["core"])
 def test_nothing_hangs_and_nothing_is_lost(
-    core: str, reading: str, seed: int, fake: FakeKafka, tmp_path: Path
+    core: str, reading: str, seed: int, count: int, fake: FakeKafka, tmp_path: Path
 ) -> None:
-    journal = Storm(fake, tmp_path, core).run(reading, seed, COUNT)
-    assert sum(journal.counts[kind] for kind in KINDS) >= COUNT
+    journal = Storm(fake, tmp_path, core).run(reading, seed, count)
+    assert sum(journal.counts[kind] for kind in KINDS) >= count
     assert all(journal.counts[kind] for kind in KINDS)
 
 
 @pytest.mark.promise(
     "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
 )
-@each_reading
+@pytest.mark.parametrize(("core", "reading"), CASES_WITH_WARNINGS, indirect=["core"])
 def test_nor_is_anybody_warned_in_vain(
     core: str, reading: str, fake: FakeKafka, tmp_path: Path
 ) -> None:
