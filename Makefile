@@ -114,3 +114,4 @@ java: $(COMPILED)
 
 kafka: java
 	@$(PYTHON) -m pykclient.testing.cluster.jars
+	@$(PYTHON) -m pykclient.testing.cluster.class_archive

@@ -24,6 +24,7 @@ __all__ = ["JavaMirror", "java_with_compiler"]
 
 COMPILER_MODULE: Final = "jdk.compiler"
 EXIT_TIMEOUT_S: Final = 30.0
+MODEST: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def java_with_compiler() -> Java:
@@ -55,7 +56,7 @@ class JavaMirror:
             skip_or_fail(str(error))
         silent = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
         self._process = subprocess.Popen(
-            [str(java.executable), "-Xmx256m", silent, "-cp", jars.classpath, str(source)],
+            [str(java.executable), *MODEST, silent, *jars.java_options(java), str(source)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path, launch_gateway
 
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
@@ -50,7 +50,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SILENCE_TIMEOUT_MS = 20_000
 TOOL_TIMEOUT_S = 120.0
 
-_QUIET = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+_QUIET = (
+    *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
 _LINGER_MS = 200
 """Long enough that records sent in a row share a batch, so that a codec has something to do."""
 
@@ -200,9 +203,9 @@ def format_standalone_controller(version: str, folder: Path) -> Path:
 
 def run_tool(version: str, tool: str, *arguments: str, given: bytes = b"") -> bytes:
     """What a tool of a Kafka version writes to its standard output; `given` is what it reads."""
-    classpath = kafka_jars(version).classpath
+    java = find_java()
     answer = subprocess.run(
-        [find_java().executable, *_QUIET, "-cp", classpath, tool, *arguments],
+        [java.executable, *_QUIET, *kafka_jars(version).java_options(java), tool, *arguments],
         input=given,
         capture_output=True,
         timeout=TOOL_TIMEOUT_S,
@@ -278,10 +281,14 @@ def _java_record(java: Any, topic: str, record: Record) -> Any:
 @contextmanager
 def _java(version: str) -> Iterator[Any]:
     """A JVM with the classes of a Kafka version, seen through py4j; it ends with us."""
+    java = find_java()
+    *options, classpath = kafka_jars(version).java_options(java)
+    # Kafka's jars first, as in their archive; the last class path that is given counts.
+    gateway_jar = find_jar_path()
     port, token, process = launch_gateway(
-        classpath=kafka_jars(version).classpath,
-        javaopts=list(_QUIET),
-        java_path=str(find_java().executable),
+        jarpath=gateway_jar,
+        javaopts=[*_QUIET, *options, f"{classpath}:{gateway_jar}"],
+        java_path=str(java.executable),
         die_on_exit=True,
         enable_auth=True,
         return_proc=True,

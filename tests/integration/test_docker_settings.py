@@ -50,7 +50,8 @@ def settings_on_this_machine(folder: str, ports: Sequence[PortReservation]) -> s
 @pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_a_broker_starts_with_a_containers_settings(version: str) -> None:
     try:
-        java = [str(find_java().executable), "-cp", kafka_jars(version).classpath]
+        found = find_java()
+        java = [str(found.executable), *kafka_jars(version).java_options(found)]
     except MissingPrerequisiteError as error:
         skip_or_fail(str(error))
     deadline = Deadline(TIMEOUT_S)

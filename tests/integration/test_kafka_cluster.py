@@ -21,6 +21,9 @@ from pykclient.errors.base import (
     UsageError,
 )
 from pykclient.testing import BrokerFailedError, KafkaCluster
+from pykclient.testing.cluster.class_archive import make_archive
+from pykclient.testing.cluster.jars import kafka_jars
+from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.probe import fetch_metadata
 from pykclient.testing.port import Address
 from tests.integration.confluent_tools import confluent_create_topic
@@ -174,21 +177,26 @@ def test_calls_that_do_not_fit_are_refused(three: KafkaCluster) -> None:
         three.resume(1)
 
 
-def test_the_users_config_reaches_the_brokers(kafka_cluster_factory: KafkaClusterFactory) -> None:
-    # -1 partitions stands for the broker's own number.
-    with kafka_cluster_factory(config={"num.partitions": 7}) as cluster:
-        topic = confluent_create_topic(cluster, "seven", partition_count=-1)
-        assert cluster.leader(topic, 6) == 1
+def test_a_broker_maps_the_archive_of_its_classes(kafka_cluster: KafkaCluster) -> None:
+    archive = kafka_jars(kafka_cluster.version).class_archive(find_java())
+    if not archive.exists():
+        pytest.skip("there is no archive; this Java makes none, or `make kafka` did not run")
+    (broker,) = kafka_processes(kafka_cluster.data_folder(1).parent)
+    assert str(archive) in Path(f"/proc/{broker}/maps").read_text()
+    assert make_archive(kafka_cluster.version) == archive
 
 
 @pytest.mark.promise(
     "brokers are gone after `close`, and after a crash of the process that started them"
 )
-def test_close_leaves_no_process_and_no_file(
+def test_the_users_config_reaches_the_broker_and_close_leaves_no_process_and_no_file(
     kafka_cluster_factory: KafkaClusterFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cluster = kafka_cluster_factory()
+    cluster = kafka_cluster_factory(config={"num.partitions": 7})
+    # -1 partitions stands for the broker's own number.
+    topic = confluent_create_topic(cluster, "seven", partition_count=-1)
+    assert cluster.leader(topic, 6) == 1
     assert len(kafka_processes(tmp_path)) == 1
     cluster.pause(1)
     cluster.close()

@@ -84,9 +84,7 @@ class BulkSimulation(Simulation):
         assert self.producer.core.pool.free_bytes == BUFFER_MEMORY
 
 
-@pytest.mark.parametrize(
-    "seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT)[MEETING_SEED_COUNT:]
-)
+@pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT)[MEETING_SEED_COUNT:])
 def test_simulated_rows_are_not_lost_doubled_or_reordered(seed: int) -> None:
     BulkSimulation(seed).run()
 

@@ -17,7 +17,7 @@ import pytest
 from pykclient.errors.base import ConfigError
 from pykclient.testing.cluster import jars as module
 from pykclient.testing.cluster.jars import KafkaJars, cache_folder, kafka_jars
-from pykclient.testing.cluster.java import MissingPrerequisiteError
+from pykclient.testing.cluster.java import Java, MissingPrerequisiteError
 from tests.testing.test_jvm import fake_java
 
 if TYPE_CHECKING:
@@ -191,6 +191,18 @@ def test_the_cache_folder_follows_xdg_where_the_path_is_absolute() -> None:
     assert cache_folder({"XDG_CACHE_HOME": "/var/cache/me"}) == Path("/var/cache/me/pykclient")
     assert cache_folder({"XDG_CACHE_HOME": "me"}) == Path.home() / ".cache" / "pykclient"
     assert cache_folder({}) == Path.home() / ".cache" / "pykclient"
+
+
+def test_a_java_maps_the_archive_of_its_classes_where_there_is_one(tmp_path: Path) -> None:
+    jars, java = KafkaJars("4.3.1", tmp_path), Java(Path("java"), tmp_path, 17, "17.0.15+6")
+    assert jars.java_options(java) == ("-cp", "")
+    (tmp_path / "classes-17.0.15+6.jsa").touch()
+    (tmp_path / "kafka.jar").touch()
+    archive, *_, flag, classpath = jars.java_options(java)
+    assert archive == f"-XX:SharedArchiveFile={tmp_path}/classes-17.0.15+6.jsa"
+    assert (flag, classpath) == ("-cp", f"{tmp_path}/kafka.jar")
+    other = Java(Path("java"), tmp_path, 21, "21")
+    assert jars.java_options(other) == (flag, classpath)
 
 
 def test_the_command_fetches_and_says_where_or_what_is_missing(

@@ -40,6 +40,8 @@ from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from pykclient.testing.cluster.java import Java
+
 __all__ = ["KAFKA_VERSIONS", "KafkaJars", "cache_folder", "check_version", "kafka_jars"]
 
 KAFKA_VERSIONS = ("4.3.1", "3.9.2")
@@ -77,6 +79,18 @@ class KafkaJars:
     def classpath(self) -> str:
         """What ``java -cp`` takes, in a fixed order."""
         return os.pathsep.join(str(jar) for jar in sorted(self.folder.glob("*.jar")))
+
+    def class_archive(self, java: Java) -> Path:
+        """Where `class_archive` puts the classes as this Java maps them into its memory."""
+        return self.folder / f"classes-{java.vm_version}.jsa"
+
+    def java_options(self, java: Java) -> tuple[str, ...]:
+        """What a Java takes to run a class of these jars; with their archive, if there is one."""
+        archive = self.class_archive(java)
+        # One of another Java is passed over; without a word, since it would be in a tool's output.
+        silent = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+        mapped = (f"-XX:SharedArchiveFile={archive}", *silent) if archive.exists() else ()
+        return (*mapped, "-cp", self.classpath)
 
     @property
     def clients_jar(self) -> Path:

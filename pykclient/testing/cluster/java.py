@@ -59,11 +59,12 @@ class MissingPrerequisiteError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java that was found and runs: its program, its home and its major version."""
+    """One Java that was found and runs: its program, its home and its versions."""
 
     executable: Path
     home: Path
     major_version: int
+    vm_version: str = ""
 
     def has_module(self, name: str) -> bool:
         """Whether the runtime carries the named module; starts it to see."""
@@ -142,7 +143,8 @@ def _ask(executable: Path) -> Java | None:
     version = re.fullmatch(r"(?:1\.)?(\d+)", settings.get("java.specification.version", ""))
     if version is None or "java.home" not in settings:
         return None
-    return Java(executable, Path(settings["java.home"]), int(version[1]))
+    home, vm_version = Path(settings["java.home"]), settings.get("java.vm.version", "")
+    return Java(executable, home, int(version[1]), vm_version)
 
 
 def _output(executable: Path, *arguments: str) -> list[str]:

@@ -47,7 +47,7 @@ META_PROPERTIES = "meta.properties"
 
 _JVM_OPTIONS = (
     # Quick to start, and modest on a machine of two cores: one collector thread, one compiler.
-    *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     # A killed JVM would leave its performance data, and the native libraries that it unpacked, in
     # the system's temporary folder: there is none of the first, and the second go to the cluster's.
     *("-XX:-UsePerfData", "-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true"),
@@ -60,6 +60,7 @@ class LocalCluster(ClusterServers):
     """Brokers numbered from 1, each with its address, process and data folder.
 
     With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
+    `server_options` are options of the servers' JVMs.
 
     Raises:
         ConfigError: a setting that the cluster chooses itself, or an unusable version.
@@ -76,6 +77,7 @@ class LocalCluster(ClusterServers):
         *,
         proxied: bool,
         timeout: float,
+        server_options: Sequence[str] = (),
     ) -> None:
         jars = kafka_jars(version)
         java = find_java()
@@ -100,8 +102,9 @@ class LocalCluster(ClusterServers):
             self._group = resources.enter_context(closing(ProcessGroup("pykclient-kafka")))
             self._java = (
                 *(str(java.executable), *_JVM_OPTIONS, f"-Djava.io.tmpdir={self._group.folder}"),
-                *("-cp", jars.classpath),
+                *jars.java_options(java),
             )
+            self._server_options = server_options
             self._servers = self._make_servers()
             self._format(deadline)
             for server in self._servers.values():
@@ -145,7 +148,12 @@ class LocalCluster(ClusterServers):
             ports.append(self._inter_broker_ports[node_id])
         return BrokerProcess(
             "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}",
-            [*self._java, "kafka.Kafka", str(self._properties_file(node_id))],
+            [
+                *self._java,
+                *self._server_options,
+                "kafka.Kafka",
+                str(self._properties_file(node_id)),
+            ],
             log=self._group.folder / f"server-{node_id}.log",
             ports=ports,
             group=self._group,
