@@ -17,62 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.errors.base import ConfigError
 
-if TYPE_CHECKING:
-    # Both have the same types; which one does the work, the types do not tell.
-    from pykclient.accel.pure import (
-        BatchResult,
-        ByteColumn,
-        ConsumerRecord,
-        ContiguousBatches,
-        Delivery,
-        FrameMemory,
-        ListColumns,
-        RecordAppender,
-        RowBlock,
-        RowGroup,
-        RowRun,
-        SendCore,
-        TopicAppenders,
-        arrow_buffers,
-        crc32c,
-        decode_contiguous,
-        decode_records,
-        find_contiguous,
-        iterate_records,
-        largest_partitions,
-        partition_of_key,
-        record_bytes,
-        repeated,
-    )
-
-__all__ = [
-    "BatchResult",
-    "ByteColumn",
-    "ConsumerRecord",
-    "ContiguousBatches",
-    "Delivery",
-    "FrameMemory",
-    "ListColumns",
-    "RecordAppender",
-    "RowBlock",
-    "RowGroup",
-    "RowRun",
-    "SendCore",
-    "TopicAppenders",
-    "arrow_buffers",
-    "crc32c",
-    "decode_contiguous",
-    "decode_records",
-    "find_contiguous",
-    "implementation",
-    "implementation_note",
-    "iterate_records",
-    "largest_partitions",
-    "partition_of_key",
-    "record_bytes",
-    "repeated",
-]
-
 CHOICES: Final = ("pure", "compiled")
 CURE: Final = (
     "install a C compiler and pykclient again without pip's cache, "
@@ -120,31 +64,12 @@ def flaw_of_compiled() -> tuple[str | None, bool]:
 
 implementation, implementation_note = choose(os.environ.get("PYKCLIENT_ACCEL"))
 
-if not TYPE_CHECKING:
-    if implementation == "compiled":
-        from pykclient.accel import compiled as chosen
-    else:
-        from pykclient.accel import pure as chosen
-    BatchResult = chosen.BatchResult
-    ByteColumn = chosen.ByteColumn
-    ConsumerRecord = chosen.ConsumerRecord
-    ContiguousBatches = chosen.ContiguousBatches
-    Delivery = chosen.Delivery
-    FrameMemory = chosen.FrameMemory
-    ListColumns = chosen.ListColumns
-    RecordAppender = chosen.RecordAppender
-    RowBlock = chosen.RowBlock
-    RowGroup = chosen.RowGroup
-    RowRun = chosen.RowRun
-    SendCore = chosen.SendCore
-    TopicAppenders = chosen.TopicAppenders
-    arrow_buffers = chosen.arrow_buffers
-    crc32c = chosen.crc32c
-    decode_contiguous = chosen.decode_contiguous
-    decode_records = chosen.decode_records
-    find_contiguous = chosen.find_contiguous
-    iterate_records = chosen.iterate_records
-    largest_partitions = chosen.largest_partitions
-    partition_of_key = chosen.partition_of_key
-    record_bytes = chosen.record_bytes
-    repeated = chosen.repeated
+if TYPE_CHECKING or implementation == "pure":
+    # Both have the same types; which one does the work, the types do not tell.
+    from pykclient.accel import pure as chosen
+    from pykclient.accel.pure import *  # noqa: F403
+else:
+    from pykclient.accel import compiled as chosen
+    from pykclient.accel.compiled import *  # noqa: F403
+
+__all__ = [*chosen.__all__, "implementation", "implementation_note"]

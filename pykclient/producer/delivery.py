@@ -33,7 +33,8 @@ from pykclient.producer.record import RecordMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from pykclient.accel.abc import Appender, OnDelivery
+    from pykclient.accel import RecordAppender
+    from pykclient.accel.abc import OnDelivery
     from pykclient.errors import KafkaError
     from pykclient.network.gate import Gate
     from pykclient.producer.failure_reports import FailureReports, UnseenFailure
@@ -156,7 +157,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         self._done_callbacks: dict[int, tuple[int, Callable[[], object]]] = {}
         self._unseen: UnseenFailure | None = None
 
-    def follow(self, appender: Appender[RecordMetadata]) -> None:
+    def follow(self, appender: RecordAppender[RecordMetadata]) -> None:
         """Learn from `appender` what comes with the records. Before the first one."""
         super().follow(appender)
         self._callbacks = appender.callbacks

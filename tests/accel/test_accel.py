@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import accel
-from pykclient.accel import pure
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-    from pykclient.accel.abc import Accelerator
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,10 +136,3 @@ def test_every_implementation_has_all_names(core: ModuleType) -> None:
     assert set(accel.__all__) - {"implementation", "implementation_note"} <= set(core.__all__)
     for name in core.__all__:
         assert getattr(core, name)
-
-
-@pytest.mark.promise("`send` keeps to the per-record boundary")
-def test_the_pure_core_keeps_the_contract() -> None:
-    # What mypy checks here is the test: a module may stand for a Protocol.
-    implementation: Accelerator = pure
-    assert implementation.partition_of_key(b"", 2**31) == 275646681

@@ -1,11 +1,9 @@
 """The per-record core in Cython; `accel` uses it where it was built.
 
 The same names as `accel.pure`, with the same results and errors.
-
-Owner: see each module.
 """
 
-from pykclient.accel.compiled import (
+from pykclient.accel.compiled import (  # type: ignore[attr-defined]  # no types: the pure ones do
     arrow,
     batch_result,
     byte_column,
@@ -16,33 +14,7 @@ from pykclient.accel.compiled import (
     rows,
     send,
 )
-from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, crc32c
-
-__all__ = [
-    "BatchResult",
-    "ByteColumn",
-    "ConsumerRecord",
-    "ContiguousBatches",
-    "Delivery",
-    "FrameMemory",
-    "ListColumns",
-    "RecordAppender",
-    "RowBlock",
-    "RowGroup",
-    "RowRun",
-    "SendCore",
-    "TopicAppenders",
-    "arrow_buffers",
-    "crc32c",
-    "decode_contiguous",
-    "decode_records",
-    "find_contiguous",
-    "iterate_records",
-    "largest_partitions",
-    "partition_of_key",
-    "record_bytes",
-    "repeated",
-]
+from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, __all__, crc32c
 
 arrow_buffers = arrow.arrow_buffers
 repeated = arrow.repeated

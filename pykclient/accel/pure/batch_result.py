@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pykclient.accel.abc import Appender, OnDelivery
+    from pykclient.accel.abc import OnDelivery
+    from pykclient.accel.pure.appender import RecordAppender
 
 __all__ = ["BatchResult"]
 
@@ -49,7 +50,7 @@ class BatchResult(Generic[T]):
         self._first_indexes: Sequence[int] = ()
         self._timestamps_ms: Sequence[int] = ()
 
-    def follow(self, appender: Appender[T]) -> None:
+    def follow(self, appender: RecordAppender[T]) -> None:
         """Learn from `appender` the timestamps that come with the records. Before the first one."""
         self._first_indexes = appender.first_indexes
         self._timestamps_ms = appender.timestamps_ms
