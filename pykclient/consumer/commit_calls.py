@@ -61,14 +61,14 @@ class CommitCalls:
         checked = self._commits.consumed() if offsets is None else offsets
         commit = self._commits.commit(checked, NEVER_MS)  # given up below
         try:
-            is_done = yield from self._waiting.until(
-                lambda: commit.operation.is_done, timeout_ms, what="a commit to be taken"
+            yield from self._waiting.until(
+                lambda: commit.operation.is_done,
+                timeout_ms,
+                lambda: f"the commit of {describe_partitions(checked)}",
+                lambda: commit.attempt.last_error,
             )
         finally:
             self._commits.cancel(commit)
-        if not is_done:
-            what = f"the commit of {describe_partitions(checked)}"
-            raise self._waiting.timed_out(what, timeout_ms, commit.attempt.last_error)
         commit.operation.result()
 
     def commit_async(
@@ -92,12 +92,12 @@ class CommitCalls:
         """Return what the group has committed, None where that is nothing."""
         lookup = self._committed.start(partitions)
         try:
-            is_done = yield from self._waiting.until(
-                lambda: lookup.operation.is_done, timeout_ms, what="committed offsets"
+            yield from self._waiting.until(
+                lambda: lookup.operation.is_done,
+                timeout_ms,
+                lambda: f"the committed offsets of {describe_partitions(partitions)}",
+                lambda: lookup.attempt.last_error,
             )
-            if not is_done:
-                what = f"the committed offsets of {describe_partitions(partitions)}"
-                raise self._waiting.timed_out(what, timeout_ms, lookup.attempt.last_error)
             return lookup.operation.result()
         finally:
             self._committed.cancel(lookup)

@@ -193,8 +193,7 @@ class ConsumerCore(LiveClient):
             return
         if guard.is_in_call:
             if not closing.is_closing:
-                self._wiring.waiting.close_request = (timeout, group_membership)
-                self._wiring.client.wakeup()
+                self._wiring.waiting.request_close(timeout, group_membership)
             return
         self._wiring.waiting.close_request = None
         if guard.is_closed:
@@ -438,14 +437,14 @@ class ConsumerCore(LiveClient):
         """Make the call that waits now, or else the next one that may wait, raise `WakeupError`.
 
         The one method for other threads. A `poll` that has found records by then returns them, and
-        the next one raises, before it takes any: none is lost.
+        the next one raises, before it takes any: none is lost. `assign`, `commit_async`,
+        `unsubscribe` and `close` are not interrupted.
 
         Raises:
             ForkedClientError: this is a child process; the parent's call is not woken.
         """
         self._wiring.guard.check_process()
-        self._wiring.waiting.is_woken = True
-        self._wiring.client.wakeup()
+        self._wiring.waiting.wakeup()
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what the consumer has measured, by name; lag per partition is among it.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
 from pykclient.consumer.partition_list import describe_partitions
+from pykclient.errors import KafkaTimeoutError
 from pykclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.offsets.reset import PositionManager
     from pykclient.consumer.subscription import SubscriptionState
     from pykclient.consumer.waiting import Waiting
+    from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.drive import Decisions
@@ -64,11 +66,13 @@ class BrokerQueries:
             return assigned.has_position or self._subscription.error_of(assigned) is not None
 
         if not is_ready():
-            found = yield from self._waiting.until(is_ready, timeout_ms, (partition,))
-            if not found:
-                last_error = self._positions.last_error(assigned)
-                what = f"the position of {partition}"
-                raise self._waiting.timed_out(what, timeout_ms, last_error)
+            yield from self._waiting.until(
+                is_ready,
+                timeout_ms,
+                lambda: f"the position of {partition}",
+                lambda: self._positions.last_error(assigned),
+                about=(partition,),
+            )
         if assigned.has_position:
             return assigned.offset
         raise self._subscription.take_error_of(assigned)
@@ -106,61 +110,68 @@ class BrokerQueries:
         topics = {partition.topic for partition in timestamps}
         lookups: list[OffsetLookup] = []
 
-        def is_ready() -> bool:
-            return all(lookup.operation.is_done for lookup in lookups) or any(
-                lookup.operation.error is not None for lookup in lookups
-            )
+        def missing() -> list[OffsetLookup]:
+            return [lookup for lookup in lookups if not lookup.operation.is_done]
+
+        def error() -> KafkaError | None:
+            return next((each.operation.error for each in lookups if each.operation.error), None)
 
         try:
             lookups += [self._lookups.start(*lookup) for lookup in timestamps.items()]
             self._topics.add_for_call(topics)
-            yield from self._waiting.until(is_ready, timeout_ms, tuple(timestamps))
-            self._raise_failed(lookups, timeout_ms)
+            yield from self._waiting.until(
+                lambda: error() is not None or not missing(),
+                timeout_ms,
+                lambda: f"offsets of {describe_partitions(each.partition for each in missing())}",
+                lambda: missing()[0].attempt.last_error,
+                about=tuple(timestamps),
+            )
+            if (failed := error()) is not None:
+                raise failed
             return {lookup.partition: lookup.operation.result() for lookup in lookups}
         finally:
             for lookup in lookups:
                 self._lookups.cancel(lookup)
             self._topics.remove_for_call(topics)
 
-    def _raise_failed(self, lookups: Sequence[OffsetLookup], timeout_ms: int) -> None:
-        for lookup in lookups:
-            if lookup.operation.error is not None:
-                raise lookup.operation.error
-        late = [lookup for lookup in lookups if not lookup.operation.is_done]
-        if late:
-            what = f"offsets of {describe_partitions(lookup.partition for lookup in late)}"
-            raise self._waiting.timed_out(what, timeout_ms, late[0].attempt.last_error)
-
     def partitions_for(self, topic: str, timeout_ms: int) -> Decisions[tuple[PartitionInfo, ...]]:
         """Return a topic's partitions."""
 
-        def is_known() -> bool:
-            cluster = self._metadata.cluster
-            error = cluster.topic_errors.get(topic)
-            return topic in cluster.topics or (error is not None and not error.retriable)
+        def error() -> KafkaError | None:
+            return self._metadata.cluster.topic_errors.get(topic)
 
+        def is_ready() -> bool:
+            is_refused = (refusal := error()) is not None and not refusal.retriable
+            return topic in self._metadata.cluster.topics or is_refused
+
+        about = (TopicPartition(topic, 0),)
+        late: KafkaTimeoutError | None = None
         try:
             self._topics.add_for_call((topic,))
-            yield from self._waiting.until(is_known, timeout_ms, (TopicPartition(topic, 0),))
-            cluster = self._metadata.cluster
-            infos = cluster.partitions_for(topic)
-            if infos is not None:
-                return infos
-            error = cluster.topic_errors.get(topic)
-            raise error or self._waiting.timed_out(f"topic {topic!r}", timeout_ms)
+            yield from self._waiting.until(
+                is_ready, timeout_ms, lambda: f"topic {topic!r}", error, about=about
+            )
+        except KafkaTimeoutError as raised:
+            late = raised
         finally:
             self._topics.remove_for_call((topic,))
+        infos = self._metadata.cluster.partitions_for(topic)
+        if infos is not None:
+            return infos
+        reason = error() or late
+        assert reason is not None
+        raise reason
 
     def list_topics(self, timeout_ms: int) -> Decisions[dict[str, tuple[PartitionInfo, ...]]]:
         """Return all topics, with their partitions."""
-        what = "the list of topics"
         listing = self._listing.start()
         try:
-            found = yield from self._waiting.until(
-                lambda: listing.operation.is_done, timeout_ms, what=what
+            yield from self._waiting.until(
+                lambda: listing.operation.is_done,
+                timeout_ms,
+                lambda: "the list of topics",
+                lambda: listing.last_error,
             )
-            if not found:
-                raise self._waiting.timed_out(what, timeout_ms, listing.last_error)
             topics = listing.operation.result()
         finally:
             self._listing.cancel(listing)

@@ -2,7 +2,7 @@
 
 That is `wakeup`, a `close` on top of the call, and what every address of the cluster refuses.
 
-Owner: the thread guard; `is_woken` alone may be set from any thread.
+Owner: the thread guard; `wakeup` may come from any thread, `request_close` from a signal handler.
 Source: the timers and the ``wakeup`` of Java's ``ConsumerNetworkClient``.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.fetch.stalls import unknown_partition
-from pykclient.consumer.partition_list import describe_partitions
 from pykclient.errors import ClosedError, KafkaTimeoutError, WakeupError
 from pykclient.network.drive import Until, now_ms
 from pykclient.network.log import LongWaits
@@ -42,18 +41,34 @@ class Waiting:
     """The waits of one consumer."""
 
     def __init__(self, metadata: Metadata, client: NetworkClient, log: ClientLog) -> None:
-        self.is_woken = False
         self.close_request: tuple[float | None, str] | None = None
         """With what `close` was called on top of the call under way."""
+        self._is_woken = False
         self._metadata = metadata
         self._client = client
         self._long_waits = LongWaits(log)
+
+    def wakeup(self) -> None:
+        """Make the wait under way, or else the next one, raise `WakeupError`, once.
+
+        `poll`, `poll_arrow` and an iteration look at it before they take records, and while they
+        wait; `commit`, `committed`, `position`, the calls about offsets and those about topics only
+        if they have to wait. `assign`, `commit_async`, `unsubscribe` and `close` leave it to the
+        next of these.
+        """
+        self._is_woken = True
+        self._client.wakeup()
+
+    def request_close(self, timeout: float | None, group_membership: str) -> None:
+        """Make the call under way end, so that the consumer is closed behind it."""
+        self.close_request = (timeout, group_membership)
+        self._client.wakeup()
 
     @property
     def is_interrupted(self) -> bool:
         """Whether a wait must end, whatever it waits for."""
         return (
-            self.is_woken
+            self._is_woken
             or self.close_request is not None
             or self._metadata.fatal_error is not None
         )
@@ -64,8 +79,8 @@ class Waiting:
         fatal_error = self._metadata.take_fatal_error()
         if fatal_error is not None:
             raise fatal_error
-        if self.is_woken:
-            self.is_woken = False
+        if self._is_woken:
+            self._is_woken = False
             raise WakeupError("Consumer.wakeup() was called")
 
     def raise_if_closed(self) -> None:
@@ -77,46 +92,36 @@ class Waiting:
         self,
         is_ready: Callable[[], bool],
         timeout_ms: int,
-        about: Sequence[TopicPartition] = (),
+        what: Callable[[], str],
+        last_error: Callable[[], KafkaError | None],
         *,
-        what: str = "",
-    ) -> Decisions[bool]:
-        """Wait until `is_ready` or the time is up; return which.
+        about: Sequence[TopicPartition] = (),
+    ) -> Decisions[None]:
+        """Wait until `is_ready`.
 
-        `what` is waited for, for the log; by default the partitions that this is `about`.
+        `what` is waited for, and `last_error` why there is none yet, as far as brokers have said.
 
-        Raises `WakeupError`, what is fatal, and `UnknownTopicOrPartitionError` when brokers do not
-        know one of the partitions that this is `about`.
+        Raises:
+            WakeupError: `wakeup` was called; likewise `ClosedError`, and what is fatal.
+            UnknownTopicOrPartitionError: brokers do not know one of the partitions in `about`.
+            KafkaTimeoutError: the time is up.
         """
         started_ms = now_ms()
         deadline_ms = started_ms + timeout_ms
         if (yield from self._until(is_ready, min(deadline_ms, started_ms + UNKNOWN_TOPIC_WAIT_MS))):
-            return True
+            return
         for partition in about:
             error = unknown_partition(self._metadata.cluster, partition)
             if error is not None:
                 raise error
-        wait = self._long_waits.begin(
-            what or describe_partitions(about), self._client.describe_failures, started_ms
-        )
+        wait = self._long_waits.begin(what(), lambda: self._why(last_error()), started_ms)
         for until_ms in dict.fromkeys((wait.until_ms(deadline_ms), deadline_ms)):
             if (yield from self._until(is_ready, until_ms)):
-                return True
+                return
             wait.look(now_ms())
-        return False
-
-    def timed_out(
-        self, what: str, timeout_ms: int, last_error: KafkaError | None = None
-    ) -> KafkaTimeoutError:
-        """Return what to raise when `what` has not come in time."""
-        reasons = [str(last_error)] if last_error is not None else []
-        failures = self._client.describe_failures()
-        if failures:
-            reasons.append(failures)
-        why = "; ".join(reasons) or "the brokers did not respond"
-        error = KafkaTimeoutError(f"waited {timeout_ms} ms for {what}: {why}")
-        error.__cause__ = last_error
-        return error
+        cause = last_error()
+        why = self._why(cause) or "no response has come"
+        raise KafkaTimeoutError(f"waited {timeout_ms} ms for {what()}: {why}") from cause
 
     def _until(self, is_ready: Callable[[], bool], deadline_ms: int) -> Decisions[bool]:
         yield Until(lambda: is_ready() or self.is_interrupted, deadline_ms)
@@ -124,3 +129,7 @@ class Waiting:
             return True
         self.raise_interruption()
         return False
+
+    def _why(self, error: KafkaError | None) -> str:
+        reasons = ("" if error is None else str(error), self._client.describe_failures())
+        return "; ".join(filter(None, reasons))

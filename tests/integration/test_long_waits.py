@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
-from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
+from pykclient.errors import (
+    BufferExhaustedError,
+    CoordinatorLoadInProgressError,
+    KafkaTimeoutError,
+)
 from pykclient.network import log
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.testing.fake.faults import drop
+from pykclient.testing.fake.faults import drop, fail_with
 from tests.integration.loopback_server import unused_address
 
 if TYPE_CHECKING:
@@ -68,8 +72,8 @@ def test_a_send_says_that_it_waits_for_memory(
 @pytest.mark.parametrize(
     ("call", "what"),
     [
-        (lambda c: c.commit({TopicPartition("t", 0): OffsetAndMetadata(0)}), "a commit"),
-        (lambda c: c.committed([TopicPartition("t", 0)]), "committed offsets"),
+        (lambda c: c.commit({TopicPartition("t", 0): OffsetAndMetadata(0)}), "the commit of t-0"),
+        (lambda c: c.committed([TopicPartition("t", 0)]), "the committed offsets of t-0"),
         (lambda c: c.list_topics(), "the list of topics"),
     ],
 )
@@ -86,6 +90,26 @@ def test_a_call_of_a_consumer_says_what_it_waits_for(
     [told] = waits_told(caplog)
     assert f"still waiting for {what}" in told
     assert "connection refused" in told
+
+
+def test_what_brokers_have_responded_is_why_a_call_still_waits(
+    fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("t")
+        fault = fail_with(CoordinatorLoadInProgressError)
+        cluster.faults.add(fault, ApiKey.OFFSET_COMMIT, times=None)
+    with (
+        Consumer(
+            bootstrap_servers=fake_kafka.bootstrap_servers,
+            group_id="g",
+            default_api_timeout_ms=TIMEOUT_MS,
+        ) as consumer,
+        pytest.raises(KafkaTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS"),
+    ):
+        consumer.commit({TopicPartition("t", 0): OffsetAndMetadata(0)})
+    [said] = waits_told(caplog)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in said
 
 
 def test_a_call_of_an_admin_says_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
