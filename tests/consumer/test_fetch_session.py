@@ -118,11 +118,11 @@ def test_after_an_error_everything_is_named_and_a_session_that_may_be_left_is_en
     assert ask(session, a=3, b=0) == SessionFetch(8, 1, {}, [])
 
 
-def test_the_end_is_said_once_and_only_of_a_session() -> None:
+def test_a_session_is_ended_once() -> None:
     session = begun()
-    assert session.final() == SessionFetch(7, -1, {})
-    assert session.final() is None
-    assert FetchSession().final() is None
+    assert session.end() == SessionFetch(7, -1, {})
+    assert session.end() is None
+    assert FetchSession().end() is None
 
 
 @pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
@@ -181,4 +181,4 @@ def test_who_asks_for_all_each_time_has_no_session() -> None:
         assert (fetch.session_id, fetch.epoch, fetch.is_full) == (0, -1, True)
         assert set(fetch.named) == {A, B}
         session.on_response(0)
-    assert session.final() is None
+    assert session.end() is None

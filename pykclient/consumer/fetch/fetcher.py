@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pykclient.consumer.config import LAG
 from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
-from pykclient.consumer.fetch.request import FetchCall, Target, Targets, session_message
+from pykclient.consumer.fetch.request import FetchCall, Target, Targets
 from pykclient.consumer.fetch.session import FetchSession
 from pykclient.errors import (
     CorruptMessageError,
@@ -176,9 +176,9 @@ class Fetcher:
         requests = []
         for node_id, node in self._nodes.items():
             is_free = not node.attempt.is_in_flight and self._client.is_ready(node_id, now_ms)
-            fetch = node.session.final() if is_free else None
-            if fetch is not None:
-                message = session_message(fetch, self._config, self._node_max_bytes)
+            last_fetch = node.session.end() if is_free else None
+            if last_fetch is not None:
+                message = last_fetch.message(self._config, self._node_max_bytes)
                 requests.append(Request(message, node_id, _ignore, _ignore))
         return requests
 

@@ -17,19 +17,13 @@ from pykclient.consumer.fetch.session import PartitionFetch
 from pykclient.errors import error_for_code
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.manager import Request, check_answered
-from pykclient.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-)
+from pykclient.protocol.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.fetch.session import FetchSession, SessionFetch
+    from pykclient.consumer.fetch.session import FetchSession
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.fetch import PartitionData
     from pykclient.types import IsolationLevel
 
-__all__ = ["FetchCall", "Target", "Targets", "session_message"]
+__all__ = ["FetchCall", "Target", "Targets"]
 
 NO_EPOCH: Final = -1
 NO_ERROR: Final = 0
@@ -98,9 +92,8 @@ class FetchCall:
         on_failure: Callable[[KafkaError, int], None],
     ) -> Request:
         """Make the request, in a version that names topics if one of them has no id."""
-        message = session_message(self._fetch, config, max_bytes)
         return Request(
-            message,
+            self._fetch.message(config, max_bytes),
             self.node_id,
             on_response=on_response,
             on_failure=on_failure,
@@ -163,35 +156,3 @@ class FetchCall:
             name = topic.topic or self._cluster.topic_name(topic.topic_id) or ""
             for data in topic.partitions:
                 yield (name, data.partition_index), data
-
-
-def session_message(fetch: SessionFetch, config: ConsumerConfig, max_bytes: int) -> FetchRequest:
-    """Return the request that says what a session has to say."""
-    topics: dict[str, FetchTopic] = {}
-    for (name, index), partition in fetch.named.items():
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = FetchTopic(topic=name, topic_id=partition.topic_id)
-        topic.partitions.append(
-            FetchPartition(
-                partition=index,
-                current_leader_epoch=partition.leader_epoch,
-                fetch_offset=partition.offset,
-                partition_max_bytes=config.max_partition_fetch_bytes,
-            )
-        )
-    forgotten: dict[str, ForgottenTopic] = {}
-    for (name, index), topic_id in fetch.forgotten:
-        left = forgotten.setdefault(name, ForgottenTopic(topic=name, topic_id=topic_id))
-        left.partitions.append(index)
-    return FetchRequest(
-        max_wait_ms=config.fetch_max_wait_ms,
-        min_bytes=config.fetch_min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=config.isolation_level,
-        session_id=fetch.session_id,
-        session_epoch=fetch.epoch,
-        topics=list(topics.values()),
-        forgotten_topics_data=list(forgotten.values()),
-        rack_id=config.client_rack,
-    )

@@ -16,10 +16,17 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors import FetchSessionIdNotFoundError
+from pykclient.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pykclient.consumer.config import ConsumerConfig
     from pykclient.errors import KafkaError
 
 __all__ = ["NEXT", "FetchSession", "PartitionFetch", "SessionFetch", "SessionState"]
@@ -54,7 +61,7 @@ class PartitionFetch(NamedTuple):
 
 
 class SessionFetch(NamedTuple):
-    """What the next request is to say: its session, and which partitions it names."""
+    """One request of a session, and which partitions it names."""
 
     session_id: int
     epoch: int
@@ -66,6 +73,37 @@ class SessionFetch(NamedTuple):
     def is_full(self) -> bool:
         """Whether it names all partitions, so that the response is due to name them too."""
         return self.epoch <= INITIAL_EPOCH
+
+    def message(self, config: ConsumerConfig, max_bytes: int) -> FetchRequest:
+        """Return the request, for at most `max_bytes` of records."""
+        topics: dict[str, FetchTopic] = {}
+        for (name, index), partition in self.named.items():
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = FetchTopic(topic=name, topic_id=partition.topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=partition.leader_epoch,
+                    fetch_offset=partition.offset,
+                    partition_max_bytes=config.max_partition_fetch_bytes,
+                )
+            )
+        forgotten: dict[str, ForgottenTopic] = {}
+        for (name, index), topic_id in self.forgotten:
+            left = forgotten.setdefault(name, ForgottenTopic(topic=name, topic_id=topic_id))
+            left.partitions.append(index)
+        return FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=config.isolation_level,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+            rack_id=config.client_rack,
+        )
 
 
 class FetchSession:
@@ -118,8 +156,8 @@ class FetchSession:
         else:
             self._to(SessionState.CLOSING)
 
-    def final(self) -> SessionFetch | None:
-        """Return what to say at the end, so that the broker forgets us; None if it has nothing."""
+    def end(self) -> SessionFetch | None:
+        """End the session; return the request that has the broker forget it, None if none was."""
         if self._id == NO_SESSION:
             return None
         session_id = self._id
