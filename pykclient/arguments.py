@@ -9,6 +9,7 @@ Source: ours. Java's compiler refuses most of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -18,10 +19,11 @@ from pykclient.errors.base import UsageError
 from pykclient.types import TOPIC_LENGTH_MAX, OffsetAndMetadata, TopicPartition, is_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 __all__ = [
     "FOREVER_MS",
+    "TOPIC_NAME",
     "check_callable",
     "check_count",
     "check_number",
@@ -29,12 +31,14 @@ __all__ = [
     "check_partition",
     "check_text",
     "check_topic",
+    "compiled_pattern",
     "is_number",
     "limits_by_partition",
     "name_list",
     "offsets_by_partition",
     "partition_list",
     "shown_argument",
+    "subscribed_topics",
     "timeout_ms",
     "times_by_partition",
     "value_list",
@@ -45,6 +49,9 @@ T = TypeVar("T")
 
 FOREVER_MS: Final = 2**53
 """What an infinite timeout amounts to; added to a clock it stays below `NEVER_MS`."""
+
+TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""As ``Topic.validate`` of Kafka has it, but for the names of dots alone."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -195,6 +202,35 @@ def name_list(names: Iterable[str], what: str, call: str) -> list[str]:
             raise UsageError(f"{call}: {shown_argument(name)} is no name of a {what}; give strings")
         check_text(name, what, call)
     return list(dict.fromkeys(found))
+
+
+def subscribed_topics(topics: Collection[str]) -> list[str]:
+    """Return the topics of `subscribe`, in order."""
+    if isinstance(topics, str):
+        shown = shown_argument(topics)
+        raise UsageError(f"subscribe({shown}): give a list, as in subscribe([{shown}])")
+    listed = value_list(topics, "subscribe: topics", "the name of a topic")
+    for topic in listed:
+        if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            raise UsageError(
+                f"subscribe: {shown_argument(topic)} can be no topic: give up to 249 letters, "
+                f"digits, dots, underscores and hyphens; for a regular expression use "
+                f"subscribe(pattern=...)"
+            )
+    return listed
+
+
+def compiled_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Return the pattern of `subscribe`, compiled."""
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise UsageError(
+            f"subscribe: pattern {shown_argument(pattern)} is no regular expression: {error}"
+        ) from error
+    if not isinstance(compiled.pattern, str):
+        raise UsageError("subscribe: pattern is one of bytes; topics are text")
+    return compiled
 
 
 def check_topic(topic: object, call: str) -> str:

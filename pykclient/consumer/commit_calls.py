@@ -1,7 +1,6 @@
 """CommitCalls: the calls of a consumer about what its group has committed.
 
-Those that wait do so until there is a response or their time is up, and take nothing from the
-records that are fetched meanwhile.
+They take nothing from the records that are fetched meanwhile.
 
 Owner: the thread guard.
 Source: the methods of Java's ``KafkaConsumer`` named alike.
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.consumer.partition_list import describe_partitions
+from pykclient.consumer.subscription import describe_partitions
 from pykclient.network.drive import Until, now_ms, run_user_calls
 from pykclient.network.manager import NEVER_MS
 

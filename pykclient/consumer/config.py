@@ -8,6 +8,7 @@ Source: Java class ``ConsumerConfig`` of 4.3.1.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.client import ClientConfig
@@ -26,7 +27,6 @@ from pykclient.config.setting import (
     string,
 )
 from pykclient.config.unknown_keys import serializer_hint
-from pykclient.consumer.duration import duration_ms
 from pykclient.consumer.group.assignors.setting import assignor_list
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.errors.base import ConfigError
@@ -36,10 +36,18 @@ from pykclient.types import IsolationLevel
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["LAG", "RAISE", "SKIP", "ConsumerConfig"]
+__all__ = ["LAG", "RAISE", "SKIP", "ConsumerConfig", "duration_ms"]
 
-ANSWER_OVERHEAD_BYTES: Final = 512
-"""Room for what surrounds the records of a fetch answer."""
+RESPONSE_OVERHEAD_BYTES: Final = 512
+"""Room for what surrounds the records of a Fetch response."""
+
+DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<part>\d{0,9}))?S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+DIGITS_MAX: Final = 12
+"""More of them are no time that a log could begin at."""
 
 CLASSIC_ONLY: Final = {
     "partition_assignment_strategy": "the coordinator assigns; choose how with "
@@ -351,12 +359,33 @@ class ConsumerConfig(ClientConfig):
         self._settle("fetch_max_wait_ms", self.request_timeout_ms // 2)
 
     def _reconcile_receive_limit(self, is_given: bool) -> None:
-        smallest_bytes = min(self.fetch_max_bytes + ANSWER_OVERHEAD_BYTES, INT_MAX)
+        smallest_bytes = min(self.fetch_max_bytes + RESPONSE_OVERHEAD_BYTES, INT_MAX)
         if self.receive_max_bytes >= smallest_bytes:
             return
         if is_given:
             raise ConfigError(
                 f"receive_max_bytes={self.receive_max_bytes} must be at least fetch.max.bytes + "
-                f"{ANSWER_OVERHEAD_BYTES} = {smallest_bytes}: a full answer would be refused."
+                f"{RESPONSE_OVERHEAD_BYTES} = {smallest_bytes}: a full response would be refused."
             )
         self._settle("receive_max_bytes", smallest_bytes)
+
+
+def duration_ms(text: str) -> int:
+    """Return an ISO 8601 duration with days to seconds (P1DT12H) in milliseconds, rounded down.
+
+    As Java's ``Duration.parse`` reads it (KIP-1106).
+
+    Raises:
+        ValueError: the text is no duration, a negative one, or one beyond any log.
+    """
+    found = DURATION.fullmatch(text)
+    parts = {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
+    if not parts:
+        raise ValueError(f"{text!r} is no duration; write P1D, PT12H, PT30M, PT1.5S or P1DT12H.")
+    if any(len(digits) > DIGITS_MAX for digits in parts.values()):
+        raise ValueError(f"{text!r} is too long a duration.")
+    days, hours, minutes, seconds = (
+        int(parts.get(unit, 0)) for unit in ("days", "hours", "minutes", "seconds")
+    )
+    whole_seconds = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return whole_seconds * 1_000 + int(parts.get("part", "").ljust(3, "0")[:3])

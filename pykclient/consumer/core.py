@@ -28,14 +28,15 @@ from pykclient.arguments import (
     check_offset,
     check_partition,
     check_text,
+    compiled_pattern,
     partition_list,
     shown_argument,
+    subscribed_topics,
 )
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.consumer.fetch.buffer import NOT_BEGUN
 from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.consumer.subscription import OffsetReset
-from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
 from pykclient.consumer.wiring import Wiring
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive, now_ms, wall_ms
@@ -277,7 +278,7 @@ class ConsumerCore(LiveClient):
                 "subscribe takes topics or a pattern, one of the two; unsubscribe() ends it"
             )
         if pattern is None:
-            self._wiring.subscription.subscribe(checked_topics(topics))
+            self._wiring.subscription.subscribe(subscribed_topics(topics))
         elif isinstance(pattern, str) and self._wiring.config.group_protocol == "consumer":
             check_text(pattern, "pattern", "subscribe")
             self._wiring.subscription.subscribe_broker_pattern(pattern)

@@ -1,7 +1,6 @@
-"""BrokerQueries: the calls of a consumer that ask brokers something and wait for the response.
+"""BrokerQueries: the calls of a consumer about offsets and topics, which wait for a response.
 
-Each waits until there is one or its time is up, and takes nothing from the records that are fetched
-meanwhile.
+They take nothing from the records that are fetched meanwhile.
 
 Owner: the thread guard.
 Source: the methods of Java's ``KafkaConsumer`` that take a ``Duration``, polling apart.
@@ -9,29 +8,35 @@ Source: the methods of Java's ``KafkaConsumer`` that take a ``Duration``, pollin
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
-from pykclient.consumer.partition_list import describe_partitions
-from pykclient.errors import KafkaTimeoutError
+from pykclient.consumer.subscription import describe_partitions
+from pykclient.errors import DecodeError, KafkaTimeoutError
+from pykclient.network.cluster.cluster import topic_info
+from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
+from pykclient.network.retry import Attempt
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pykclient.consumer.followed_topics import FollowedTopics
-    from pykclient.consumer.list_topics import TopicListing
     from pykclient.consumer.offsets.list_offsets import OffsetLookup, OffsetLookups
     from pykclient.consumer.offsets.reset import PositionManager
     from pykclient.consumer.subscription import SubscriptionState
     from pykclient.consumer.waiting import Waiting
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.network.cluster.cluster import PartitionInfo, TopicInfo
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.drive import Decisions
+    from pykclient.network.retry import Backoff
+    from pykclient.protocol.message import Message
     from pykclient.types import OffsetAndTimestamp
 
-__all__ = ["BrokerQueries"]
+__all__ = ["BrokerQueries", "TopicLookups"]
 
 
 class BrokerQueries:
@@ -45,7 +50,7 @@ class BrokerQueries:
         topics: FollowedTopics,
         positions: PositionManager,
         lookups: OffsetLookups,
-        listing: TopicListing,
+        topic_lookups: TopicLookups,
         waiting: Waiting,
         isolation_level: IsolationLevel,
     ) -> None:
@@ -54,7 +59,7 @@ class BrokerQueries:
         self._topics = topics
         self._positions = positions
         self._lookups = lookups
-        self._listing = listing
+        self._topic_lookups = topic_lookups
         self._waiting = waiting
         self._isolation_level = isolation_level
 
@@ -164,15 +169,89 @@ class BrokerQueries:
 
     def list_topics(self, timeout_ms: int) -> Decisions[dict[str, tuple[PartitionInfo, ...]]]:
         """Return all topics, with their partitions."""
-        listing = self._listing.start()
+        lookup = self._topic_lookups.start()
         try:
             yield from self._waiting.until(
-                lambda: listing.operation.is_done,
+                lambda: lookup.operation.is_done,
                 timeout_ms,
                 lambda: "the list of topics",
-                lambda: listing.last_error,
+                lambda: lookup.attempt.last_error,
             )
-            topics = listing.operation.result()
+            topics = lookup.operation.result()
         finally:
-            self._listing.cancel(listing)
+            self._topic_lookups.cancel(lookup)
         return {topic.name: topic.partitions for topic in topics}
+
+
+class TopicLookup:
+    """One lookup of all topics, apart from the metadata that the consumer follows."""
+
+    __slots__ = ("attempt", "operation")
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.operation: Operation[tuple[TopicInfo, ...]] = Operation()
+        self.attempt = Attempt(backoff)
+
+
+class TopicLookups:
+    """The manager of all such lookups under way; any broker may respond.
+
+    Owner: the driver of the engine.
+    Source: Java class ``TopicMetadataFetcher``.
+    """
+
+    def __init__(self, retry_backoff: Backoff) -> None:
+        self._retry_backoff = retry_backoff
+        self._waiting: dict[TopicLookup, None] = {}
+
+    def start(self) -> TopicLookup:
+        """Request every topic that this client may see, internal ones among them."""
+        lookup = TopicLookup(self._retry_backoff)
+        self._waiting[lookup] = None
+        return lookup
+
+    def cancel(self, lookup: TopicLookup) -> None:
+        """Forget a lookup. Its operation does not end."""
+        self._waiting.pop(lookup, None)
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Request what is due."""
+        requests = []
+        next_poll_ms = NEVER_MS
+        for lookup in self._waiting:
+            if not lookup.attempt.is_due(now_ms):
+                next_poll_ms = min(next_poll_ms, lookup.attempt.next_ms)
+                continue
+            lookup.attempt.sent()
+            requests.append(
+                Request(
+                    MetadataRequest(topics=None, allow_auto_topic_creation=False),
+                    node_id=None,
+                    on_response=partial(self._on_response, lookup),
+                    on_failure=partial(self._on_failure, lookup),
+                )
+            )
+        return PollResult(requests, next_poll_ms)
+
+    def restart(self, now_ms: int) -> None:
+        """Send anew."""
+        del now_ms
+        for lookup in self._waiting:
+            lookup.attempt.lost()
+
+    def _on_response(self, lookup: TopicLookup, message: Message | None, now_ms: int) -> None:
+        assert isinstance(message, MetadataResponse)
+        try:
+            # A topic with an error is one that is being made or deleted just now.
+            topics = tuple(topic_info(each) for each in message.topics if each.error_code == 0)
+        except DecodeError as error:
+            self._on_failure(lookup, error, now_ms)
+            return
+        self._waiting.pop(lookup, None)
+        lookup.operation.succeed(topics)
+
+    def _on_failure(self, lookup: TopicLookup, error: KafkaError, now_ms: int) -> None:
+        final_error = lookup.attempt.failed(error, now_ms)
+        if final_error is not None:
+            self._waiting.pop(lookup, None)
+            lookup.operation.fail(final_error)

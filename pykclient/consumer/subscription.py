@@ -16,7 +16,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.subscription_mode import GROUP_MODES, PATTERN_MODES, SubscriptionMode
 from pykclient.errors import UsageError
 from pykclient.types import IsolationLevel
 
@@ -30,12 +29,31 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEXT",
+    "PARTITIONS_SHOWN_MAX",
     "AssignedPartition",
     "OffsetReset",
     "PositionState",
     "SubscriptionMode",
     "SubscriptionState",
+    "describe_partitions",
 ]
+
+
+class SubscriptionMode(Enum):
+    """What chooses the partitions: nothing yet, the group (by topics or a pattern), or `assign`."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    BROKER_PATTERN = "broker_pattern"
+    """A pattern that brokers match (KIP-848)."""
+    ASSIGNED = "assigned"
+
+
+PATTERN_MODES: Final = frozenset({SubscriptionMode.PATTERN, SubscriptionMode.BROKER_PATTERN})
+GROUP_MODES: Final = PATTERN_MODES | {SubscriptionMode.TOPICS}
+
+PARTITIONS_SHOWN_MAX: Final = 8
 
 
 class PositionState(Enum):
@@ -544,3 +562,11 @@ class SubscriptionState:
         assigned.state = state
         self._unvalidated.pop(assigned, None)
         self.version += 1
+
+
+def describe_partitions(partitions: Iterable[TopicPartition]) -> str:
+    """Return partitions for a message, the first few of them in order."""
+    names = sorted(partitions)
+    shown = ", ".join(map(str, names[:PARTITIONS_SHOWN_MAX]))
+    more_count = len(names) - PARTITIONS_SHOWN_MAX
+    return f"{shown} and {more_count} more" if more_count > 0 else shown

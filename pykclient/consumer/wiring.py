@@ -28,7 +28,6 @@ from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
 from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.heartbeat_thread import Heartbeats
 from pykclient.consumer.interceptors import ConsumerInterceptors
-from pykclient.consumer.list_topics import TopicListing
 from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
@@ -36,7 +35,7 @@ from pykclient.consumer.offsets.list_offsets import OffsetLookups
 from pykclient.consumer.offsets.reset import PositionManager
 from pykclient.consumer.offsets.validate import PositionValidator
 from pykclient.consumer.poll import PollLoop
-from pykclient.consumer.queries import BrokerQueries
+from pykclient.consumer.queries import BrokerQueries, TopicLookups
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.consumer.waiting import Waiting
@@ -122,7 +121,7 @@ class Wiring:
         self.heartbeats = Heartbeats(self.step_in_background, self.guard, config)
         if config.group_id is not None:
             self._build_group(config.group_id)
-        self.listing = TopicListing(self._retry_backoff)
+        self.topic_lookups = TopicLookups(self._retry_backoff)
         self._build_reading(wall_clock_ms)
         self.engine = self._build_engine()
         self._build_calls()
@@ -163,7 +162,7 @@ class Wiring:
     def _build_engine(self) -> Engine:
         managers: list[RecoveringManager | None] = [
             self.metadata,
-            self.listing,
+            self.topic_lookups,
             self.group,
             self.commits,
             self.positions,
@@ -249,7 +248,7 @@ class Wiring:
             topics=self.topics,
             positions=self.positions,
             lookups=self.lookups,
-            listing=self.listing,
+            topic_lookups=self.topic_lookups,
             waiting=self.waiting,
             isolation_level=config.isolation_level,
         )

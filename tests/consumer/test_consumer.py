@@ -219,7 +219,7 @@ def test_interceptors_see_records_first(port: ServingPort) -> None:
 def test_an_unknown_topic_is_told_once_when_polls_stay_empty(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 1000))
+    monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 500))
     consumer.assign([UNKNOWN])
     with pytest.raises(UnknownTopicOrPartitionError, match=r"'absent'.*create_topics"):
         consumer.poll(SHORT_S)
@@ -229,7 +229,7 @@ def test_an_unknown_topic_is_told_once_when_polls_stay_empty(
 def test_a_partition_that_the_topic_lacks_is_told_with_how_many_there_are(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 1000))
+    monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 500))
     consumer.assign([TopicPartition("t", 7)])
     with pytest.raises(UnknownTopicOrPartitionError, match=r"t-7.*2 partitions"):
         consumer.poll(SHORT_S)
@@ -238,7 +238,7 @@ def test_a_partition_that_the_topic_lacks_is_told_with_how_many_there_are(
 def test_brokers_that_never_answer_are_told_when_polls_stay_empty(
     consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "NO_CLUSTER_MS", round(SHORT_S * 1000))
+    monkeypatch.setattr(silence, "NO_CLUSTER_MS", round(SHORT_S * 500))
     port.is_silent = True
     with pytest.raises(KafkaTimeoutError, match="boot:9092"):
         consumer.poll(SHORT_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.duration import duration_ms
+from pykclient.consumer.config import duration_ms
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 DAY = 24 * HOUR

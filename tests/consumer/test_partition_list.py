@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykclient.consumer.partition_list import PARTITIONS_SHOWN_MAX, describe_partitions
+from pykclient.consumer.subscription import PARTITIONS_SHOWN_MAX, describe_partitions
 from pykclient.types import TopicPartition
 
 

@@ -6,18 +6,18 @@ import re
 
 import pytest
 
-from pykclient.consumer.subscription_input import checked_topics, compiled_pattern
+from pykclient.arguments import compiled_pattern, subscribed_topics
 from pykclient.errors import UsageError
 
 
 def test_names_of_topics_stay_in_order() -> None:
-    assert checked_topics(["b", "a.b_c-9"]) == ["b", "a.b_c-9"]
+    assert subscribed_topics(["b", "a.b_c-9"]) == ["b", "a.b_c-9"]
 
 
 @pytest.mark.parametrize("topics", ["t", [""], ["a b"], ["."], [".."], ["x" * 250], ["ü"], [1]])
 def test_what_names_no_topic_is_refused(topics: list[str]) -> None:
     with pytest.raises(UsageError):
-        checked_topics(topics)
+        subscribed_topics(topics)
 
 
 def test_a_pattern_is_text_or_compiled() -> None:

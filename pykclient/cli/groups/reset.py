@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pykclient
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.cli.table import shown, write_rows
-from pykclient.consumer.duration import duration_ms
+from pykclient.consumer.config import duration_ms
 from pykclient.errors import GroupIdNotFoundError, UsageError
 from pykclient.types import OffsetAndMetadata, TopicPartition
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.metadata import NO_GENERATION
-from pykclient.consumer.partition_list import describe_partitions
+from pykclient.consumer.subscription import describe_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

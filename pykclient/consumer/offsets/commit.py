@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.protocols import MEMBERSHIP_ERRORS, commit_refused
 from pykclient.consumer.offsets.processed import Unprocessed, position_of
-from pykclient.consumer.partition_list import describe_partitions
+from pykclient.consumer.subscription import describe_partitions
 from pykclient.errors import (
     BrokerError,
     CoordinatorNotAvailableError,

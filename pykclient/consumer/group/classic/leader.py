@@ -13,6 +13,7 @@ from collections import Counter
 from types import NoneType
 from typing import TYPE_CHECKING, Final
 
+from pykclient.arguments import TOPIC_NAME
 from pykclient.config.setting import INT_MAX
 from pykclient.consumer.group.assignors import (
     Assignment,
@@ -22,7 +23,6 @@ from pykclient.consumer.group.assignors import (
 )
 from pykclient.consumer.group.assignors.setting import common_protocol
 from pykclient.consumer.group.classic.protocol import encode_assignment, read_subscription
-from pykclient.consumer.subscription_input import TOPIC_NAME
 from pykclient.errors import InconsistentGroupProtocolError, UsageError
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.types import TopicPartition
