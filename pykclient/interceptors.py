@@ -84,7 +84,6 @@ class InterceptorChain(Generic[Interceptor]):
         self.log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
 
     def close(self) -> None:
-        """Close those that have a `close`."""
         for interceptor in self._interceptors:
             close = getattr(interceptor, "close", None)
             if not callable(close):

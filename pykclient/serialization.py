@@ -144,7 +144,6 @@ class BytesSerializer:
     """Sends bytes, bytearrays and memoryviews as they are."""
 
     def serialize(self, topic: str, value: bytes | bytearray | memoryview) -> bytes:
-        """Return `value` as bytes."""
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
         raise SerializationError(f"{_shown(value)} for topic {topic} is not bytes")
@@ -154,7 +153,6 @@ class BytesDeserializer:
     """Hands out bytes as they are."""
 
     def deserialize(self, topic: str, data: bytes) -> bytes:
-        """Return `data`."""
         return data
 
 
@@ -165,7 +163,6 @@ class StringSerializer:
         self._encoding = encoding
 
     def serialize(self, topic: str, value: str) -> bytes:
-        """Return `value` encoded."""
         try:
             return value.encode(self._encoding)
         except (AttributeError, UnicodeError) as error:
@@ -181,7 +178,6 @@ class StringDeserializer:
         self._encoding = encoding
 
     def deserialize(self, topic: str, data: bytes) -> str:
-        """Return `data` decoded."""
         return data.decode(self._encoding)
 
 
@@ -220,7 +216,6 @@ class IntegerSerializer:
     """Sends integers of 32 bits, as Java's IntegerSerializer does."""
 
     def serialize(self, topic: str, value: int) -> bytes:
-        """Return the 4 bytes of `value`."""
         return _packed(_INT32, topic, value)
 
 
@@ -228,7 +223,6 @@ class IntegerDeserializer:
     """Reads integers of 32 bits. Raises ValueError for anything but 4 bytes."""
 
     def deserialize(self, topic: str, data: bytes) -> int:
-        """Return the number in `data`."""
         return int(_unpacked(_INT32, data))
 
 
@@ -236,7 +230,6 @@ class LongSerializer:
     """Sends integers of 64 bits, as Java's LongSerializer does."""
 
     def serialize(self, topic: str, value: int) -> bytes:
-        """Return the 8 bytes of `value`."""
         return _packed(_INT64, topic, value)
 
 
@@ -244,7 +237,6 @@ class LongDeserializer:
     """Reads integers of 64 bits. Raises ValueError for anything but 8 bytes."""
 
     def deserialize(self, topic: str, data: bytes) -> int:
-        """Return the number in `data`."""
         return int(_unpacked(_INT64, data))
 
 
@@ -252,7 +244,6 @@ class DoubleSerializer:
     """Sends floating-point numbers of 64 bits, as Java's DoubleSerializer does."""
 
     def serialize(self, topic: str, value: float) -> bytes:
-        """Return the 8 bytes of `value`."""
         return _packed(_FLOAT64, topic, value)
 
 
@@ -260,7 +251,6 @@ class DoubleDeserializer:
     """Reads floating-point numbers of 64 bits. Raises ValueError for anything but 8 bytes."""
 
     def deserialize(self, topic: str, data: bytes) -> float:
-        """Return the number in `data`."""
         return _unpacked(_FLOAT64, data)
 
 
@@ -271,7 +261,6 @@ class JsonSerializer:
     """Sends what `json.dumps` accepts, as compact JSON in UTF-8. None is null, not JSON's null."""
 
     def serialize(self, topic: str, value: object) -> bytes:
-        """Return `value` as JSON."""
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=_COMPACT)
             return text.encode()
@@ -285,7 +274,6 @@ class JsonDeserializer:
     """Reads JSON in UTF-8. Raises ValueError for anything else."""
 
     def deserialize(self, topic: str, data: bytes) -> object:
-        """Return what the JSON in `data` stands for."""
         value: object = json.loads(data.decode())
         return value
 

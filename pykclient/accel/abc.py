@@ -78,9 +78,7 @@ class RecordColumns(Protocol):
     Owner: none, they never change.
     """
 
-    def __len__(self) -> int:
-        """How many records there are."""
-        ...
+    def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
         """Yield offset, timestamp, key, value and headers of each record."""
@@ -92,19 +90,13 @@ class RecordColumns(Protocol):
         ...
 
     @property
-    def timestamps_ms(self) -> Sequence[int]:
-        """Timestamps."""
-        ...
+    def timestamps_ms(self) -> Sequence[int]: ...
 
     @property
-    def keys(self) -> Sequence[bytes | None]:
-        """Keys."""
-        ...
+    def keys(self) -> Sequence[bytes | None]: ...
 
     @property
-    def values(self) -> Sequence[bytes | None]:
-        """Values."""
-        ...
+    def values(self) -> Sequence[bytes | None]: ...
 
     @property
     def headers(self) -> Sequence[Headers]:

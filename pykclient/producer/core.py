@@ -147,7 +147,6 @@ class ProducerCore:
 
     @property
     def state(self) -> str:
-        """The producer's state, for `repr`."""
         error = self.lifecycle.failure
         if error is None:
             return "open"
@@ -202,7 +201,6 @@ class ProducerCore:
     def serialized(
         self, record: ProducerRecord, on_delivery: OnDelivery[RecordMetadata] | None
     ) -> SerializedRecord:
-        """Return a record ready to be appended."""
         return self.serializer.serialize(
             record.topic,
             record.value,
@@ -214,7 +212,6 @@ class ProducerCore:
         )
 
     def append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
-        """Append a record, waiting for what it needs."""
         deadline_ms: int | None = None
         if self.partitioner is not None and record.partition is None:
             if not self.has_partition(record.topic, None):
@@ -241,11 +238,6 @@ class ProducerCore:
         return record._replace(partition=partition)
 
     def choose_partition(self, topic: str, key: bytes | None, value: bytes | None) -> int:
-        """Return what the application's partitioner chooses. Requires that the topic is known.
-
-        Raises:
-            UsageError: it is no partition of the topic.
-        """
         assert self.partitioner is not None
         partitions = self.metadata.cluster.partitions_for(topic)
         if not partitions:  # a response of a broker that lags behind has dropped the topic
@@ -260,7 +252,6 @@ class ProducerCore:
         return min(self._clock_ms() + self.config.max_block_ms, NEVER_MS)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return a topic's partitions in order, waiting for them if need be."""
         deadline_ms = self.block_deadline_ms()
         while True:
             partitions = self.metadata.cluster.partitions_for(topic)
@@ -269,14 +260,12 @@ class ProducerCore:
             self.await_topic(topic, None, deadline_ms)
 
     def has_partition(self, topic: str, partition: int | None) -> bool:
-        """Return whether a topic is known, and has this partition, if one is named."""
         count = self.accumulator.partition_count(topic)
         if self.partitioner is not None and not self.metadata.cluster.partitions_for(topic):
             return False  # a partitioner wants more than their number
         return count is not None and (partition is None or partition < count)
 
     def await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
-        """Wait until a topic, and the partition if one is named, is known."""
         self._check_may_wait(f"metadata of topic {topic!r}")
         version = asked_version = self.metadata.cluster.version
         fatal_count = self.metadata.fatal_count
@@ -310,8 +299,6 @@ class ProducerCore:
             wait.look(self._clock_ms())
 
     def want_topic(self, topic: str) -> None:
-        """Have the metadata of a topic requested, anew if need be."""
-
         def request(now_ms: int) -> None:
             self.metadata.add_topic(topic, now_ms)
             self.metadata.request_update()
@@ -330,7 +317,6 @@ class ProducerCore:
         return error if error is not None and not error.retriable else None
 
     def _no_metadata(self, topic: str, partition: int | None) -> KafkaTimeoutError:
-        """Make the error of having waited in vain for a topic or a partition of it."""
         waited_ms = self.config.max_block_ms
         count = self.accumulator.partition_count(topic)
         if count is not None:
@@ -416,7 +402,6 @@ class ProducerCore:
     # Flushing.
 
     def flush(self, wait_ms: int) -> None:
-        """Have everything sent, and wait at most so long until it is delivered or has failed."""
         if self.waiting.is_current():
             raise UsageError("flush() in a delivery callback would wait for itself")
         self.waiting.check_may_wait("flush()")  # before it is begun

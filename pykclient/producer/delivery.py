@@ -47,8 +47,6 @@ _numbers = itertools.count()
 
 
 class ResultState(Enum):
-    """What is known about a batch."""
-
     __hash__ = object.__hash__  # without a call
 
     PENDING = "pending"
@@ -114,6 +112,7 @@ class Waiting(Protocol):
 
         Raises:
             UsageError: waiting here would never end.
+            ForkedClientError: this is a child process.
         """
         ...
 
@@ -158,7 +157,6 @@ class ProduceResult(BatchResult[RecordMetadata]):
         self._unseen: UnseenFailure | None = None
 
     def follow(self, appender: RecordAppender[RecordMetadata]) -> None:
-        """Learn from `appender` what comes with the records. Before the first one."""
         super().follow(appender)
         self._callbacks = appender.callbacks
 
@@ -169,26 +167,18 @@ class ProduceResult(BatchResult[RecordMetadata]):
     # What a delivery asks.
 
     def is_done(self, index: int) -> bool:
-        """Whether the record's result is known."""
         if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.is_done(index)
         return self._is_announced
 
     def is_decided(self, index: int) -> bool:
-        """Whether it is about to be known: delivery callbacks may still be running."""
         if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.is_decided(index)
         return self.state is not ResultState.PENDING
 
     def result(self, index: int, timeout: float | None) -> RecordMetadata:
-        """Wait at most `timeout` seconds (None: until it ends) and return where the record stands.
-
-        Raises:
-            KafkaTimeoutError: the time ran out; the record is still under way.
-            KafkaError: the record failed, `DeliveryTimeoutError` among the reasons.
-        """
         error = self.exception(index, timeout)
         if error is not None:
             # Each delivery raises the batch's one error, which must not pile up their tracebacks.
@@ -196,11 +186,6 @@ class ProduceResult(BatchResult[RecordMetadata]):
         return self.metadata(index)
 
     def exception(self, index: int, timeout: float | None) -> KafkaError | None:
-        """Wait likewise and return why the record failed, or None when it did not.
-
-        Raises:
-            UsageError: there is something to wait for, and `timeout` is negative.
-        """
         if self.is_done(index):
             return self.seen_error(index)
         wait_ms = timeout_ms(timeout, FOREVER_MS)
@@ -212,8 +197,6 @@ class ProduceResult(BatchResult[RecordMetadata]):
         return self.seen_error(index)
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
-        """Call `function` once the record's result is known: in the sender thread, or here and now
-        if it is. Should it fail, that is logged."""
         if self._is_announced and self.state is ResultState.SPLIT:
             part, index = self._part(index)
             part.add_done_callback(index, function)
@@ -227,7 +210,6 @@ class ProduceResult(BatchResult[RecordMetadata]):
                 self._call(function)
 
     def describe(self, index: int) -> str:
-        """Return what is known of the record, for `repr`; nothing that it holds."""
         if not self.is_done(index):
             return f"{self.partition}, under way"
         error = self.error(index)
@@ -239,8 +221,6 @@ class ProduceResult(BatchResult[RecordMetadata]):
     # What a waiting asks.
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Call `waker` when there is news of the record, at once if there is. It must not block,
-        and may be called twice."""
         if self._is_announced and self.state is ResultState.SPLIT:
             part, index = self._part(index)
             part.add_waker(index, waker)
@@ -250,7 +230,6 @@ class ProduceResult(BatchResult[RecordMetadata]):
             waker()
 
     def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Forget a waker that is not wanted any more."""
         self._wakers.pop(waker, None)
         if self.state is ResultState.SPLIT:
             part, index = self._part(index)

@@ -61,8 +61,6 @@ class UnseenFailure:
 
 
 class _Note:
-    """What there is to say of one failure."""
-
     __slots__ = ("error", "record_count", "what")
 
     def __init__(self, what: str, record_count: int, error: KafkaError) -> None:
@@ -149,7 +147,6 @@ class FailureReports:
         self._unreported.clear()
 
     def _count(self) -> dict[tuple[str, str], None]:
-        """Add up what was noted, and return what it is about."""
         changed: dict[tuple[str, str], None] = {}
         while self._noted:
             try:
@@ -186,7 +183,6 @@ class FailureReports:
 
 
 def _name_of(function: Callable[..., object]) -> str:
-    """Name a function without what was bound to it, which may be records."""
     while isinstance(function, partial):
         function = function.func
     return getattr(function, "__qualname__", None) or type(function).__qualname__

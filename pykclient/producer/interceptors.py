@@ -42,7 +42,6 @@ class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
     close_errors = BaseException
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Pass a record through all of them."""
         return self.pass_through(
             lambda interceptor, given: interceptor.on_send(given), record, ProducerRecord
         )
@@ -64,7 +63,6 @@ class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
             raise exit_error
 
     def on_not_sent(self, records: Iterable[ProducerRecord], error: Exception) -> None:
-        """Report records that they have seen and that are not sent."""
         for record in records:
             partition = -1 if record.partition is None else record.partition
             metadata = RecordMetadata(record.topic, partition, None, record.timestamp_ms)

@@ -63,11 +63,6 @@ def partition_function(configured: object) -> Partitioner | None:
 
 
 def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
-    """Return what a partitioner of the application's own chose.
-
-    Raises:
-        UsageError: it is no partition of the topic.
-    """
     if isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < partition_count:
         return chosen
     raise UsageError(
@@ -128,11 +123,9 @@ class StickyPartitioner:
 
     @property
     def room_bytes(self) -> int:
-        """How many bytes are left of the turn."""
         return self._switch_bytes - self._taken_bytes
 
     def on_partitions(self, partition_count: int, now_ms: int) -> None:
-        """Note that partitions have come, gone or moved."""
         self._table = None
         # Without a lock: a thread that switches at the same time draws one that exists as well.
         if not 0 <= self.partition < partition_count:

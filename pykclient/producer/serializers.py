@@ -38,8 +38,6 @@ TIMESTAMP_MAX_MS = 2**63 - 1
 
 
 class _Limits(NamedTuple):
-    """How large a record may be, in bytes."""
-
     max_request_size: int
     buffer_memory: int
 
@@ -67,11 +65,6 @@ class RecordSerializer:
 
     @classmethod
     def from_config(cls, config: ProducerConfig, clock_ms: Callable[[], int]) -> Self:
-        """Make it as the settings say.
-
-        Raises:
-            ConfigError: a serializer cannot be imported, or is none.
-        """
         return cls(
             _serialize("key_serializer", config.key_serializer),
             _serialize("value_serializer", config.value_serializer),
@@ -140,15 +133,9 @@ class RecordSerializer:
         )
 
     def has_serializer(self, name: Literal["keys", "values"]) -> bool:
-        """Whether keys or values are serialized, rather than taken as they are."""
         return self._serialize(name) is not None
 
     def check_sizes(self, rows: RowBlock) -> None:
-        """Check that each of many records can be sent.
-
-        Raises:
-            RecordTooLargeError: one cannot be sent in one request, or be held at all.
-        """
         if len(rows):
             row, size_bytes = rows.largest()
             if size_bytes + HEADER_SIZE_BYTES > self._limit_bytes:

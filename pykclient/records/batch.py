@@ -166,7 +166,6 @@ class RecordBatch:
         return bool(self.attributes & ATTRIBUTE_DELETE_HORIZON)
 
     def corrupt(self, reason: str) -> CorruptRecordError:
-        """Return the error that says that this batch is malformed, and where it stands."""
         return _error(self.topic, self.partition, self.base_offset, reason)
 
     def records(self, start_offset: int = 0) -> RecordColumns:
@@ -351,7 +350,6 @@ def _legacy_batch_type() -> type[RecordBatch]:
 
 
 def corrupt_batch(topic: str, partition: int, data: memoryview, reason: str) -> CorruptRecordError:
-    """Return the error that says that the batch in `data` is malformed, and where it stands."""
     return _error(topic, partition, int.from_bytes(data[:8], "big", signed=True), reason)
 
 

@@ -62,7 +62,6 @@ class BatchSpan:
         partition: int,
         check_crcs: bool,
     ) -> None:
-        """Take what was `found` at the beginning of `data`."""
         self.topic = topic
         self.partition = partition
         self.size_bytes = found.size_bytes

@@ -82,7 +82,6 @@ class RecordBatchBuilder(Generic[T]):
 
     @property
     def record_count(self) -> int:
-        """How many records have been appended."""
         return self.appender.count
 
     @property

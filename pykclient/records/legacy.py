@@ -193,7 +193,6 @@ class LegacyBatch(RecordBatch):
 
 
 def _read_message(data: memoryview, position: int, *, check_crcs: bool) -> tuple[_Message, int]:
-    """Return the message at `position` and where it ends."""
     try:
         offset, size_bytes, crc, magic, attributes = START.unpack_from(data, position)
         end = position + LENGTH_END + size_bytes

@@ -312,7 +312,6 @@ class RecordAppender(Generic[T]):
 
 
 def timestamp_error(timestamp_ms: int) -> EncodeError:
-    """Return the error that says what a timestamp may be."""
     return EncodeError(
         f"timestamp_ms is {shown_argument(timestamp_ms)}: give milliseconds since 1970 from 0 to "
         f"{INT64_MAX}, or None for now"
@@ -375,12 +374,10 @@ def _header_value(value: object) -> bytes:
 
 
 def too_many_headers(count: int) -> str:
-    """Return what to say of a record that no consumer of ours would read."""
     return f"a record has at most {HEADER_COUNT_MAX} headers, this one has {count}"
 
 
 def header_pairs(headers: HeadersInput) -> Iterable[tuple[str, bytes | None]]:
-    """Return headers as pairs, those of a mapping too."""
     # These first, since an abstract class takes its time to find that they are no mappings.
     if type(headers) is list or type(headers) is tuple:
         return headers

@@ -56,7 +56,6 @@ class BatchResult(Generic[T]):
         self._timestamps_ms = appender.timestamps_ms
 
     def where(self, index: int) -> T:
-        """Return where the record at `index` stands."""
         timestamp_ms = self.log_append_time_ms
         if timestamp_ms is None:
             timestamp_ms = self._timestamps_ms[bisect_right(self._first_indexes, index) - 1]

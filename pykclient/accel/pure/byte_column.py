@@ -182,7 +182,6 @@ class ByteColumn:
 
     @classmethod
     def repeated(cls, item: bytes | None, count: int) -> ByteColumn:
-        """Take the same item `count` times."""
         return cls([item] * count)
 
 
@@ -197,11 +196,6 @@ def _numbers(
 
 
 def as_item(item: object, index: int, name: str) -> bytes | None:
-    """Return bytes, whatever buffer of bytes they come in, or None.
-
-    Raises:
-        SerializationError: it is something else; `index` and `name` tell where.
-    """
     if item is None or isinstance(item, bytes | bytearray | memoryview):
         return None if item is None else bytes(item)
     raise SerializationError(
@@ -220,7 +214,6 @@ def _encoded(headers: HeadersInput | None, index: int, name: str) -> bytes | Non
 
 
 def header_error(error: SerializationError, index: int, name: str) -> SerializationError:
-    """Return an error of one record's headers that says which record's."""
     return SerializationError(f"{name}[{index}]: {error}")
 
 

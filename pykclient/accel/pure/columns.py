@@ -52,20 +52,16 @@ class ListColumns:
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first record; there must be one."""
         return self.offsets[0]
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record; there must be one."""
         return self.offsets[-1]
 
     def find(self, offset: int) -> int:
-        """Return the index of the first record at `offset` or after it, the length if none is."""
         return bisect_left(self.offsets, offset)
 
     def rows(self, start: int, stop: int | None = None) -> ListColumns:
-        """Return the records from index `start` up to `stop`, which is not included."""
         return ListColumns(
             self.offsets[start:stop],
             self.timestamps_ms[start:stop],

@@ -93,11 +93,9 @@ class RowBlock:
 
     @property
     def has_keys(self) -> bool:
-        """Whether rows may have keys."""
         return self._keys is not None
 
     def key_and_value(self, row: int) -> tuple[bytes | None, bytes | None]:
-        """Return the key and the value of a row, by its number in the block."""
         return (None if self._keys is None else self._keys[row]), self._values[row]
 
     def largest(self) -> tuple[int, int]:
@@ -109,7 +107,6 @@ class RowBlock:
         return self.first_row + self._sizes.index(size_bytes), size_bytes
 
     def all_rows(self) -> RowRun:
-        """Return all rows as one run."""
         return RowRun(self, range(len(self)), sum(self._sizes))
 
     def by_partition(
@@ -302,7 +299,6 @@ def largest_partitions(
 
 
 def columns_differ(name: str, count: int, row_count: int) -> str:
-    """Return what to say of a column that is not as long as the others."""
     return f"there are {count} {name} for {row_count} records"
 
 

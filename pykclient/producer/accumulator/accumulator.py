@@ -121,7 +121,6 @@ class RecordAccumulator:
     # What is ready: sender thread, from here on.
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Learn the topics' partitions and leaders."""
         now_ms = self._clock_ms()
         for queue in self._topics.on_cluster(cluster, now_ms):
             self._follow(queue, now_ms)
@@ -176,16 +175,13 @@ class RecordAccumulator:
         self._ready.look_at(self._topics.queue(partition), now_ms)
 
     def look_at_all(self, now_ms: int) -> None:
-        """Look at every queue again."""
         for queue in self._queues_waiting:
             self._ready.look_at(queue, now_ms)
 
     def ready_node_ids(self) -> list[int]:
-        """Return the nodes for which `drain` may have something."""
         return self._ready.node_ids()
 
     def leaderless_topics(self) -> set[str]:
-        """Return the topics that have something to send, and no leader to send it to."""
         return {queue.key.topic for queue in self._ready.led_by(None)}
 
     def _follow(self, queue: PartitionQueue, now_ms: int) -> None:
@@ -237,7 +233,6 @@ class RecordAccumulator:
         return batches
 
     def in_flight_count(self, partition: TopicPartition) -> int:
-        """Return how many requests carry a batch of a partition."""
         return self._topics.queue(partition).in_flight_count
 
     def requeue(self, batch: ProducerBatch) -> None:
@@ -267,13 +262,11 @@ class RecordAccumulator:
         return parts
 
     def on_request_ended(self, batch: ProducerBatch) -> None:
-        """Note that no request carries the batch any more."""
         batch.is_in_request = False
         self._topics.queue(batch.partition).in_flight_count -= 1
         self._release_if_over(batch)
 
     def finish(self, batch: ProducerBatch) -> None:
-        """Forget a batch that is done; its memory goes once no request carries it."""
         assert batch.state is BatchState.DONE
         self._incomplete.pop(batch, None)
         self._unreported.add(batch)
@@ -285,11 +278,9 @@ class RecordAccumulator:
         self._flushes.on_done(batch)
 
     def forget_flush(self, operation: Operation[None]) -> None:
-        """Drop a flush for which nobody waits any more."""
         self._flushes.forget(operation)
 
     def fail_flushes(self, error: KafkaError) -> None:
-        """End every flush that is under way with an error."""
         self._flushes.fail(error)
 
     def overdue(self, now_ms: int) -> list[ProducerBatch]:
@@ -301,7 +292,6 @@ class RecordAccumulator:
         return [batch for batch in batches if self._try_withdraw(batch, now_ms)]
 
     def has_overdue_in_flight(self, now_ms: int) -> bool:
-        """Return whether a batch that a request carries has run out of time."""
         return any(batch.state is BatchState.IN_FLIGHT for batch in self._overdue(now_ms))
 
     def _overdue(self, now_ms: int) -> Iterator[ProducerBatch]:
@@ -390,8 +380,6 @@ def _older(batches: Iterable[ProducerBatch], batch: ProducerBatch) -> Iterator[P
 
 
 class _Flush(NamedTuple):
-    """One flush: its operation, and the batches that it still waits for."""
-
     operation: Operation[None]
     batches: set[ProducerBatch]
 
@@ -436,13 +424,11 @@ class Flushes:
         self._end()
 
     def on_done(self, batch: ProducerBatch) -> None:
-        """Note that a batch is done."""
         for flush in self._under_way:
             flush.batches.discard(batch)
         self._end()
 
     def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Wait for the parts of a batch instead of the batch."""
         for flush in self._under_way:
             if batch in flush.batches:
                 flush.batches.discard(batch)

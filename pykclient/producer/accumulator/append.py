@@ -57,8 +57,6 @@ LOCK_WAIT_S = 0.02
 
 
 class Need(Enum):
-    """What a record waits for."""
-
     METADATA = "metadata"
     MEMORY = "memory"
 

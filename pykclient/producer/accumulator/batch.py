@@ -45,8 +45,6 @@ __all__ = [
 
 
 class BatchState(Enum):
-    """Where a batch stands."""
-
     __hash__ = object.__hash__  # without a call: a batch changes its state several times
 
     OPEN = "open"
@@ -76,11 +74,6 @@ class Compression(NamedTuple):
 
     @classmethod
     def from_config(cls, config: ProducerConfig) -> Self:
-        """Take what is configured.
-
-        Raises:
-            ConfigError: the codec's library is not installed.
-        """
         codec = Codec[config.compression_type.upper()]
         require_library(codec)
         level = {
@@ -183,7 +176,6 @@ class ProducerBatch:
 
     @property
     def has_sequence(self) -> bool:
-        """Whether the batch has a place in its partition's sequence."""
         return self.base_sequence >= 0
 
     def grow(self) -> None:
@@ -214,13 +206,11 @@ class ProducerBatch:
         )
 
     def on_sent(self, leader: Leader) -> None:
-        """Note that a request to `leader` carries the batch from now on."""
         self._to(BatchState.IN_FLIGHT)
         self.is_in_request = True
         self.sent_to = leader
 
     def on_retry(self, error: KafkaError, due_ms: int) -> None:
-        """Note that the attempt failed, and the batch waits to be sent again."""
         self._to(BatchState.CLOSED)
         self.attempt_count += 1
         self.last_error = error
@@ -231,7 +221,6 @@ class ProducerBatch:
         return self.due_ms if self.sent_to == leader else 0
 
     def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
-        """End well."""
         self._end()
         self.result.succeed(base_offset, log_append_time_ms)
 
@@ -307,5 +296,4 @@ SEQUENCE_LIMIT = 2**31
 
 
 def sequence_after(sequence: int, record_count: int) -> int:
-    """Return the sequence number that follows `record_count` records from `sequence` on."""
     return (sequence + record_count) % SEQUENCE_LIMIT

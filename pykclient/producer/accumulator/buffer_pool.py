@@ -54,7 +54,6 @@ class BufferPool:
 
     @property
     def free_bytes(self) -> int:
-        """How many bytes nobody has reserved."""
         return self._free_bytes
 
     @property
@@ -94,7 +93,6 @@ class BufferPool:
         self._grant()
 
     def hand_to(self, waiter: MemoryWaiter, batch: ProducerBatch) -> None:
-        """Let a batch have what was granted to a waiter."""
         assert waiter.is_granted
         batch.reserved_bytes += waiter.size_bytes
         waiter.size_bytes = 0

@@ -69,5 +69,4 @@ class SenderMailbox:
         self._looks_at_ms = NEVER_MS
 
     def end_look(self, next_look_ms: int) -> None:
-        """Note when the sender looks by itself. Sender thread."""
         self._looks_at_ms = next_look_ms

@@ -38,8 +38,6 @@ NO_LEADER = Leader(None, None)
 
 
 class Layout(NamedTuple):
-    """A topic's partitions in order, and the brokers that there are."""
-
     partitions: tuple[PartitionInfo, ...]
     nodes: Mapping[int, Node]
 
@@ -172,11 +170,9 @@ class TopicQueues:
         return self.sticky.partition, self.sticky.room_bytes
 
     def used_queues(self) -> list[PartitionQueue]:
-        """Return the queues that there are by now."""
         return list(self.queues.copy().values())
 
     def resize(self, partition_count: int) -> None:
-        """Make room for a changed number of partitions."""
         # Replaced whole, since `send` reads it at any time. Its gaps are filled as batches begin.
         self.appenders = TopicAppenders(partition_count, hash_keys=self.hash_keys)
 
@@ -208,7 +204,6 @@ class TopicTable:
         return topic if topic is not None and topic.is_known else None
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """Return the queue of a partition that has had one."""
         return self._topics[partition.topic].queues[partition.partition]
 
     def close(self) -> None:

@@ -58,7 +58,6 @@ class ReadyQueues:
         return first.due_ms if lingers else 0
 
     def look_later(self, queue: PartitionQueue, at_ms: int) -> None:
-        """Set a timer for when to look at a queue."""
         if at_ms < queue.timer_ms:
             queue.timer_ms = at_ms
             heappush(self._timers, (at_ms, next(self._timer_numbers), queue))
@@ -72,18 +71,15 @@ class ReadyQueues:
                 del self._by_node[queue.leader.node_id]
 
     def look_at_due(self, now_ms: int) -> None:
-        """Look at the queues whose time has come."""
         while self._timers and self._timers[0][0] <= now_ms:
             _, _, queue = heappop(self._timers)
             queue.timer_ms = NEVER_MS
             self.look_at(queue, now_ms)
 
     def next_timer_ms(self) -> int:
-        """Return when to `look_at_due` again."""
         return self._timers[0][0] if self._timers else NEVER_MS
 
     def node_ids(self) -> list[int]:
-        """Return the nodes that lead a ready queue."""
         return [node_id for node_id in self._by_node if node_id is not None]
 
     def led_by(self, node_id: int | None) -> list[PartitionQueue]:

@@ -206,15 +206,9 @@ class ArrowFields:
         self._first_row = first_row
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column."""
         return name in self._batch.schema.names
 
     def bytes(self, name: str) -> ByteColumn:
-        """Return a column of keys or values.
-
-        Raises:
-            SerializationError: it holds something else than bytes or text, or is damaged.
-        """
         return _byte_column(self._batch.column(name), name, f"or set {name}_serializer")
 
     def objects(self, name: str, *, is_raw: bool) -> Sequence[object]:
@@ -252,11 +246,6 @@ class ArrowFields:
         )
 
     def header_lists(self) -> Iterable[Headers]:
-        """Return the headers of each record.
-
-        Raises:
-            SerializationError: they are not lists of structs of a name and bytes.
-        """
         if not self.has("headers") or self._batch.column("headers").null_count == len(self):
             return [()] * len(self)
         counts, names, values = self._header_columns()
@@ -394,7 +383,6 @@ def check_layout(name: str, column: pyarrow.Array | pyarrow.ChunkedArray, *, ful
 
 
 def batches_of(table: pyarrow.Table) -> list[pyarrow.RecordBatch]:
-    """Return a table as batches; an empty one if it has no rows, since its types count as well."""
     import pyarrow as pa
 
     return table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
@@ -497,7 +485,6 @@ def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
 
 
 def _as_text(names: pyarrow.Array) -> pyarrow.Array:
-    """Return the names of headers, which are binary, as text."""
     import pyarrow as pa
 
     try:
@@ -511,11 +498,6 @@ def _as_text(names: pyarrow.Array) -> pyarrow.Array:
 
 
 def _checked_decoded(name: str, column: pyarrow.Array) -> pyarrow.Array:
-    """Return the items of a dictionary, checked; Arrow looks at the numbers as it picks them.
-
-    Raises:
-        SerializationError: it is damaged.
-    """
     import pyarrow as pa
 
     check_layout(name, column, full=False)

@@ -53,8 +53,6 @@ class RecordMetadataRange(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """Rows from `start` up to `stop` that failed for the same reason."""
-
     start: int
     stop: int
     error: KafkaError
@@ -97,7 +95,6 @@ class BulkResult:
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows were appended, so that there is something to tell."""
         return self._last is not None or bool(self._parts)
 
     def add(self, appended: AppendedRows) -> None:
@@ -112,7 +109,6 @@ class BulkResult:
         self._last = _Part(*appended)
 
     def refuse(self, rows: Sequence[int], error: KafkaError) -> None:
-        """Note rows that were not appended."""
         self._refused += [_Failure(start, stop, error) for start, stop in _stretches(rows)]
 
     def seal(self) -> None:
@@ -194,7 +190,6 @@ class BulkResult:
     # What a delivery asks.
 
     def is_done(self, index: int) -> bool:
-        """Whether the result of all rows is known."""
         return self._is_done
 
     def result(self, index: int, timeout: float | None) -> list[RecordMetadataRange]:
@@ -210,11 +205,6 @@ class BulkResult:
         return _joined(found for part in self._parts for found in part.ranges)
 
     def exception(self, index: int, timeout: float | None) -> BatchDeliveryError | None:
-        """Wait likewise and return why not all rows were sent, or None when they were.
-
-        Raises:
-            UsageError: `timeout` is negative.
-        """
         if timeout is not None:
             timeout_ms(timeout, 0)  # refused also if there is nothing to wait for
         if not self._is_done and not self._waiting.wait(self, index, timeout):
@@ -228,15 +218,12 @@ class BulkResult:
         return self._error
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
-        """Call `function` once the result of all rows is known: in the sender thread, or right now
-        if it is. Should it fail, that is logged."""
         number = next(_numbers)
         self._done_callbacks[number] = function
         if self._is_done and self._done_callbacks.pop(number, None) is not None:
             self._call(function)
 
     def describe(self, index: int) -> str:
-        """Return what is known of the rows, for `repr`; nothing that they hold."""
         if not self._is_done:
             return f"{self._row_count} records, under way"
         return f"{self._row_count} records delivered" if self._error is None else str(self._error)
@@ -257,14 +244,11 @@ class BulkResult:
         return self._is_done
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Call `waker` when all is known, at once if it is. It must not block, and may be called
-        twice."""
         self._wakers[waker] = None
         if self._is_done:
             waker()
 
     def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Forget a waker that is not wanted any more."""
         self._wakers.pop(waker, None)
 
 
@@ -288,7 +272,6 @@ def _stretches(rows: Sequence[int]) -> Iterable[tuple[int, int]]:
 
 
 def _failures(result: ProduceResult, index: int, rows: Sequence[int]) -> Iterable[_Failure]:
-    """Return why rows failed that stand in a batch from `index` on."""
     errors = groupby(
         ((result.error(index + place), row) for place, row in enumerate(rows)),
         key=lambda entry: entry[0],
@@ -313,7 +296,6 @@ def _merged(failures: Sequence[_Failure]) -> list[_Failure]:
 
 
 def _between(failures: Sequence[_Failure], row_count: int) -> Iterable[range]:
-    """Return the rows that did not fail."""
     edges = [
         0,
         *(edge for failure in failures for edge in (failure.start, failure.stop)),

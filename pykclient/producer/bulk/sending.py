@@ -63,7 +63,6 @@ class BulkSender:
         timestamps_ms: Timestamps | None = None,
         headers: BulkHeaders | None = None,
     ) -> Delivery[list[RecordMetadataRange]]:
-        """Do what `Producer.send_batch` says."""
         self._lifecycle.check_usable()
         rows = self._rows
         make = rows.records if self._interceptors else rows.table
@@ -78,7 +77,6 @@ class BulkSender:
         return self._send_one_by_one(made) if isinstance(made, list) else self._send_table(made)
 
     def send_arrow(self, topic: str | None, table: object) -> Delivery[list[RecordMetadataRange]]:
-        """Do what `Producer.send_arrow` says."""
         self._lifecycle.check_usable()
         if self._interceptors:
             return self._send_one_by_one(self._arrow.records(topic, table))
@@ -129,7 +127,6 @@ class BulkSender:
     def _send_one_by_one(
         self, records: Sequence[ProducerRecord]
     ) -> Delivery[list[RecordMetadataRange]]:
-        """Send records that interceptors see."""
         seen: list[ProducerRecord] = []
         prepared: list[SerializedRecord] = []
         try:
@@ -225,7 +222,6 @@ class BulkSending:
                 self._lanes.append(lane)
 
     def give_up(self, error: KafkaError) -> None:
-        """Tell that the rest was not sent."""
         for lane in self._lanes:
             self._result.refuse(lane.rows.take(len(lane.rows)), error)
         for block in self._blocks:

@@ -64,7 +64,6 @@ class RowTable(NamedTuple):
 
     @property
     def row_count(self) -> int:
-        """How many records there are."""
         return sum(len(block.rows) for block in self.blocks)
 
     def largest_partitions(self) -> list[tuple[str, int | None]]:
@@ -225,11 +224,6 @@ def is_pair(entry: object) -> bool:
 
 
 def checked_number(name: str, number: object) -> int:
-    """Return a partition or a timestamp.
-
-    Raises:
-        UsageError: it is none.
-    """
     maximum = PARTITION_MAX if name == "partition" else TIMESTAMP_MAX_MS
     if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= maximum:
         return number
@@ -240,7 +234,6 @@ def checked_number(name: str, number: object) -> int:
 
 
 def _listed(name: str, items: Iterable[object], count: int | None = None) -> list[object]:
-    """Return the entries of an argument as a list, the same one if it is one."""
     if isinstance(items, TEXT):
         listed = None
     elif isinstance(items, list):

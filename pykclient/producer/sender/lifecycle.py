@@ -69,7 +69,6 @@ class Lifecycle:
         return self.refusal or self.sender.failure
 
     def check_usable(self) -> None:
-        """Raise if nothing can be sent any more."""
         error = self.refusal or self.sender.failure
         if error is not None:
             raise error.with_traceback(None)
@@ -102,11 +101,9 @@ class Lifecycle:
             log.error("%s", describe_left(counts, is_program_end=is_program_end))
 
     def end_program(self) -> None:
-        """Log which failures nobody has seen: nobody will any more."""
         self._reports.end_program()
 
     def on_fork(self) -> None:
-        """Note that this is a child process."""
         self.refusal = ForkedClientError(
             "the producer was made in another process; make a new one after a fork"
         )
@@ -126,7 +123,6 @@ class Lifecycle:
         self.on_news()
 
     def is_finished(self) -> bool:
-        """Whether the producer was closed and has nothing left to do."""
         return self._is_closing and self._accumulator.is_empty and not self.engine.user_calls
 
     def on_death(self, cause: BaseException) -> None:

@@ -52,12 +52,10 @@ class ProduceCall:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no batch was put in, or none is left."""
         return not self._carried
 
     @property
     def topics(self) -> list[str]:
-        """The topics of the batches that were put in."""
         return list(self._topics)
 
     def carry(self, batch: ProducerBatch) -> None:
@@ -124,7 +122,6 @@ class ProduceCall:
                 yield TopicPartition(name, part.index), part
 
     def take_rest(self) -> list[ProducerBatch]:
-        """Take out all batches that are still carried."""
         rest = list(self._carried.values())
         self._carried.clear()
         return rest

@@ -100,7 +100,6 @@ class Sender:
     # Each turn.
 
     def poll(self, now_ms: int) -> PollResult:
-        """Send what is ready to be sent."""
         accumulator = self._accumulator
         accumulator.look(now_ms)
         if self._is_to_read_first(now_ms):
@@ -171,7 +170,6 @@ class Sender:
         return batches
 
     def _log_left(self, batches: Sequence[ProducerBatch]) -> None:
-        """Say what closing has left."""
         if batches:
             counts: dict[TopicPartition, int] = {}
             for batch in batches:
@@ -331,7 +329,6 @@ class Sender:
         error: KafkaError,
         record_errors: Mapping[int, KafkaError] | None = None,
     ) -> None:
-        """Fail a batch that no request carries any more."""
         if batch.state is not BatchState.DONE:
             self._fail(batch, error, record_errors)
         elif self._idempotence is not None:

@@ -102,7 +102,6 @@ class SenderThread:
             raise
 
     def is_current(self) -> bool:
-        """Whether the caller runs in this thread."""
         return threading.current_thread() is self._thread
 
     def needs_caller(self) -> bool:
@@ -116,11 +115,6 @@ class SenderThread:
         return self._thread is not None and waits_for_handler_of_caller(self._thread.ident or 0)
 
     def check_may_wait(self, what: str) -> None:
-        """Raise if this thread cannot go on before the caller has.
-
-        Raises:
-            UsageError: waiting here would never end.
-        """
         if threading.get_ident() in self._inside:
             raise UsageError(
                 f"{what} was called by a signal handler, a destructor or a logging handler that "
@@ -135,11 +129,6 @@ class SenderThread:
             )
 
     def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
-        """Wait at most so long (negative: without limit); return whether the gate was opened.
-
-        Raises:
-            UsageError: as `check_may_wait` does; that may also come about meanwhile.
-        """
         deadline_s = time.monotonic() + timeout_s
         while True:
             self.check_may_wait(what)
@@ -176,7 +165,6 @@ class SenderThread:
         return True
 
     def end_exit(self, deadline_s: float) -> None:
-        """Wait for that, and say what is left if it was in vain."""
         assert self._lifecycle is not None
         if not self.join(deadline_s - time.monotonic()):
             self._lifecycle.log_left("the program ends", is_program_end=True)
@@ -187,19 +175,11 @@ class SenderThread:
             self._lifecycle.end_program()
 
     def on_fork(self) -> None:
-        """Note that this is a child process, in which the thread does not run."""
         self._is_forked = True
         if self._lifecycle is not None:
             self._lifecycle.on_fork()
 
     def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
-        """Wait until the record's result is known, at most `timeout` seconds; return whether it is.
-
-        Raises:
-            UsageError: this is a callback in the sender thread itself, or what interrupted a thread
-                that has something the sender thread needs.
-            ForkedClientError: this is a child process.
-        """
         if self.is_current():
             if result.is_decided(index):
                 return True
