@@ -111,7 +111,7 @@ class Consumer(ConsumerCore):
         interceptors = self._wiring.interceptors
         if not interceptors or not spans:
             return records
-        return self._wiring.lend(interceptors.on_consume, records)
+        return self._wiring.call_unlocked(interceptors.on_consume, records)
 
     @public_call
     def poll_arrow(

@@ -151,5 +151,5 @@ class Heartbeats:
         if self.thread is not None:
             # At least for a moment, or one that ends just now would be called late.
             timeout_s = max(JOIN_MIN_MS, deadline_ms - now_ms()) / 1_000
-            self._guard.lend(self.thread.close, timeout_s)
+            self._guard.call_unlocked(self.thread.close, timeout_s)
             self.thread = None

@@ -129,7 +129,7 @@ class ThreadGuard:
         """
         return self._core_lock.__exit__
 
-    def lend(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
+    def call_unlocked(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
         """Call user code without the core lock; it may come in. Requires the core lock."""
         assert self.is_held
         outer, inside = self._lender, self.inside

@@ -100,7 +100,7 @@ class Wiring:
             buffer=self.buffer,
             subscription=self.subscription,
             metrics=self.metrics,
-            lend=self.lend,
+            call_unlocked=self.call_unlocked,
             lend_span=self._lend_span,
         )
         self.lookups = OffsetLookups(
@@ -178,7 +178,7 @@ class Wiring:
             self._managers,
             self.user_calls,
             background=[] if self.group is None else self._background(self.group),
-            lend=self.lend,
+            call_unlocked=self.call_unlocked,
         )
 
     def _background(self, group: ConsumerGroup) -> list[Callable[[int], PollResult]]:
@@ -353,11 +353,11 @@ class Wiring:
         if self.group is not None:
             self.group.end_poll()
 
-    def lend(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
+    def call_unlocked(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
         """Call user code without the core lock, and with a clean slate for its own calls."""
         begun, self.buffer.begun = self.buffer.begun, NOT_BEGUN
         try:
-            return self.guard.lend(function, *args, **keywords)
+            return self.guard.call_unlocked(function, *args, **keywords)
         finally:
             self.buffer.begun = begun
 
@@ -375,9 +375,9 @@ class Wiring:
             self.commits.unprocessed.add(assigned, span.columns.first_offset)
         group = self.group
         if group is None or not self.subscription.is_by_group:
-            return self.lend(deserialize, span)
+            return self.call_unlocked(deserialize, span)
         group.end_poll()
         try:
-            return self.lend(deserialize, span)
+            return self.call_unlocked(deserialize, span)
         finally:
             group.begin_poll()

@@ -107,7 +107,7 @@ def run_user_calls(engine: Engine) -> None:
         call = engine.taken_call = engine.user_calls[0]
         engine.user_calls.popleft()
         try:
-            engine.lend(call.make)
+            engine.call_unlocked(call.make)
         except BaseException as error:
             if not call.is_begun:
                 engine.user_calls.appendleft(call)

@@ -49,10 +49,10 @@ class Engine:
         user_calls: deque[UserCall] | None = None,
         *,
         background: Sequence[Callable[[int], PollResult]] = (),
-        lend: Caller = operator.call,
+        call_unlocked: Caller = operator.call,
     ) -> None:
         self.client = client
-        self.lend = lend
+        self.call_unlocked = call_unlocked
         """Calls user code, without the locks that the driver holds."""
         self.taken_call: UserCall | None = None
         """What was taken out of `user_calls` last."""

@@ -41,7 +41,7 @@ def test_a_second_thread_is_refused_at_once_and_the_first_goes_on() -> None:
     with ThreadPoolExecutor(1) as other, guard:
         assert isinstance(other.submit(enter, guard).exception(), ConcurrentModificationError)
         with pytest.raises(ConcurrentModificationError, match=message):
-            guard.lend(other.submit(enter, guard).result)
+            guard.call_unlocked(other.submit(enter, guard).result)
     enter(guard)
 
 
@@ -54,7 +54,7 @@ def test_the_same_thread_may_not_come_in_on_top_of_its_own_call() -> None:
                 enter(guard)
             with pytest.raises(ConcurrentModificationError):
                 other.submit(enter, guard).result()
-            guard.lend(enter, guard)
+            guard.call_unlocked(enter, guard)
         other.submit(enter, guard).result()
 
 
@@ -72,9 +72,9 @@ def test_what_user_code_leaves_torn_is_recovered_before_the_call_goes_on() -> No
     recovered: list[bool] = []
     guard = ThreadGuard("consumer", recover)
     with guard:
-        guard.lend(lambda: None)
+        guard.call_unlocked(lambda: None)
         assert not recovered
-        guard.lend(tear)
+        guard.call_unlocked(tear)
         assert recovered
         assert guard.is_torn, "the call goes on"
 
@@ -92,7 +92,7 @@ def test_nobody_enters_after_close_not_even_from_inside() -> None:
     with guard:
         guard.close()
         with pytest.raises(ClosedError):
-            guard.lend(enter, guard)
+            guard.call_unlocked(enter, guard)
     with pytest.raises(ClosedError, match="consumer is closed"):
         enter(guard)
     with ThreadPoolExecutor(1) as other, pytest.raises(ClosedError):
@@ -205,14 +205,14 @@ def test_the_core_lock_is_held_inside_and_lent_to_user_code() -> None:
         assert not is_held(guard)
         with guard:
             assert is_held(guard)
-            guard.lend(lambda: told.append(is_held(guard)))
+            guard.call_unlocked(lambda: told.append(is_held(guard)))
             assert is_held(guard)
         assert not is_held(guard)
 
     told: list[bool] = []
     with guard:
         assert is_held(guard)
-        guard.lend(call)
+        guard.call_unlocked(call)
         assert is_held(guard)
     assert not is_held(guard)
     assert told == [False]
@@ -221,9 +221,9 @@ def test_the_core_lock_is_held_inside_and_lent_to_user_code() -> None:
 def test_what_user_code_returns_and_raises_comes_out() -> None:
     guard = ThreadGuard("consumer")
     with guard:
-        assert guard.lend(max, 1, 2) == 2
+        assert guard.call_unlocked(max, 1, 2) == 2
         with pytest.raises(ZeroDivisionError):
-            guard.lend(lambda: 1 / 0)
+            guard.call_unlocked(lambda: 1 / 0)
         assert is_held(guard)
     enter(guard)
 
@@ -231,7 +231,7 @@ def test_what_user_code_returns_and_raises_comes_out() -> None:
 def test_while_it_is_lent_another_thread_is_refused_all_the_same() -> None:
     guard = ThreadGuard("consumer")
     with ThreadPoolExecutor(1) as other, guard:
-        refused = guard.lend(lambda: other.submit(enter, guard).exception())
+        refused = guard.call_unlocked(lambda: other.submit(enter, guard).exception())
         assert isinstance(refused, ConcurrentModificationError)
     enter(guard)
 
@@ -251,7 +251,7 @@ def test_who_steps_in_the_background_does_not_wait() -> None:
     guard = ThreadGuard("consumer")
     with ThreadPoolExecutor(1) as other, guard:
         assert not other.submit(step, guard).result()
-        assert guard.lend(lambda: other.submit(step, guard).result())
+        assert guard.call_unlocked(lambda: other.submit(step, guard).result())
 
 
 @pytest.mark.usefixtures("busy_switching")
@@ -268,7 +268,7 @@ def test_steps_in_the_background_refuse_nobody() -> None:
         try:
             for _ in range(300):
                 with guard:
-                    guard.lend(enter, guard)
+                    guard.call_unlocked(enter, guard)
         finally:
             is_over.set()
         stepping.result()
@@ -292,7 +292,7 @@ def enter():
 
 def work():
     with guard:
-        guard.lend(enter)
+        guard.call_unlocked(enter)
 
 def enter_from_another_thread():
     thread = threading.Thread(target=enter)

@@ -25,7 +25,7 @@ class ScriptedEngine:
 
     def __init__(self, diary: list[str], deadlines_ms: list[int]) -> None:
         self.user_calls: deque[UserCall] = deque()
-        self.lend = operator.call
+        self.call_unlocked = operator.call
         self._diary = diary
         self._deadlines_ms = deque(deadlines_ms)
 
@@ -202,7 +202,7 @@ def test_the_users_calls_are_made_before_it_looks_whether_it_is_done(
 def test_calls_are_made_without_the_locks_of_the_driver(diary: list[str]) -> None:
     engine = ScriptedEngine(diary, [])
     unlocked: list[object] = []
-    engine.lend = unlocked.append  # type: ignore[assignment]
+    engine.call_unlocked = unlocked.append  # type: ignore[assignment]
     call = UserCall(len, ("ab",), lambda _: None)
     engine.user_calls.append(call)
     run_user_calls(engine)  # type: ignore[arg-type]

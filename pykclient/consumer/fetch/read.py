@@ -54,8 +54,8 @@ T = TypeVar("T")
 class RecordReader:
     """The way of records from the buffer to the application.
 
-    `lend` calls the user's function without the core lock, and so does `lend_span` what makes of a
-    span of a partition what the application gets.
+    `call_unlocked` calls the user's function without the core lock, and so does `lend_span` what
+    makes of a span of a partition what the application gets.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RecordReader:
         buffer: FetchBuffer,
         subscription: SubscriptionState,
         metrics: ConsumerMetrics,
-        lend: Caller,
+        call_unlocked: Caller,
         lend_span: LendSpan,
     ) -> None:
         policy = config.on_record_error
@@ -77,7 +77,7 @@ class RecordReader:
         """Whether a deserializer is at work."""
         self._subscription = subscription
         self._metrics = metrics
-        self._lend = lend
+        self._call_unlocked = call_unlocked
         self._raises = policy == RAISE
         self._function = None if policy in (RAISE, SKIP) else _function(policy)
         self._log = ClientLog("pykclient.consumer", config.client_id)
@@ -168,7 +168,7 @@ class RecordReader:
                 describe_cause(error.__cause__),
             )
         else:
-            self._lend(self._function, error)
+            self._call_unlocked(self._function, error)
         # The function may have sought elsewhere, or given the partition up.
         if assigned.is_assigned and (assigned.epoch, assigned.offset) == before:
             self._metrics.on_skipped()
