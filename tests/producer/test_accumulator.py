@@ -10,10 +10,12 @@ import pytest
 from pykclient.errors import ClosedError, DeliveryTimeoutError
 from pykclient.network.cluster.cluster import Cluster, TopicInfo
 from pykclient.network.manager import Operation
+from pykclient.producer.accumulator.accumulator import Flushes
 from pykclient.producer.accumulator.append import CHUNK_BYTES, Blocked, Need
 from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
 from pykclient.types import TopicPartition
 from tests.producer.sender_bench import TOPIC, SenderBench
+from tests.producer.test_batch import new_batch
 
 if TYPE_CHECKING:
     from pykclient.producer.accumulator.batch import ProducerBatch
@@ -287,3 +289,55 @@ def test_parts_of_a_split_batch_do_not_hide_that_older_ones_are_overdue() -> Non
     bench.poll(after_ms=4_000)
     bench.poll()  # in between, what has arrived was read
     assert isinstance(young[1].exception(0), DeliveryTimeoutError)
+
+
+# Flushes: which batches each one waits for, and how it ends.
+
+
+def wanted(flushes: Flushes) -> Operation[None]:
+    operation: Operation[None] = Operation()
+    flushes.want(operation)
+    return operation
+
+
+def test_a_flush_of_nothing_ends_at_once() -> None:
+    flushes = Flushes()
+    operation = wanted(flushes)
+    flushes.begin(flushes.take_wanted(), ())
+    assert operation.is_done
+    assert operation.error is None
+
+
+@pytest.mark.promise("`flush` waits for every record that was sent before it")
+def test_a_flush_waits_for_the_batches_of_its_moment_only() -> None:
+    flushes = Flushes()
+    first, second, later = (new_batch(1) for _ in range(3))
+    operation = wanted(flushes)
+    flushes.begin(flushes.take_wanted(), [first, second])
+    flushes.on_done(later)
+    flushes.on_done(second)
+    assert not operation.is_done
+    flushes.on_done(first)
+    assert operation.is_done
+
+
+@pytest.mark.promise("a flush that timed out leaves nothing behind")
+def test_a_flush_that_nobody_waits_for_is_forgotten() -> None:
+    flushes = Flushes()
+    batch = new_batch(1)
+    forgotten, awaited = wanted(flushes), wanted(flushes)
+    flushes.begin(flushes.take_wanted(), [batch])
+    flushes.forget(forgotten)
+    flushes.on_done(batch)
+    assert (forgotten.is_done, awaited.is_done) == (False, True)
+
+
+def test_a_failure_ends_all_flushes_those_to_come_as_well() -> None:
+    flushes = Flushes()
+    under_way = wanted(flushes)
+    flushes.begin(flushes.take_wanted(), [new_batch(1)])
+    early = wanted(flushes)
+    flushes.fail(ClosedError("closed"))
+    for operation in (under_way, early, wanted(flushes)):
+        with pytest.raises(ClosedError):
+            operation.result()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import Leader
-from pykclient.producer.accumulator.queues import PartitionQueue
+from pykclient.producer.accumulator.queues import PartitionQueue, TopicQueues
 from pykclient.producer.accumulator.ready import ReadyQueues
+from pykclient.producer.partitioner import StickyPartitioner
 from tests.producer.test_batch import new_batch
-from tests.producer.test_partition_queue import new_topic
 
 
 class Due:
@@ -15,9 +17,11 @@ class Due:
 
     def __init__(self) -> None:
         self.ready = ReadyQueues(lambda: True)
+        sticky = StickyPartitioner(list, switch_bytes=1, is_adaptive=True, random=Random(1))
+        self.topic = TopicQueues("t", sticky, hash_keys=True)
 
     def queue(self, *, due_ms: int, node_id: int | None = 1) -> PartitionQueue:
-        queue = PartitionQueue(new_topic(), 0, Leader(node_id, 1))
+        queue = PartitionQueue(self.topic, 0, Leader(node_id, 1))
         queue.waiting.append(new_batch(1))
         queue.waiting[0].due_ms = due_ms
         return queue
