@@ -32,6 +32,7 @@ from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.consumer.group.classic_scene import (
     MAX_POLL_MS,
+    NODE_ID,
     OTHER_NODE_ID,
     RETRY_MS,
     SESSION_MS,
@@ -412,6 +413,23 @@ def test_a_session_without_an_answer_leads_to_another_coordinator(joined: Classi
     joined.sent.clear()
     joined.wait(0)
     joined.take(HeartbeatRequest)
+
+
+@pytest.mark.parametrize("found", [NODE_ID, OTHER_NODE_ID])
+def test_a_coordinator_that_is_found_after_a_session_gets_a_heartbeat(
+    found: int, joined: ClassicScene
+) -> None:
+    joined.coordinator.known = None
+    joined.wait(2 * SESSION_MS)
+    joined.coordinator.known = found
+    joined.wait(0)
+    assert joined.coordinator.reasons == []
+    joined.take(HeartbeatRequest)
+    assert joined.membership.can_commit, "it may still be a member"
+    joined.wait(SESSION_MS - 1)
+    assert joined.coordinator.reasons == []
+    joined.wait(1)
+    assert len(joined.coordinator.reasons) == 1, "its session has begun, and ends"
 
 
 def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: ClassicScene) -> None:

@@ -42,11 +42,16 @@ class Heartbeat:
         self._session_ends_ms = now_ms + self._config.session_timeout_ms
         self._failure_count = 0
 
+    def begin_session(self, now_ms: int) -> None:
+        """Give a coordinator that was just found a session to respond, if this is a member."""
+        if self.is_started:
+            self._session_ends_ms = now_ms + self._config.session_timeout_ms
+
     def extend(self, now_ms: int) -> None:
         """Wait for another session, and send a heartbeat at once."""
         self.is_in_flight = False
         self._due_ms = now_ms
-        self._session_ends_ms = now_ms + self._config.session_timeout_ms
+        self.begin_session(now_ms)
 
     def restart(self, now_ms: int) -> None:
         """Send a heartbeat at once, if this is a member: the response to the last one is lost."""
@@ -68,8 +73,7 @@ class Heartbeat:
         """Note that the coordinator has responded: the session begins anew."""
         self.is_in_flight = False
         self._failure_count = 0
-        if self.is_started:
-            self._session_ends_ms = now_ms + self._config.session_timeout_ms
+        self.begin_session(now_ms)
 
     def on_failed(self, now_ms: int) -> None:
         """Note that a heartbeat has failed; the next one follows sooner than the interval."""

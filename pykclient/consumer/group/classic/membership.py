@@ -160,6 +160,8 @@ class ClassicMembership:
         """Whether it was a member when it returned the intent."""
         self._call: object | None = None
         """The JoinGroup or SyncGroup in flight; responses to others come too late."""
+        self._node_id: int | None = None
+        """The coordinator as of the last poll."""
         self._call_node_id = 0
         self._call_sent_ms = 0
         self._due_count = 0
@@ -275,6 +277,9 @@ class ClassicMembership:
         if may_rebalance and self._intent is not None and self._intent.is_done:
             self._on_carried_out(self._intent, now_ms)
         node_id = self._coordinator.node_id() if self._wants_coordinator() else None
+        if node_id not in (None, self._node_id):
+            self._heartbeat.begin_session(now_ms)  # whatever it could not be sent before
+        self._node_id = node_id
         self._follow_coordinator(node_id, now_ms)
         requests, self._leave_requests = self._leave_requests, []
         if node_id is not None:
