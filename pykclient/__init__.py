@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.group.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
-    from pykclient.metrics.catalogue import MetricName
+    from pykclient.metrics import MetricName
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.producer import Producer
@@ -95,7 +95,7 @@ _HOME = {
     "GroupMember": "pykclient.consumer.group.assignors",
     "GroupMetadata": "pykclient.consumer.group.metadata",
     "MemberDescription": "pykclient.admin.groups",
-    "MetricName": "pykclient.metrics.catalogue",
+    "MetricName": "pykclient.metrics",
     "NewTopic": "pykclient.admin.topics",
     "Node": "pykclient.types",
     "OffsetAndMetadata": "pykclient.types",

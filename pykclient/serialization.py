@@ -17,8 +17,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from pykclient.errors.base import ConfigError, KafkaError, SerializationError
-from pykclient.errors.cause import describe_cause
+from pykclient.errors.base import ConfigError, KafkaError, SerializationError, describe_cause
 
 __all__ = [
     "BytesDeserializer",

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.metadata import GroupMetadata
-    from pykclient.metrics.catalogue import MetricName
+    from pykclient.metrics import MetricName
     from pykclient.network.io.port import Port
 
 __all__ = ["ConsumerCore", "public_call"]

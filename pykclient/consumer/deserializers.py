@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import RecordDeserializationError
-from pykclient.errors.cause import describe_cause
+from pykclient.errors.base import describe_cause
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.serialization import deserialize_function
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.metrics.catalogue import CONSUMER, COORDINATOR, FETCHING, MetricName
-from pykclient.metrics.sensors import WINDOWS, Recent
+from pykclient.metrics import CONSUMER, COORDINATOR, FETCHING, WINDOWS, MetricName, Recent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
-    from pykclient.metrics.sensors import Windows
+    from pykclient.metrics import Windows
     from pykclient.types import IsolationLevel
 
 __all__ = ["ConsumerMetrics"]

@@ -40,7 +40,7 @@ from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
 from pykclient.consumer.waiting import Waiting
 from pykclient.errors import UsageError
-from pykclient.metrics.sensors import Windows
+from pykclient.metrics import Windows
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.cluster.metadata import Metadata

@@ -1,7 +1,5 @@
 """All errors that this library raises: the tree in `base`, and one class per broker error code.
 
-`LogTruncationError` says more than the broker's code that it stands for.
-
 `error_for_code` turns a broker's error code into the error that stands for it.
 """
 
@@ -9,12 +7,34 @@ from __future__ import annotations
 
 from pykclient.errors import base as base
 from pykclient.errors import broker as broker
-from pykclient.errors import truncation as truncation
 from pykclient.errors.base import *  # noqa: F403 - all of it, as its __all__ says
 from pykclient.errors.broker import *  # noqa: F403
-from pykclient.errors.truncation import *  # noqa: F403
 
 __all__: list[str] = []
 __all__ += base.__all__
 __all__ += broker.__all__
-__all__ += truncation.__all__
+__all__ += ["LogTruncationError"]
+
+
+class LogTruncationError(broker.OffsetOutOfRangeError):
+    """The log was cut before the position, and may have other records there by now (KIP-320).
+
+    Raised with `auto_offset_reset` none; the position stays. `offset` is the position, and
+    `diverging_offset` the first offset at which the log may differ from what was read; None if no
+    broker knows.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        diverging_offset: int | None,
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.diverging_offset = diverging_offset

@@ -33,7 +33,7 @@ base classes because one error is often several of these at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +73,12 @@ __all__ = [
 ]
 
 
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+CAUSE_LENGTH_MAX: Final = 200
+"""How many characters a message has of what an exception says."""
+
+
 class KafkaError(Exception):
     """Base of every error that this library raises.
 
@@ -85,13 +91,15 @@ class KafkaError(Exception):
     not_written: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Say how it is made anew, in another process or as a copy."""
-        # Imported here: few programs need it, and it takes its share of the import budget.
-        from pykclient.errors.pickling import cause_to_pickle, remade
+        """Say how it is made anew, in another process or as a copy.
 
+        Python would call its class with `args`, and forget its cause. Errors of ours need more than
+        their message, so they are built without `__init__`. A cause that cannot be pickled, as an
+        error of the application's may be, is replaced by a `KafkaError` that says the same.
+        """
         state = {
             **vars(self),
-            "__cause__": cause_to_pickle(self.__cause__),
+            "__cause__": _cause_to_pickle(self.__cause__),
             "__suppress_context__": self.__suppress_context__,
         }
         return remade, (type(self), self.args), state
@@ -311,3 +319,37 @@ class BrokerError(KafkaError):
 
     code: int = -1
     name: str = "UNKNOWN_SERVER_ERROR"
+
+
+def describe_cause(cause: BaseException) -> str:
+    """Return the type of what the application's code raised, and the beginning of what it says.
+
+    Not its `repr`: that of a UnicodeError has the whole value in it, and messages end up in logs.
+    """
+    said = str(cause)[:CAUSE_LENGTH_MAX]
+    name = type(cause).__name__
+    return f"{name}: {said}" if said else name
+
+
+def remade(kind: type[ErrorT], args: tuple[object, ...]) -> ErrorT:
+    """Return an error with its arguments; pickle sets its attributes afterwards."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
+
+def _cause_to_pickle(cause: BaseException | None) -> BaseException | None:
+    if cause is None or isinstance(cause, KafkaError) or _can_be_pickled(cause):
+        return cause
+    return KafkaError(describe_cause(cause))
+
+
+def _can_be_pickled(cause: BaseException) -> bool:
+    # Imported here: few programs need it, and it takes its share of the import budget.
+    import pickle
+
+    # One that can be written may still fail to be read: its class is called with `args`.
+    try:
+        return type(pickle.loads(pickle.dumps(cause))) is type(cause)  # noqa: S301
+    except Exception:  # noqa: BLE001 - the application's class may raise anything
+        return False

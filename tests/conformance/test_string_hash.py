@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pykclient.admin.coordinator_partition import coordinator_partition, java_string_hash
+from pykclient.cli.groups.command import coordinator_partition, java_string_hash
 from tests.java_mirror import JavaMirror
 
 if TYPE_CHECKING:

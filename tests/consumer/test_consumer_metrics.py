@@ -9,7 +9,7 @@ import pytest
 
 from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.metrics.catalogue import CATALOGUE, CONSUMER, FETCHING, MetricName
+from pykclient.metrics import CATALOGUE, CONSUMER, FETCHING, MetricName
 from pykclient.types import IsolationLevel, TopicPartition
 from tests.consumer.serving_port import (
     LONG_S,

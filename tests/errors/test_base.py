@@ -6,6 +6,7 @@ import pytest
 
 from pykclient import errors
 from pykclient.errors import base
+from pykclient.errors.base import CAUSE_LENGTH_MAX, describe_cause
 
 TREE = {
     "ConfigError": base.KafkaError,
@@ -74,3 +75,23 @@ def test_everything_is_public_in_one_place() -> None:
     assert set(errors.broker.__all__) < set(errors.__all__)
     assert all(hasattr(errors, name) for name in errors.__all__)
     assert len(errors.__all__) == len(set(errors.__all__))
+
+
+SECRET = b"\xffa secret that belongs in no log"
+
+
+def test_it_tells_the_type_and_what_it_says() -> None:
+    assert describe_cause(ValueError("no twos")) == "ValueError: no twos"
+    assert describe_cause(ValueError()) == "ValueError"
+
+
+def test_a_value_that_could_not_be_decoded_is_not_told() -> None:
+    with pytest.raises(UnicodeDecodeError) as raised:
+        SECRET.decode()
+    assert "secret" in repr(raised.value)
+    assert "secret" not in describe_cause(raised.value)
+    assert "can't decode byte 0xff in position 0" in describe_cause(raised.value)
+
+
+def test_of_a_long_text_the_beginning_is_told() -> None:
+    assert describe_cause(ValueError("x" * 10_000)) == "ValueError: " + "x" * CAUSE_LENGTH_MAX

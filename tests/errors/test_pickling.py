@@ -13,7 +13,7 @@ import pytest
 
 from pykclient import errors
 from pykclient.errors import KafkaError
-from pykclient.errors.pickling import remade
+from pykclient.errors.base import remade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
-from pykclient.admin.coordinator_partition import OFFSETS_TOPIC
 from pykclient.cli import main
+from pykclient.cli.groups.command import OFFSETS_TOPIC
 from pykclient.consumer.config import ConsumerConfig
 from tests.integration.fake_group import poll_until
 from tests.integration.group_members import GROUP, TOPIC, ConfluentMember, import_libraries

@@ -12,7 +12,7 @@ from pykclient.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from pykclient.network.broker.handshake import NEXT, Handshake, HandshakeState
+from pykclient.network.broker.handshake import NEXT, ApiVersions, Handshake, HandshakeState
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.api_versions import (
@@ -20,12 +20,14 @@ from pykclient.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
+from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.types import Node
 from pykclient.version import __version__
 from tests.network.scripted_port import ALL_RANGES
 
 NODE = Node(1, "broker", 9092)
 HIGHEST = ApiVersionsRequest.max_version
+OLDEST, NEWEST = MetadataRequest.min_version, MetadataRequest.max_version
 UNSUPPORTED_VERSION = 35
 CLUSTER_AUTHORIZATION_FAILED = 31
 SIZE_BYTES = 4
@@ -175,3 +177,63 @@ def test_every_state_but_the_last_two_can_be_left() -> None:
         HandshakeState.DONE,
         HandshakeState.FAILED,
     }
+
+
+# Versions of the other APIs.
+
+
+def of_metadata(lowest: int, highest: int) -> ApiVersions:
+    return ApiVersions(NODE, {int(ApiKey.METADATA): (lowest, highest)})
+
+
+def test_the_highest_common_version_is_chosen() -> None:
+    assert of_metadata(0, 9).choose(MetadataRequest(), None) == 9
+    assert of_metadata(0, NEWEST + 7).choose(MetadataRequest(), None) == NEWEST
+
+
+def test_a_cap_lowers_the_version() -> None:
+    assert of_metadata(0, 12).choose(MetadataRequest(), 10) == 10
+    assert of_metadata(0, 8).choose(MetadataRequest(), 10) == 8
+
+
+def test_the_common_range_is_where_both_overlap() -> None:
+    assert of_metadata(3, NEWEST + 1).common_range(MetadataRequest) == (
+        3,
+        NEWEST,
+    )
+    assert of_metadata(NEWEST + 1, NEWEST + 2).common_range(MetadataRequest) is None
+    assert ApiVersions(NODE, {}).common_range(MetadataRequest) is None
+
+
+def test_a_range_upside_down_is_no_range() -> None:
+    assert of_metadata(9, 3).common_range(MetadataRequest) is None
+
+
+@pytest.mark.parametrize(
+    ("versions", "cap", "theirs", "ours"),
+    [
+        (
+            ApiVersions(NODE, {}),
+            None,
+            "does not have it",
+            f"{OLDEST} to {NEWEST}",
+        ),
+        (
+            of_metadata(NEWEST + 1, NEWEST + 2),
+            None,
+            f"speaks versions {NEWEST + 1} to {NEWEST + 2}",
+            f"{OLDEST} to {NEWEST}",
+        ),
+        (of_metadata(9, 9), 8, "speaks versions 9,", f"{OLDEST} to 8"),
+    ],
+)
+def test_no_common_version_tells_the_broker_the_ranges_and_the_cure(
+    versions: ApiVersions, cap: int | None, theirs: str, ours: str
+) -> None:
+    with pytest.raises(UnsupportedVersionError) as raised:
+        versions.choose(MetadataRequest(), cap)
+    text = str(raised.value)
+    assert "broker:9092 (id 1) cannot serve METADATA" in text
+    assert theirs in text
+    assert f"needs one of {ours}" in text
+    assert "use Kafka 2.1 or newer" in text

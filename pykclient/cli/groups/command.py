@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from struct import unpack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pykclient
-from pykclient.admin.coordinator_partition import OFFSETS_TOPIC, coordinator_partition
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.cli.groups import reset
 from pykclient.cli.table import write_rows
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 __all__ = ["add_command"]
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+INT_MIN: Final = -(2**31)
+SIGN_BIT: Final = 2**31
+INT_MASK: Final = 2**32 - 1
 
 DESCRIPTION: Final = "Show consumer groups and how far they have come, and move them."
 
@@ -265,3 +271,22 @@ def _offset_row(
         host=None if owner is None else owner.host,
         client_id=None if owner is None else owner.client_id,
     )
+
+
+def java_string_hash(text: str) -> int:
+    """Return what Java's ``hashCode`` gives for a string: signed, over its UTF-16 units."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in unpack(f">{len(data) // 2}H", data):
+        value = (31 * value + unit) & INT_MASK
+    return (value ^ SIGN_BIT) - SIGN_BIT
+
+
+def coordinator_partition(group: str, partition_count: int) -> int:
+    """Return the partition of ``__consumer_offsets`` whose leader coordinates a group.
+
+    Source: Java classes ``Utils`` (``abs``), ``GroupCoordinatorService`` (``partitionFor``).
+    """
+    value = java_string_hash(group)
+    # Java has no positive number for it, and takes 0.
+    return 0 if value == INT_MIN else abs(value) % partition_count

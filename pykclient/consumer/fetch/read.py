@@ -25,7 +25,7 @@ from pykclient.errors import (
     RecordDeserializationError,
     UsageError,
 )
-from pykclient.errors.cause import describe_cause
+from pykclient.errors.base import describe_cause
 from pykclient.network.log import ClientLog
 from pykclient.types import TopicPartition
 

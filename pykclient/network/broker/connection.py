@@ -30,7 +30,7 @@ from pykclient.protocol.message import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.network.broker.api_versions import ApiVersions
+    from pykclient.network.broker.handshake import ApiVersions
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
     from pykclient.network.retry import Backoff

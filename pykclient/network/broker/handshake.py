@@ -11,6 +11,7 @@ Source: KIP-35, KIP-511 (names and versions of client software; fall-back).
 from __future__ import annotations
 
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pykclient.errors import (
@@ -19,16 +20,18 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.broker.api_versions import ApiVersions
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.protocol.message import Message
     from pykclient.types import Node
 
-__all__ = ["Handshake", "HandshakeState"]
+__all__ = ["ApiVersions", "Handshake", "HandshakeState"]
 
 CLIENT_SOFTWARE_NAME = "pykclient"
 
@@ -134,3 +137,50 @@ def _refused_ranges(frame: memoryview) -> dict[int, tuple[int, int]]:
 
 def _ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+
+class ApiVersions:
+    """The versions that one broker speaks, by API key; `choose` takes one of them. Immutable."""
+
+    __slots__ = ("_node", "ranges")
+
+    def __init__(self, node: Node, ranges: Mapping[int, tuple[int, int]]) -> None:
+        self._node = node
+        self.ranges = MappingProxyType(dict(ranges))
+
+    def common_range(self, message: type[Message] | Message) -> tuple[int, int] | None:
+        broker = self.ranges.get(int(message.api_key))
+        if broker is None:
+            return None
+        lowest = max(broker[0], message.min_version)
+        highest = min(broker[1], message.max_version)
+        return (lowest, highest) if lowest <= highest else None
+
+    def choose(self, message: Message, max_version: int | None) -> int:
+        """Return the highest version that both sides speak, up to `max_version`.
+
+        Raises:
+            UnsupportedVersionError: there is none; the text names both sides' ranges.
+        """
+        common = self.common_range(message)
+        if common is not None:
+            version = common[1] if max_version is None else min(common[1], max_version)
+            if version >= common[0]:
+                return version
+        raise UnsupportedVersionError(self._explain(message, max_version))
+
+    def _explain(self, message: Message, max_version: int | None) -> str:
+        broker = self.ranges.get(int(message.api_key))
+        theirs = "does not have it" if broker is None else f"speaks versions {_span(*broker)}"
+        highest = message.max_version
+        if max_version is not None:
+            highest = min(highest, max_version)
+        return (
+            f"{self._node} cannot serve {message.api_key.name}: it {theirs}, this client "
+            f"needs one of {_span(message.min_version, highest)}; use Kafka 2.1 or newer, or a "
+            f"release of pykclient that fits the broker"
+        )
+
+
+def _span(lowest: int, highest: int) -> str:
+    return str(lowest) if lowest == highest else f"{lowest} to {highest}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.admin.coordinator_partition import coordinator_partition, java_string_hash
+from pykclient.cli.groups.command import coordinator_partition, java_string_hash
 
 
 @pytest.mark.parametrize(

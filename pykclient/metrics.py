@@ -1,0 +1,146 @@
+"""What clients measure of themselves: `Recent`, and the catalogue of all metrics.
+
+A `Recent` has some windows of time, two of 30 seconds unless the user says otherwise: the running
+one and those before it. A measurement costs a comparison and three additions, for a request or a
+poll, never for a record. Names of metrics are Java's where Java has them.
+
+Owner: the thread that measures; others may read, and see a measurement more or less.
+Source: Java classes ``SampledStat``, ``Avg``, ``Max``, ``Rate``, ``FetchMetricsRegistry``,
+``KafkaConsumerMetrics``, ``ConsumerRebalanceMetricsManager``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+__all__ = [
+    "CATALOGUE",
+    "CONSUMER",
+    "COORDINATOR",
+    "FETCHING",
+    "WINDOWS",
+    "MetricName",
+    "MetricText",
+    "Recent",
+    "Windows",
+]
+
+
+class Windows(NamedTuple):
+    """What counts as lately: so many windows of so many milliseconds."""
+
+    window_count: int
+    window_ms: int
+
+
+WINDOWS: Final = Windows(2, 30_000)
+"""Kafka's default."""
+
+
+class _Window:
+    """What was measured from one moment on."""
+
+    __slots__ = ("count", "maximum", "started_ms", "total")
+
+    def __init__(self, started_ms: int) -> None:
+        self.started_ms = started_ms
+        self.count = 0
+        self.total = 0.0
+        self.maximum = 0.0
+
+
+class Recent:
+    """One thing that is measured again and again. Values are not negative."""
+
+    __slots__ = ("_count_max", "_measured", "_window_ms")
+
+    def __init__(self, windows: Windows = WINDOWS) -> None:
+        self._count_max, self._window_ms = windows
+        self._measured: deque[_Window] = deque()
+        """The running window is the last one."""
+
+    def add(self, value: float, now_ms: int) -> None:
+        measured = self._measured
+        if not measured or now_ms - measured[-1].started_ms >= self._window_ms:
+            measured.append(_Window(now_ms))
+            if len(measured) > self._count_max:
+                measured.popleft()
+        window = measured[-1]
+        window.count += 1
+        window.total += value
+        window.maximum = max(window.maximum, value)
+
+    def average(self, now_ms: int) -> float | None:
+        windows = self._windows(now_ms)
+        count = sum(window.count for window in windows)
+        return sum(window.total for window in windows) / count if count else None
+
+    def maximum(self, now_ms: int) -> float | None:
+        return max((window.maximum for window in self._windows(now_ms)), default=None)
+
+    def rate(self, now_ms: int) -> float:
+        """Return the sum by second."""
+        windows = self._windows(now_ms)
+        total = sum(window.total for window in windows)
+        # No shorter than a window: the first measurement alone would be a rate without measure.
+        age_ms = max([1, self._window_ms, *(now_ms - window.started_ms for window in windows)])
+        return total * 1_000 / age_ms
+
+    def _windows(self, now_ms: int) -> list[_Window]:
+        oldest_ms = now_ms - self._count_max * self._window_ms
+        # A copy in one step, as another thread may measure meanwhile.
+        return [window for window in tuple(self._measured) if window.started_ms >= oldest_ms]
+
+
+CONSUMER: Final = "consumer-metrics"
+FETCHING: Final = "consumer-fetch-manager-metrics"
+COORDINATOR: Final = "consumer-coordinator-metrics"
+
+
+class MetricName(NamedTuple):
+    """One metric. `tags` are pairs such as ``("topic", "t")``; most have none."""
+
+    name: str
+    group: str
+    tags: tuple[tuple[str, str], ...] = ()
+
+
+class MetricText(NamedTuple):
+    """What a metric is measured in, and what it says."""
+
+    unit: str
+    meaning: str
+
+
+CATALOGUE: Final[dict[tuple[str, str], MetricText]] = {
+    (FETCHING, "fetch-total"): MetricText("requests", "Fetches that were answered."),
+    (FETCHING, "fetch-rate"): MetricText("requests/s", "Fetches that were answered, lately."),
+    (FETCHING, "fetch-latency-avg"): MetricText("ms", "From a fetch to its answer, lately."),
+    (FETCHING, "fetch-latency-max"): MetricText("ms", "From a fetch to its answer, at most."),
+    (FETCHING, "fetch-size-avg"): MetricText("bytes", "Records in an answer, lately."),
+    (FETCHING, "fetch-size-max"): MetricText("bytes", "Records in an answer, at most."),
+    (FETCHING, "records-consumed-total"): MetricText("records", "Records returned."),
+    (FETCHING, "records-consumed-rate"): MetricText("records/s", "Records returned, lately."),
+    (FETCHING, "bytes-consumed-total"): MetricText("bytes", "The same, as they are encoded."),
+    (FETCHING, "bytes-consumed-rate"): MetricText(
+        "bytes/s", "The same, as they are encoded, lately."
+    ),
+    (FETCHING, "records-per-poll-avg"): MetricText("records", "Records in a take, lately."),
+    (FETCHING, "records-skipped-total"): MetricText(
+        "records", "Bad records and batches that on_record_error passed over."
+    ),
+    (FETCHING, "records-lag"): MetricText(
+        "records", "Offsets from the position to the end, of one partition, as last heard."
+    ),
+    (FETCHING, "records-lag-max"): MetricText("records", "The largest of them."),
+    (FETCHING, "records-lead"): MetricText(
+        "records", "Offsets from the first one in the log to the position, of one partition."
+    ),
+    (FETCHING, "records-lead-min"): MetricText("records", "The smallest of them."),
+    (CONSUMER, "last-poll-seconds-ago"): MetricText("s", "Time since poll was called."),
+    (CONSUMER, "time-between-poll-avg"): MetricText("ms", "From poll to poll, lately."),
+    (CONSUMER, "time-between-poll-max"): MetricText("ms", "From poll to poll, at most."),
+    (COORDINATOR, "assigned-partitions"): MetricText("partitions", "What this consumer reads."),
+}
+"""By group and name."""

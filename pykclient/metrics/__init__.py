@@ -1,1 +1,0 @@
-"""What clients measure of themselves: the sensors, and the table of all names."""
