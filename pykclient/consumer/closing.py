@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import ClosedError
-from pykclient.network.drive import Until, now_ms
+from pykclient.network.drive import Until, now_ms, run_user_calls
+from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
-    from pykclient.consumer.commit_calls import CommitCalls
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.fetch.buffer import FetchBuffer
     from pykclient.consumer.fetch.fetcher import Fetcher
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pykclient.network.broker.client import NetworkClient
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.drive import Decisions
+    from pykclient.network.engine import Engine
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Operation
 
@@ -39,6 +40,7 @@ class Closing:
         self,
         *,
         config: ConsumerConfig,
+        engine: Engine,
         port: Port,
         guard: ThreadGuard,
         metadata: Metadata,
@@ -50,7 +52,6 @@ class Closing:
         interceptors: ConsumerInterceptors,
         group: ConsumerGroup | None,
         commits: Commits | None,
-        commit_calls: CommitCalls | None,
         heartbeats: Heartbeats,
     ) -> None:
         self.is_closing = False
@@ -58,6 +59,8 @@ class Closing:
         self.is_shut_down = False
         self._is_dynamic = config.group_instance_id is None
         self._request_timeout_ms = config.request_timeout_ms
+        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._engine = engine
         self._port = port
         self._guard = guard
         self._metadata = metadata
@@ -69,10 +72,9 @@ class Closing:
         self._interceptors = interceptors
         self._group = group
         self._commits = commits
-        self._commit_calls = commit_calls
         self._heartbeats = heartbeats
         self._left: Operation[None] | None = None
-        """Ends when the coordinator was told that this member leaves; None if it never left."""
+        """Ends when the coordinator knows that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> Decisions[None]:
         """Stop reading, and leave the group."""
@@ -93,10 +95,8 @@ class Closing:
         try:
             try:
                 yield from self._leave(deadline_ms, group_membership, has_finished=has_finished)
-                if self._commit_calls is not None:
-                    yield from self._commit_calls.commit_at_close(
-                        deadline_ms, has_finished=has_finished
-                    )
+                if self._commits is not None:
+                    yield from self._commit(self._commits, deadline_ms, has_finished=has_finished)
             except ClosedError:
                 if not self._guard.is_closed:  # a listener has closed it, called by this
                     raise
@@ -140,7 +140,7 @@ class Closing:
     def _give_up(
         self, group: ConsumerGroup, reason: str, *, sends: bool, deadline_ms: int
     ) -> Decisions[None]:
-        """Give everything up, and begin to tell the coordinator."""
+        """Give everything up, and begin to notify the coordinator."""
         started_ms = now_ms()
         # A commit that does not get through must leave time for the listener, and for leaving.
         commit_deadline_ms = (started_ms + deadline_ms) // 2
@@ -156,16 +156,35 @@ class Closing:
             if not (yield Until(is_over, deadline_ms)):
                 # This process stood still, perhaps: the listener is called all the same.
                 yield Until(is_over, now_ms())
-            yield Until(lambda: True, now_ms())  # a step, which sends what tells the coordinator
+            yield Until(lambda: True, now_ms())  # a step, which sends the request to leave
         finally:
             group.end_poll()
+
+    def _commit(self, commits: Commits, deadline_ms: int, *, has_finished: bool) -> Decisions[None]:
+        """Commit as configured, and let what is under way end, as far as the time goes."""
+        if has_finished:
+            commits.unprocessed.clear()
+        last = commits.commit_before_revocation(deadline_ms)
+
+        def is_over() -> bool:
+            is_done = last.is_done and not commits.has_unreported
+            return is_done or self._metadata.fatal_error is not None
+
+        if not is_over():
+            yield Until(is_over, deadline_ms)
+        run_user_calls(self._engine)
+        if not last.is_done or last.error is not None:
+            self._log.warning(
+                "closed without the last commit; what it would have covered is read again: %s",
+                last.error or "there was not enough time",
+            )
 
     def _drop_all(self) -> None:
         for dropped in self._subscription.unsubscribe():
             self._buffer.drop(dropped)
 
     def _end_fetch_sessions(self) -> None:
-        """Have brokers forget us, as far as a request that is written at once can do that."""
+        """End the sessions of this consumer, as far as a request that is written at once does."""
         ended_ms = now_ms()
         for request in self._fetcher.end_sessions(ended_ms):
             self._client.send(request, ended_ms)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.subscription import describe_partitions
-from pykclient.network.drive import Until, now_ms, run_user_calls
+from pykclient.network.drive import Until, now_ms
 from pykclient.network.manager import NEVER_MS
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.offsets.committed import CommittedOffsets
     from pykclient.consumer.waiting import Waiting
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.drive import Decisions
-    from pykclient.network.engine import Engine
-    from pykclient.network.log import ClientLog
     from pykclient.types import OffsetAndMetadata, TopicPartition
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -41,18 +38,12 @@ class CommitCalls:
         commits: Commits,
         committed: CommittedOffsets,
         *,
-        engine: Engine,
-        metadata: Metadata,
         waiting: Waiting,
-        log: ClientLog,
         default_api_timeout_ms: int,
     ) -> None:
         self._commits = commits
         self._committed = committed
-        self._engine = engine
-        self._metadata = metadata
         self._waiting = waiting
-        self._log = log
         self._default_api_timeout_ms = default_api_timeout_ms
 
     def commit(self, offsets: Offsets | None, timeout_ms: int) -> Decisions[None]:
@@ -100,26 +91,6 @@ class CommitCalls:
             return lookup.operation.result()
         finally:
             self._committed.cancel(lookup)
-
-    def commit_at_close(self, deadline_ms: int, *, has_finished: bool) -> Decisions[None]:
-        """Commit as configured, and let what is under way end, as far as the time goes."""
-        commits = self._commits
-        if has_finished:
-            commits.unprocessed.clear()
-        last = commits.commit_before_revocation(deadline_ms)
-
-        def is_over() -> bool:
-            is_done = last.is_done and not commits.has_unreported
-            return is_done or self._metadata.fatal_error is not None
-
-        if not is_over():
-            yield Until(is_over, deadline_ms)
-        run_user_calls(self._engine)
-        if not last.is_done or last.error is not None:
-            self._log.warning(
-                "closed without the last commit; what it would have told is read again: %s",
-                last.error or "there was not enough time",
-            )
 
     def _send_at_once(self) -> Decisions[None]:
         """Have it on its way when the application works on, as far as that takes no waiting."""

@@ -236,10 +236,7 @@ class Wiring:
             self.commit_calls = CommitCalls(
                 self.commits,
                 self.committed,
-                engine=self.engine,
-                metadata=self.metadata,
                 waiting=self.waiting,
-                log=self._log,
                 default_api_timeout_ms=config.default_api_timeout_ms,
             )
         self.queries = BrokerQueries(
@@ -268,6 +265,7 @@ class Wiring:
         )
         self.closing = Closing(
             config=config,
+            engine=self.engine,
             port=self.port,
             guard=self.guard,
             metadata=self.metadata,
@@ -279,7 +277,6 @@ class Wiring:
             interceptors=self.interceptors,
             group=self.group,
             commits=self.commits,
-            commit_calls=self.commit_calls,
             heartbeats=self.heartbeats,
         )
 
