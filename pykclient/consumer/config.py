@@ -56,7 +56,7 @@ CLASSIC_ONLY: Final = {
     "heartbeat_interval_ms": "the group has it, group.consumer.heartbeat.interval.ms of the "
     "brokers",
 }
-"""Settings that mean nothing where the coordinator decides, and who decides there."""
+"""Settings that mean nothing where the coordinator decides, and what decides there."""
 
 MODERN_ONLY: Final = {
     "group_remote_assignor": "members assign; choose how with partition.assignment.strategy",
@@ -181,10 +181,10 @@ class ConsumerConfig(ClientConfig):
         "sticky, cooperative-sticky, or an assignor of your own.",
     )
     session_timeout_ms = Setting(
-        integer(0), 45_000, "A member that the coordinator did not hear from for so long is out."
+        integer(0), 45_000, "A member without a heartbeat for so long is out."
     )
     heartbeat_interval_ms = Setting(
-        integer(0), 3_000, "How often a member tells that it lives; a third of the session at most."
+        integer(0), 3_000, "How often a member sends one; a third of the session at most."
     )
     max_poll_interval_ms = Setting(
         integer(1),
@@ -240,7 +240,7 @@ class ConsumerConfig(ClientConfig):
     )
     max_poll_records = Setting(integer(1), 500, "Most records that one poll returns.")
     fetch_min_bytes = Setting(
-        integer(0), 1, "A broker waits for so much data before it answers a fetch."
+        integer(0), 1, "A broker waits for so much data before it responds to a fetch."
     )
     fetch_max_wait_ms = Setting(
         integer(0),
@@ -251,13 +251,13 @@ class ConsumerConfig(ClientConfig):
     fetch_max_bytes = Setting(
         integer(0),
         52_428_800,
-        "Most data that is asked of all brokers at a time, each for its share; a first batch that "
-        "is larger comes whole.",
+        "Most data that is requested of all brokers at a time, each for its part; a first batch "
+        "that is larger comes whole.",
     )
     max_partition_fetch_bytes = Setting(
         integer(0),
         1_048_576,
-        "Most data of one partition in a fetch answer; a first batch that is larger comes whole.",
+        "Most data of one partition in a Fetch response; a first batch that is larger comes whole.",
     )
     fetch_order = Setting(
         choice({FAIR: FAIR, LAG: LAG}),
@@ -269,7 +269,7 @@ class ConsumerConfig(ClientConfig):
     )
     check_crcs = Setting(boolean(), True, "Check the checksum of every batch.")
     allow_auto_create_topics = Setting(
-        boolean(), True, "Let brokers create a topic that is asked for, if they are set up so."
+        boolean(), True, "Let brokers create a topic that is requested, if they are set up so."
     )
     client_rack = Setting(
         string(), "", "Where this client is, to read from a replica close by (KIP-392)."
@@ -278,7 +278,7 @@ class ConsumerConfig(ClientConfig):
         integer(0), 60_000, "How long a call without a timeout of its own may take."
     )
     metrics_num_samples = Setting(
-        integer(1), 2, "How many windows of time a metric is told of, the running one among them."
+        integer(1), 2, "How many windows of time a metric covers, the running one among them."
     )
     metrics_sample_window_ms = Setting(
         integer(0, LONG_MAX), 30_000, "How long a window of a metric is."

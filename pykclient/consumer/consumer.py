@@ -261,7 +261,7 @@ class Consumer(ConsumerCore):
 
         Raises:
             UsageError: there is no `group_id`, or something is no partition.
-            KafkaTimeoutError: the coordinator did not answer in time.
+            KafkaTimeoutError: the coordinator did not respond in time.
             BrokerError: it refuses, such as GroupAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
@@ -281,7 +281,7 @@ class Consumer(ConsumerCore):
 
         Raises:
             UsageError: the partition is not assigned.
-            KafkaTimeoutError: no broker could tell in time.
+            KafkaTimeoutError: no broker reported it in time.
             NoOffsetForPartitionError, UnknownTopicOrPartitionError and others: as in `poll`.
         """
         check_partition(partition, "position")
@@ -297,7 +297,7 @@ class Consumer(ConsumerCore):
 
         Raises:
             UnknownTopicOrPartitionError: the brokers do not know a partition.
-            KafkaTimeoutError: not all brokers answered in time.
+            KafkaTimeoutError: not all brokers responded in time.
             BrokerError: a broker refuses.
         """
         wanted = partition_list(partitions, "beginning_offsets")
@@ -342,9 +342,9 @@ class Consumer(ConsumerCore):
 
         Raises:
             UnknownTopicOrPartitionError: the brokers do not know the topic.
-            KafkaTimeoutError: no broker answered in time.
+            KafkaTimeoutError: no broker responded in time.
             BrokerError: a broker refuses, such as InvalidTopicError.
-            UsageError: brokers cannot be asked about such a name.
+            UsageError: no request can carry such a name.
         """
         check_topic(topic, "partitions_for")
         return self._drive(self._wiring.queries.partitions_for(topic, self._timeout_ms(timeout)))
@@ -356,7 +356,7 @@ class Consumer(ConsumerCore):
         `timeout` is in seconds, None means `default_api_timeout_ms`.
 
         Raises:
-            KafkaTimeoutError: no broker answered in time.
+            KafkaTimeoutError: no broker responded in time.
             BrokerError: a broker refuses.
         """
         return self._drive(self._wiring.queries.list_topics(self._timeout_ms(timeout)))

@@ -1,4 +1,4 @@
-"""ConsumerCore: a consumer's life, and every call that asks no broker.
+"""ConsumerCore: a consumer's life, and every call that needs no broker.
 
 It is *open*, then *closed*. `Consumer` adds the calls that wait, and so can another front-end: what
 they do is in the parts that `Wiring` has.
@@ -112,7 +112,7 @@ def public_call(
 
 
 class ConsumerCore(LiveClient):
-    """A consumer's state and every method that asks no broker.
+    """A consumer's state and every method that needs no broker.
 
     `port` is where I/O passes; None opens sockets when they are needed.
     """
@@ -311,7 +311,7 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def group_metadata(self) -> GroupMetadata:
-        """Return who this consumer is in its group now, as transactions want it (KIP-447).
+        """Return this consumer's identity in its group, as transactions want it (KIP-447).
 
         Raises:
             UsageError: there is no `group_id`.
@@ -392,7 +392,7 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out no records of these partitions until `resume`. What is buffered is kept.
+        """Return no records of these partitions until `resume`. What is buffered is kept.
 
         Of all that is paused up to `fetch_max_bytes`, that is: more is dropped, and fetched anew.
 
@@ -421,9 +421,9 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are between the position and the end, as last heard of it.
+        """Return how many offsets are between the position and the end, as last reported.
 
-        None before the first fetch has told. The end is that of `seek_to_end`. No broker is asked.
+        None before the first Fetch response. The end is that of `seek_to_end`. It sends no request.
 
         Raises:
             UsageError: the partition is not assigned.
@@ -451,7 +451,7 @@ class ConsumerCore(LiveClient):
         """Return what the consumer has measured, by name; lag per partition is among it.
 
         Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
-        out. It may be called from any thread, and asks no broker.
+        out. It may be called from any thread, and sends no request.
 
         Raises:
             ForkedClientError: this is a child process.

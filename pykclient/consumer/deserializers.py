@@ -44,7 +44,7 @@ class RecordDeserializer:
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> RecordDeserializer | None:
-        """Return what the settings ask for, None if they ask for nothing.
+        """Return what the settings name, None if they name nothing.
 
         Raises:
             ConfigError: a setting cannot be imported, or is no deserializer.

@@ -1,10 +1,10 @@
 """ConsumerMetrics: what a consumer has measured of its fetches, its records and its polls.
 
 Nothing is measured by record, and what follows from positions, such as lag, is not measured at all:
-it is looked up when somebody asks.
+it is looked up for each snapshot.
 
-Owner: the core lock, for measuring. Anybody may ask: what is read are numbers, and an assignment
-that is replaced whole.
+Owner: the core lock, for measuring. Any thread may take a snapshot: what it reads are numbers, and
+an assignment that is replaced whole.
 Source: Java classes ``FetchMetricsManager``, ``KafkaConsumerMetrics``; KIP-223 (lead).
 """
 
@@ -26,7 +26,7 @@ __all__ = ["ConsumerMetrics"]
 
 
 class ConsumerMetrics:
-    """The sensors of one consumer, and what can be told of its positions."""
+    """The sensors of one consumer, and what follows from its positions."""
 
     def __init__(
         self,
@@ -48,20 +48,20 @@ class ConsumerMetrics:
     # Measuring.
 
     def on_fetched(self, size_bytes: int, latency_ms: int, now_ms: int) -> None:
-        """Take the answer to a fetch, which had so much in it."""
+        """Count a Fetch response of so many bytes."""
         self._fetch_count += 1
         self._fetches.add(1, now_ms)
         self._latency_ms.add(latency_ms, now_ms)
         self._fetched_bytes.add(size_bytes, now_ms)
 
     def on_poll(self, now_ms: int) -> None:
-        """Take a call of `poll`, or a step of an iteration."""
+        """Count a call of `poll`, or a step of an iteration."""
         if self._polled_ms is not None:
             self._between_polls_ms.add(now_ms - self._polled_ms, now_ms)
         self._polled_ms = now_ms
 
     def on_consumed(self, spans: Sequence[RecordSpan], now_ms: int) -> None:
-        """Take what is handed out."""
+        """Count what is returned."""
         record_count = sum([len(span.columns) for span in spans])
         byte_count = sum([span.columns.size_bytes for span in spans])
         self._record_count += record_count
@@ -70,10 +70,10 @@ class ConsumerMetrics:
         self._bytes.add(byte_count, now_ms)
 
     def on_skipped(self) -> None:
-        """Take a record or a batch that was passed over."""
+        """Count a record or a batch that was passed over."""
         self._skipped_count += 1
 
-    # Telling.
+    # Reporting.
 
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         """Return what is known now; a metric of which nothing is known is left out."""
@@ -97,34 +97,33 @@ class ConsumerMetrics:
         }
         if self._polled_ms is not None:
             measured[CONSUMER, "last-poll-seconds-ago"] = (now_ms - self._polled_ms) / 1_000
-        told = {
+        metrics = {
             MetricName(name, group): value
             for (group, name), value in measured.items()
             if value is not None
         }
         lags = [(each, each.lag(self._isolation_level)) for each in assigned]
-        told.update(_by_partition("records-lag", "records-lag-max", max, lags))
+        metrics.update(_by_partition("records-lag", "records-lag-max", max, lags))
         leads = [(each, each.lead) for each in assigned]
-        told.update(_by_partition("records-lead", "records-lead-min", min, leads))
-        return told
+        metrics.update(_by_partition("records-lead", "records-lead-min", min, leads))
+        return metrics
 
 
 def _by_partition(
     name: str,
     extreme_name: str,
-    extreme: Callable[[Iterable[int]], int],
+    extreme: Callable[[Iterable[float]], float],
     values: Iterable[tuple[AssignedPartition, int | None]],
 ) -> dict[MetricName, float]:
     """Return the values that are known, each under its partition, and the extreme of them."""
-    known = {
+    known: dict[MetricName, float] = {
         MetricName(name, FETCHING, _tags(assigned)): value
         for assigned, value in values
         if value is not None
     }
-    told: dict[MetricName, float] = dict(known)
     if known:
-        told[MetricName(extreme_name, FETCHING)] = extreme(known.values())
-    return told
+        known[MetricName(extreme_name, FETCHING)] = extreme(known.values())
+    return known
 
 
 def _tags(assigned: AssignedPartition) -> tuple[tuple[str, str], ...]:

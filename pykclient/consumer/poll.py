@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
     Take = Callable[[int, Callable[[], bool]], list[RecordSpan]]
-    """Takes records, at a time; the function tells when the call must end."""
+    """Takes records, at a time; the function says when the call must end."""
 
 __all__ = ["NO_LIMITS", "PollLoop"]
 
@@ -187,7 +187,7 @@ class PollLoop:
             self._buffer.refresh(assigned)
 
     def _enter(self) -> None:
-        """Note that the application asks for more, and make the calls of user code that are due."""
+        """Note that the application wants more, and make the calls of user code that are due."""
         commits = self._commits
         if commits is not None:
             commits.begin_poll(now_ms())

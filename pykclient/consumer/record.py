@@ -1,7 +1,7 @@
 """ConsumerRecords: what one poll returned, as columns; record objects are made while iterated.
 
 It consists of spans, each neighbouring records of one partition in order. It is never changed. With
-the compiled core it keeps the answers that its records came in, or what their batches unfolded to;
+the compiled core it keeps the responses that its records came in, or what batches decompressed to;
 a record made from it keeps only its own bytes.
 
 Owner: the application; it may go to another thread.

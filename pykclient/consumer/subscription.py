@@ -2,10 +2,10 @@
 
 What is wanted is *nothing*, *topics* or a *pattern* (a group assigns), or *assigned* partitions.
 
-A partition's position is *initializing* (nothing known), *awaiting reset* (a broker is to be asked
+A partition's position is *initializing* (nothing known), *awaiting reset* (a broker is to say
 where to begin), *fetching* (the offset of the next record is known) or *awaiting validation* (a new
-leader is to be asked whether its log still has what was read). A partition may be paused or held in
-any of them. It asks no broker: `PositionManager` and `PositionValidator` do, and `Fetcher` reads.
+leader is to say whether its log still has what was read). A partition may be paused or held in
+any of them. It sends no request: `PositionManager` and `PositionValidator` do, and `Fetcher` reads.
 
 Owner: the core lock; under asyncio the loop.
 Source: Java class ``SubscriptionState``.
@@ -96,9 +96,9 @@ class OffsetReset(Enum):
 class AssignedPartition:
     """One assigned partition. Compares and hashes by identity.
 
-    An answer that was asked for before a seek or an unassign belongs to another `epoch`, or to
+    A response that was requested before a seek or an unassign belongs to another `epoch`, or to
     another object: it must not be used. Only `SubscriptionState` changes the state; the buffer and
-    the fetcher move `offset` and note what answers tell about the log.
+    the fetcher move `offset` and note what responses report of the log.
     """
 
     __slots__ = (
@@ -135,15 +135,15 @@ class AssignedPartition:
         self.epoch = 0
         """Counts seeks and resets."""
         self.skip_count = 0
-        """Counts moves ahead to what is fetched by then, which make no answer void."""
+        """Counts moves ahead to what is fetched by then, which make no response void."""
         self.fetch_epoch = 0
-        """Counts whatever makes answers to fetches void: these, and validations."""
+        """Counts what makes Fetch responses void: these, and validations."""
         self.offset = 0
-        """Of the next record to hand out. Means something where `has_offset` is true."""
+        """Of the next record to return. Means something where `has_offset` is true."""
         self.leader_epoch: int | None = None
         """The leader epoch of the record before `offset` (KIP-320); None if not known."""
         self.validated_epoch: int | None = None
-        """The epoch of the leader in whose log the position stands; None = that of whoever leads
+        """The epoch of the leader in whose log the position stands; None = that of the leader
         when it is first looked at."""
         self.reset_to: OffsetReset | None = None
         self.lost_offset: int | None = None
@@ -154,7 +154,7 @@ class AssignedPartition:
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.read_replica_id: int | None = None
-        """The replica that the leader told us to read from (KIP-392); None = the leader."""
+        """The replica that the leader has named to read from (KIP-392); None = the leader."""
         self.read_replica_expires_ms = 0
         self.retry_at_ms = 0
         self.failure_count = 0
@@ -187,7 +187,7 @@ class AssignedPartition:
         return max(0, self.offset - self.log_start_offset)
 
     def end(self, isolation_level: IsolationLevel) -> int | None:
-        """Return where the log ends for a reader, as last heard of it; None if not at all."""
+        """Return where the log ends for a reader, as last reported; None if it was not."""
         is_committed = isolation_level is IsolationLevel.READ_COMMITTED
         return self.last_stable_offset if is_committed else self.high_watermark
 
@@ -255,7 +255,7 @@ class SubscriptionState:
 
     @property
     def awaiting_validation(self) -> tuple[AssignedPartition, ...]:
-        """The partitions whose new leaders are to be asked about them."""
+        """The partitions that are to be validated with new leaders."""
         return tuple(self._unvalidated)
 
     @property
@@ -358,7 +358,7 @@ class SubscriptionState:
         return self.assign_from_group(wanted)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Hand out nothing more of partitions that are about to be given up; return those."""
+        """Return nothing more of partitions that are about to be given up; return those."""
         held = [self._assigned[p] for p in partitions if p in self._assigned]
         for assigned in held:
             assigned.is_held = True
@@ -427,15 +427,15 @@ class SubscriptionState:
     def seek(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None = None
     ) -> None:
-        """Take a position from the user. Answers asked for before are void."""
+        """Take a position from the user. Responses requested before are void."""
         self._begin_epoch(assigned)
         self._to_fetching(assigned, offset, leader_epoch)
         assigned.validated_epoch = None if leader_epoch is None else UNCHECKED
 
     def skip_to(self, assigned: AssignedPartition, offset: int) -> None:
-        """Move a position ahead. Answers asked for before stay good.
+        """Move a position ahead. Responses requested before stay good.
 
-        Who wrote the record before the new offset is not known.
+        The leader epoch of the record before the new offset is not known.
         """
         assert assigned.state is PositionState.FETCHING, assigned
         assigned.skip_count += 1
@@ -446,7 +446,7 @@ class SubscriptionState:
         self._errors.pop(assigned, None)
 
     def await_reset(self, assigned: AssignedPartition, reset_to: OffsetReset) -> None:
-        """Have a broker asked for the position. Answers asked for before are void."""
+        """Have the position looked up. Responses requested before are void."""
         self._begin_epoch(assigned)
         assigned.reset_to = reset_to
         self._without_position[assigned] = None
@@ -469,7 +469,7 @@ class SubscriptionState:
         assigned.validated_epoch = None
 
     def accept_leader(self, assigned: AssignedPartition, leader_epoch: int) -> None:
-        """Go on at a new leader without a question, as the position has no epoch to ask by.
+        """Go on at a new leader without validation, as the position has no epoch.
 
         Responses to fetches of the former leader are void.
         """
@@ -478,7 +478,7 @@ class SubscriptionState:
         assigned.validated_epoch = leader_epoch
 
     def await_validation(self, assigned: AssignedPartition) -> None:
-        """Have a new leader asked about the position. Answers to fetches before are void."""
+        """Have the position validated by a new leader. Fetch responses before are void."""
         self._void_fetches(assigned)
         self._to(assigned, PositionState.AWAITING_VALIDATION)
         self._unvalidated[assigned] = None
@@ -488,7 +488,7 @@ class SubscriptionState:
     ) -> None:
         """Read on: where it was, or at an earlier offset to which the log was cut.
 
-        `leader_epoch` is that of the record before, `validated_in` that of the leader who answered.
+        `leader_epoch` is that of the record before, `validated_in` that of the new leader.
         """
         assert assigned.state is PositionState.AWAITING_VALIDATION, assigned
         if offset != assigned.offset:

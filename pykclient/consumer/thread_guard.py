@@ -1,14 +1,14 @@
 """ThreadGuard: one thread at a time uses a consumer, and none on top of its own call.
 
-*Free*, *held* by a thread of the application, *lent* by it to user code that it calls, *stepped* by
+*Free*, *held* by a thread of the application, *unlocked* while that calls user code, *stepped* by
 the heartbeat thread, and in the end *closed*. It never waits for another thread of the application:
 that one gets an error at once, since waiting would hide a mistake. Nor may the thread that is
-inside come in again (a signal handler, a destructor, a handler of log records), unless it is lent
-to user code.
+inside come in again (a signal handler, a destructor, a handler of log records), unless it is in
+user code.
 
-The core lock inside is held by whoever touches the consumer's state, and is all that tells whether
-it is held. A signal may raise after any call of a function, so the lock is taken and given back by
-calls into C. `is_torn` says that the state may be half changed: see `network.interrupts`.
+The core lock inside is held by the thread that touches the consumer's state; nothing else says
+whether it is held. A signal may raise after any call of a function, so the lock is taken and given
+back by calls into C. `is_torn` says that the state may be half changed: see `network.interrupts`.
 
 Owner: the thread that holds it.
 Source: ``acquire`` and ``release`` of Java's ``KafkaConsumer``.
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["BackgroundLock", "ThreadGuard"]
 
 STEP_WAIT_S: Final = 0.005
-"""How long the heartbeat thread is waited for before it is looked who has the lock."""
+"""How long the heartbeat thread is waited for before it is looked which thread has the lock."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class BackgroundLock:
-    """The core lock for the heartbeat thread, which can be told from other threads by this."""
+    """The core lock for the heartbeat thread, which is known from other threads by this."""
 
     def __init__(self, core_lock: threading.RLock) -> None:
         self.step_count = 0
@@ -49,7 +49,7 @@ class BackgroundLock:
         self._core_lock = core_lock
 
     def acquire(self, *, blocking: Literal[False]) -> bool:
-        """Take the lock if nobody has it; return whether."""
+        """Take the lock if it is free; return whether."""
         self.step_count += 1
         is_taken = self._core_lock.acquire(blocking=blocking)
         if not is_taken:
@@ -85,24 +85,24 @@ class ThreadGuard:
         # As `threading.Condition` asks it.
         self._is_owned: Callable[[], bool] = self._core_lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
         self._owner: int | None = None
-        """Who came in last, for messages."""
-        self._lender: int | None = None
+        """The thread that came in last, for messages."""
+        self._user_thread: int | None = None
         """The thread that is in user code now, without the lock."""
         self.background = BackgroundLock(self._core_lock)
 
     @property
     def is_held(self) -> bool:
-        """Whether the thread that asks is inside, and not in user code that it was lent to."""
+        """Whether the calling thread is inside, and not in user code."""
         return self._is_owned()
 
     @property
-    def is_lent(self) -> bool:
-        """Whether a call is in user code, so that there is one around whoever is inside."""
-        return self._lender is not None
+    def is_in_user_code(self) -> bool:
+        """Whether a call is in user code, so that there is one around the thread that is inside."""
+        return self._user_thread is not None
 
     @property
     def is_in_call(self) -> bool:
-        """Whether the thread that asks is on top of a call of its own."""
+        """Whether the calling thread is on top of a call of its own."""
         return self.inside == threading.get_ident() or self.is_held
 
     @property
@@ -124,7 +124,7 @@ class ThreadGuard:
     def __exit__(self) -> Callable[..., object]:
         """What ends the block that is about to be entered.
 
-        A `with` statement asks for it before it enters. It is no method of ours because a signal
+        A `with` statement gets it before it enters. It is no method of ours because a signal
         could raise at the beginning of one, before it has done anything.
         """
         return self._core_lock.__exit__
@@ -132,9 +132,9 @@ class ThreadGuard:
     def call_unlocked(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
         """Call user code without the core lock; it may come in. Requires the core lock."""
         assert self.is_held
-        outer, inside = self._lender, self.inside
+        outer, inside = self._user_thread, self.inside
         try:
-            self._lender = threading.get_ident()
+            self._user_thread = threading.get_ident()
             self.inside = None
             self.is_torn = False
             try:
@@ -147,7 +147,7 @@ class ThreadGuard:
                 self._take_back()  # again, if an interrupt came while it was waited for
                 self._recover_if_torn()
             finally:
-                self._lender, self.inside = outer, inside
+                self._user_thread, self.inside = outer, inside
                 self.is_torn = True
 
     def _take_back(self) -> None:
@@ -167,7 +167,7 @@ class ThreadGuard:
             )
 
     def close(self) -> None:
-        """Let nobody enter from now on. Requires the guard."""
+        """Let no thread enter from now on. Requires the guard."""
         assert self.is_held
         self.is_closed = True
 
@@ -182,17 +182,17 @@ class ThreadGuard:
 
     def _come_in(self) -> None:
         me = threading.get_ident()
-        lender = self._lender
+        outside = self._user_thread
         try:
-            if lender == me:
-                self._core_lock.acquire()  # nobody else has it for longer than a step
-            elif lender is not None:
-                raise self._refusal(lender)
+            if outside == me:
+                self._core_lock.acquire()  # no other thread has it for longer than a step
+            elif outside is not None:
+                raise self._refusal(outside)
             else:
                 self._acquire()
-                # Meanwhile whoever was inside may have lent it, or closed for good.
-                if self._lender is not None:
-                    raise self._refusal(self._lender)
+                # Meanwhile the thread inside may have called user code, or closed for good.
+                if self._user_thread is not None:
+                    raise self._refusal(self._user_thread)
             if self.is_closed:
                 raise self._closed()
             self._owner = me

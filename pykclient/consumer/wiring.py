@@ -101,7 +101,7 @@ class Wiring:
             subscription=self.subscription,
             metrics=self.metrics,
             call_unlocked=self.call_unlocked,
-            lend_span=self._lend_span,
+            deserialize_unlocked=self._deserialize_unlocked,
         )
         self.lookups = OffsetLookups(
             self.metadata,
@@ -326,12 +326,12 @@ class Wiring:
     def recover(self) -> None:
         """Go on as if all connections had been lost now, from wherever a call was interrupted.
 
-        Positions go back to what calls that returned have handed out, what is in flight is asked
+        Positions go back to what calls have returned, what is in flight is requested
         anew, and what was half changed is made anew from what cannot be. Requires the core lock.
         """
         recovered_ms = now_ms()
         self._log.info("a call was interrupted; connecting anew")
-        if not self.guard.is_lent:  # else a call is under way that has called user code
+        if not self.guard.is_in_user_code:  # else a call is under way that has called user code
             self._forget_calls()
         self.subscription.restart()
         self.buffer.restart()
@@ -358,7 +358,7 @@ class Wiring:
         finally:
             self.buffer.begun = begun
 
-    def _lend_span(
+    def _deserialize_unlocked(
         self,
         deserialize: Callable[[RecordSpan], RecordSpan],
         assigned: AssignedPartition,

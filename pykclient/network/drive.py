@@ -96,7 +96,7 @@ def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadli
 
 
 def run_user_calls(engine: Engine) -> None:
-    """Make the calls of user code that have come up, and tell the core how they ended.
+    """Make the calls of user code that have come up, and report how they ended.
 
     Only those of now: calls that they lead to wait for the next turn. A call may drive the engine
     itself, and make those behind it.

@@ -150,11 +150,11 @@ def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_told_again_afte
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
-    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.note(assigned, "broker 1 does not respond", START_MS)
     assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
     error = scene.poll(START_MS, UNREAD_MAX_MS)
     assert isinstance(error, KafkaTimeoutError)
-    assert "t-0 could not be read for 60000 ms: broker 1 does not answer" in str(error)
+    assert "t-0 could not be read for 60000 ms: broker 1 does not respond" in str(error)
     assert scene.poll(START_MS + UNREAD_MAX_MS, UNREAD_MAX_MS - 1) is None
     assert isinstance(scene.poll(START_MS + UNREAD_MAX_MS, UNREAD_MAX_MS), KafkaTimeoutError)
 
@@ -173,10 +173,10 @@ def test_what_is_read_again_or_read_no_more_was_no_error() -> None:
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
-    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.note(assigned, "broker 1 does not respond", START_MS)
     scene.stalls.end([assigned])
     assert scene.poll(START_MS, 10**9) is None
-    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.note(assigned, "broker 1 does not respond", START_MS)
     scene.subscription.pause(assigned)
     assert scene.poll(START_MS, 10**9) is None
     scene.subscription.resume(assigned)
@@ -271,7 +271,7 @@ def test_a_stall_of_before_an_absence_is_only_raised_if_it_lasts(has_polled: boo
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
-    scene.stalls.note(assigned, "broker 1 does not answer", START_MS)
+    scene.stalls.note(assigned, "broker 1 does not respond", START_MS)
     if has_polled:
         assert scene.poll(START_MS, 100) is None
     later_ms = START_MS + 4 * UNREAD_MAX_MS
@@ -286,7 +286,7 @@ def test_a_stall_that_began_in_this_poll_does_not_become_older() -> None:
     scene.subscription.seek(assigned, 0)
     later_ms = START_MS + HOURS_MS
     assert scene.poll(START_MS, 100) is None
-    scene.stalls.note(assigned, "broker 1 does not answer", later_ms + 10)
+    scene.stalls.note(assigned, "broker 1 does not respond", later_ms + 10)
     assert scene.poll(later_ms, UNREAD_MAX_MS + 9) is None
     assert isinstance(scene.poll(later_ms, UNREAD_MAX_MS + 10), KafkaTimeoutError)
 

@@ -65,7 +65,7 @@ def test_a_broker_that_is_late_is_one_and_its_answer_ends_it() -> None:
     scene.poll(late_ms - 1)
     assert oldest(scene) is None
     scene.poll(late_ms)
-    assert oldest(scene) == (A, "broker 1 does not answer", late_ms)
+    assert oldest(scene) == (A, "broker 1 does not respond", late_ms)
     reply(request, part(0), now_ms=LATER_MS)
     assert oldest(scene) is None
 

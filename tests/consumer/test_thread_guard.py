@@ -65,7 +65,7 @@ def test_what_user_code_leaves_torn_is_recovered_before_the_call_goes_on() -> No
 
     def recover() -> None:
         assert guard.is_held
-        assert guard.is_lent
+        assert guard.is_in_user_code
         guard.is_torn = False
         recovered.append(True)
 
@@ -317,7 +317,7 @@ for _ in range(5_000):
             traceback = traceback.tb_next
         places.add((traceback.tb_frame.f_code.co_name, traceback.tb_lasti))
     assert not guard.is_held, places
-    assert guard._lender is None, places
+    assert guard._user_thread is None, places
 threading.excepthook = lambda told: print(told.exc_value)
 enter_from_another_thread()
 print(len(places))

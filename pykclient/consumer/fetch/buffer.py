@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 __all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "Start"]
 
 TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""How much one take unfolds; the next one goes on. A single batch is bounded by its own limit, and
-both are below what a column of Arrow's can hold."""
+"""How much one take decompresses; the next one goes on. A single batch is bounded by its own limit,
+and both are below what a column of Arrow's can hold."""
 
 PARKED_MAX_BYTES: Final = 50 * 1024 * 1024
-"""How much may be parked where nobody says: as much as is requested of all brokers at a time."""
+"""How much may be parked where nothing is set: as much as is requested of all brokers at a time."""
 
 
 class Start(NamedTuple):
@@ -136,7 +136,7 @@ class FetchBuffer:
         if assigned in self._ready and is_parked:
             del self._ready[assigned]
             chain = self._chains[assigned]
-            if is_stopped:  # not for one bad record after another, of a batch that is unfolded
+            if is_stopped:  # not for one bad record after another, of a batch that is decompressed
                 chain[0].fold()
             for fetched in chain:
                 self._release(fetched.response)
@@ -247,7 +247,7 @@ class FetchBuffer:
         return None
 
     def advance(self, assigned: AssignedPartition, span: RecordSpan) -> None:
-        """Move the position past a span, and past what follows it that nobody gets to see."""
+        """Move the position past a span, and past what follows it that is not returned."""
         assigned.offset = span.columns.last_offset + 1
         assigned.leader_epoch = span.leader_epoch
         self._settle(assigned)
@@ -262,7 +262,7 @@ class FetchBuffer:
             if start.is_of_now(assigned):
                 self.drop(assigned)
                 assigned.offset = start.offset
-                # A position that is being validated keeps an epoch to be asked by.
+                # A position that is being validated keeps an epoch to be validated by.
                 if start.leader_epoch is not None or assigned.has_position:
                     assigned.leader_epoch = start.leader_epoch
         self.begun = NOT_BEGUN
@@ -296,7 +296,7 @@ class FetchBuffer:
                 assert assigned.limit is not None
                 if assigned.offset < assigned.limit:
                     assigned.offset = assigned.limit
-                    assigned.leader_epoch = None  # nobody knows of which epoch that is
+                    assigned.leader_epoch = None  # its epoch is not known
             self._settle(assigned)
             return None
         if read is None:

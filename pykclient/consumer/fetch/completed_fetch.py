@@ -2,7 +2,7 @@
 
 Headers are looked at when it is made; records are decoded when they are wanted, plain batches with
 their checksums (`records/batch_span.py`), others checked by then. It returns no markers, no records
-of aborted transactions (for read_committed) and nothing before the position asked for. A batch that
+of aborted transactions (for read_committed) and nothing before the position requested. A batch that
 is wrong is an error when it is reached, not before: what stands in front of it is good.
 
 Owner: `FetchBuffer`.
@@ -173,9 +173,9 @@ class CompletedFetch:
         return max(position, self._passed_offset)
 
     def fold(self) -> None:
-        """Forget what is decoded and unfolded, which the next `peek` does again.
+        """Forget what is decoded and decompressed, which the next `peek` does again.
 
-        For what is parked: a small batch may unfold to a large one.
+        For what is parked: a small batch may decompress to a large one.
         """
         if self._batch is not None:
             self._batches.appendleft(self._batch)

@@ -77,7 +77,7 @@ _LOST_SESSIONS: Final = (
 
 
 class Reachability(Protocol):
-    """What a fetcher asks the network client about a node."""
+    """What a fetcher needs of the network client."""
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Return whether a request sent now would be written now."""
@@ -217,7 +217,7 @@ class Fetcher:
                 if now_ms < late_ms + ABSENCE_MS:
                     self._metadata.request_update()
                     for assigned in self._by_node.get(node_id, ()):
-                        self._stalls.note(assigned, f"broker {node_id} does not answer", now_ms)
+                        self._stalls.note(assigned, f"broker {node_id} does not respond", now_ms)
             next_late_ms = min(next_late_ms, node.late_ms)
         return next_late_ms
 

@@ -3,7 +3,7 @@
 A record that its deserializer cannot read, or a batch that is damaged, is *raised* (the position
 stays) or *passed over*, as `on_record_error` says: always, never, or when the user's function has
 returned. A damaged batch is fetched anew first: it may have been damaged on its way. One whose end
-nobody knows cannot be passed over, and is raised.
+is not known cannot be passed over, and is raised.
 
 Deserializers and the function are the user's code: they run in the thread that polls, without the
 core lock, so that heartbeats go on, and may call the consumer; a deserializer may not read, though.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pykclient.network.engine import Caller
 
     DeserializeSpan = Callable[[RecordSpan], RecordSpan]
-    LendSpan = Callable[[DeserializeSpan, AssignedPartition, RecordSpan], RecordSpan]
+    DeserializeUnlocked = Callable[[DeserializeSpan, AssignedPartition, RecordSpan], RecordSpan]
 
 __all__ = ["BadRecord", "RecordReader"]
 
@@ -54,8 +54,8 @@ T = TypeVar("T")
 class RecordReader:
     """The way of records from the buffer to the application.
 
-    `call_unlocked` calls the user's function without the core lock, and so does `lend_span` what
-    makes of a span of a partition what the application gets.
+    `call_unlocked` calls the user's function without the core lock, `deserialize_unlocked` the
+    deserializers.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class RecordReader:
         subscription: SubscriptionState,
         metrics: ConsumerMetrics,
         call_unlocked: Caller,
-        lend_span: LendSpan,
+        deserialize_unlocked: DeserializeUnlocked,
     ) -> None:
         policy = config.on_record_error
         self._buffer = buffer
-        self._lend_span = lend_span
+        self._deserialize_unlocked = deserialize_unlocked
         self._read = self._reader(deserializer)
         self._is_reading = False
         """Whether a deserializer is at work."""
@@ -89,7 +89,7 @@ class RecordReader:
     ) -> list[RecordSpan]:
         """Take records as `FetchBuffer.take`; raises what it does, and what the function raises.
 
-        `is_over` tells when to give up where one bad record follows another. Deserializers are not
+        `is_over` says when to give up where one bad record follows another. Deserializers are not
         applied to what is taken raw.
         """
         read = None if is_raw else self._read
@@ -104,7 +104,7 @@ class RecordReader:
         )
 
     def check_may_read(self) -> None:
-        """Refuse a deserializer that asks for records: the first would be the one it has.
+        """Refuse a deserializer that polls: the first would be the one it has.
 
         Raises:
             UsageError: a deserializer is at work.
@@ -127,7 +127,7 @@ class RecordReader:
         def read(assigned: AssignedPartition, span: RecordSpan) -> RecordSpan:
             self._is_reading = True
             try:
-                return self._lend_span(apply, assigned, span)
+                return self._deserialize_unlocked(apply, assigned, span)
             finally:
                 self._is_reading = False
 

@@ -103,7 +103,7 @@ class FetchCall:
         )
 
     def settle(self, response: FetchResponse) -> KafkaError | None:
-        """Tell the session how the request went; return why it was refused, None if it was not."""
+        """Note how the request went; return why it was refused, None if it was not."""
         if response.error_code == 0:
             self._session.on_response(response.session_id)
             return None
@@ -112,7 +112,7 @@ class FetchCall:
         return error
 
     def fail(self, error: KafkaError) -> None:
-        """Tell the session that no response will come."""
+        """Note that no response will come."""
         self._session.on_error(error)
 
     def check(self, response: Message) -> None:
@@ -124,8 +124,8 @@ class FetchCall:
             DecodeError: it does.
         """
         assert isinstance(response, FetchResponse)
-        answered = (partition for partition, _ in self._partitions(response))
-        check_answered("Fetch", self.targets, answered, needs_all=False)
+        reported = (partition for partition, _ in self._partitions(response))
+        check_answered("Fetch", self.targets, reported, needs_all=False)
 
     def partitions(self, response: FetchResponse) -> Iterator[tuple[Target, PartitionData]]:
         """Return what is reported of each partition. Requires that the response was checked."""

@@ -1,8 +1,8 @@
 """FetchSession: what one broker remembers of the fetches, so that each names only what is new.
 
-*New*: the next fetch names everything, and asks for a session. *Incremental*: the broker knows what
+*New*: the next fetch names everything, and requests a session. *Incremental*: the broker knows what
 is read from where; a fetch names what has changed, and what is read no more. *Closing*: something
-went wrong, so the next fetch ends the session and asks for another. A broker without room for one
+went wrong, so the next fetch ends the session and requests another. A broker without room for one
 responds with no session, and the next fetch is a full one again. What `is_always_full` never has a
 session: in it the broker chooses the order of partitions. It sends nothing itself.
 

@@ -1,4 +1,4 @@
-"""EmptyPolls: why a poll is empty, where the application must be told; Stalls: what is not read.
+"""EmptyPolls: why a poll is empty, where the application must know; Stalls: what is not read.
 
 A poll that finds nothing is normal, and an application that polls in short steps must not get an
 error because the cluster is away for a moment. But a wrong address or a misspelled topic never ends
@@ -174,11 +174,11 @@ class EmptyPolls:
         waited_ms = now_ms - since_ms
         if waited_ms < NO_CLUSTER_MS and not self._has_tried_all():
             return None
-        failures = self._client.describe_failures() or "no address has answered yet"
+        failures = self._client.describe_failures() or "no address has responded yet"
         cure = "check bootstrap_servers and that the brokers run"
         if isinstance(self._metadata.last_error, DisconnectedError):
             cure = (
-                "a listener that asks for authentication (SASL) answers the handshake and then "
+                "a listener that requires authentication (SASL) responds to the handshake and then "
                 "hangs up: use one of security protocol PLAINTEXT; or it is the broker that ended"
             )
         return KafkaTimeoutError(
@@ -190,7 +190,7 @@ class EmptyPolls:
         group_id = self._config.group_id
         if group_id is None:
             return None
-        # One that assigns partitions by hand asks it how far the group has come.
+        # One that assigns partitions by hand requests from it how far the group has come.
         is_needed = self._subscription.is_by_group or any(
             assigned.state is PositionState.INITIALIZING
             for assigned in self._subscription.without_position
@@ -224,7 +224,7 @@ class EmptyPolls:
             return "was out of reach", unreached, _FIND_COORDINATOR
         if node is None:
             failures = error or self._client.describe_failures()
-            why = failures or "no broker has told who it is"
+            why = failures or "no broker has reported which it is"
             return "was not found", why, _FIND_COORDINATOR
         refusal = self._why_no_member()
         if refusal is None:
@@ -315,7 +315,7 @@ class Stalls:
         return min(self._stalls.items(), key=lambda item: item[1].since_ms)
 
     def on_reported(self, now_ms: int) -> None:
-        """Count the time of all stalls anew: the application has heard of them."""
+        """Count the time of all stalls anew: the application knows of them."""
         for assigned, stall in self._stalls.items():
             self._stalls[assigned] = stall._replace(since_ms=now_ms)
 
