@@ -1,6 +1,6 @@
 """The hot loops, twice: chooses the compiled or the pure implementation, once, at import.
 
-`implementation` names the choice, `implementation_note` tells why it is not the compiled one. The
+`implementation` names the choice, `implementation_note` says why it is not the compiled one. The
 environment variable ``PYKCLIENT_ACCEL`` forces it: ``pure`` or ``compiled``. A compiled core that
 was to be built and is not there, or does not load, is a RuntimeWarning.
 

@@ -1,18 +1,15 @@
-"""What became of a batch, and so of each record in it: what every `Delivery` looks at.
+"""ProduceResult: the result of a batch, and so of each record in it: what every `Delivery` reads.
 
-A result is *pending* until it has *succeeded* or *failed*; that of a batch too large for the
-broker is *split*, and its parts tell from then on. The first ending counts. What follows is in the
-order that users count on: first the delivery callbacks, record by record, then whoever waits goes
-on, then the done callbacks. So who returns from `result` or `flush` knows that his callbacks have
-run, and a done callback finds its delivery done. None of this happens inside `succeed` or `fail`,
-which never call user code: `take_call` hands it to whoever ended the result.
-
-`Delivery` itself, the object that `send` returns, belongs to the per-record core.
+It is *pending* until it has *succeeded* or *failed*; that of a batch too large for the broker is
+*split*, and its parts have the results from then on. The first ending counts. Delivery callbacks
+follow, record by record, then waiting threads go on, then done callbacks run: so after `result` or
+`flush` the callbacks have run. None of this happens inside `succeed` or `fail`, which never call
+user code: `take_call` returns it.
 
 There is no lock: a signal handler or a destructor may interrupt any line of this and come in again,
-and the sender thread must not wait for it. Whoever registers looks afterwards whether the end has
-come meanwhile; the sender notes the end first, and then goes through what is registered. So nobody
-is forgotten, a waker may be called twice, and a done callback belongs to whoever takes it out.
+and the sender thread must not wait for it. What registers looks afterwards whether the end has come
+meanwhile; the sender notes the end first, and then goes through what is registered. So none is
+forgotten, a waker may be called twice, and a done callback is called by the thread that takes it.
 
 Owner: the sender thread ends it; wakers and done callbacks are registered by any.
 Source: Java classes ``ProduceRequestResult``, ``FutureRecordMetadata``; KIP-467 (record errors).
@@ -71,7 +68,7 @@ class Awaited(Protocol):
         ...
 
     def is_decided(self, index: int) -> bool:
-        """Whether it is about to be known, so that a delivery callback may already ask."""
+        """Whether it is about to be known, so that a delivery callback may read it already."""
         ...
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
@@ -164,7 +161,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         """Return a pending result for a further batch of the same partition."""
         return ProduceResult(self.partition, self._reports, self._waiting)
 
-    # What a delivery asks.
+    # What a delivery reads.
 
     def is_done(self, index: int) -> bool:
         if self.state is ResultState.SPLIT:
@@ -218,7 +215,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         offset = self.metadata(index).offset
         return f"{self.partition}, delivered" + ("" if offset is None else f" at offset {offset}")
 
-    # What a waiting asks.
+    # What a waiting thread uses.
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
         if self._is_announced and self.state is ResultState.SPLIT:
@@ -252,22 +249,22 @@ class ProduceResult(BatchResult[RecordMetadata]):
         return self._record_errors.get(index, self._error)
 
     def on_seen(self, count: int) -> None:
-        """Note that somebody has taken in why so many of the records failed."""
+        """Note that the application has seen why so many of the records failed."""
         if self._unseen is not None:
             self._unseen.see(count)
 
     def seen_error(self, index: int) -> KafkaError | None:
-        """As `error`, for somebody who takes it in."""
+        """As `error`, for an application that sees it."""
         if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.seen_error(index)
         if self._unseen is not None:
-            self._unseen.see()  # who asks about one record learns of all in its batch
+            self._unseen.see()  # one record's error is that of all in its batch
         return self.error(index)
 
     def leaf_of(self, index: int, count: int) -> tuple[ProduceResult, int, int]:
-        """Return who tells of the record at `index`, its place there, and of how many of the
-        `count` records from it on he tells."""
+        """Return the result that has the record at `index`, its place there, and how many of the
+        `count` records from it on it has."""
         if self.state is not ResultState.SPLIT:
             return self, index, count
         place = bisect_right(self._parts, index, key=_first_index) - 1
@@ -297,7 +294,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
     ) -> None:
         """End badly: by the records' own errors, where given, by `error` for all others.
 
-        `record_count` is how many records there are, for the report on what nobody has seen.
+        `record_count` is how many records there are, for the report on what was not seen.
         """
         self._error = error
         unseen_count = record_count - len(self._callbacks)
@@ -307,9 +304,9 @@ class ProduceResult(BatchResult[RecordMetadata]):
         self._to(ResultState.FAILED)
 
     def split(self, parts: Sequence[tuple[int, ProduceResult]]) -> None:
-        """Let parts tell from now on, each with the index of its first record; they begin at 0.
+        """Let parts have the results from now on, each with the index of its first record.
 
-        The parts' records brought the delivery callbacks along.
+        They begin at 0. The parts' records brought the delivery callbacks along.
         """
         self._parts = parts
         self._callbacks = ()

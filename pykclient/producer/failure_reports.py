@@ -1,7 +1,7 @@
-"""FailureReports: what a producer says of failures that nobody else would hear of.
+"""FailureReports: what a producer logs of failures that nothing else would report.
 
 That is a callback of the application that raised, and records that failed without a callback and
-without anybody asking their delivery. Neither is logged once per record: a line stands for all that
+whose deliveries were not read. Neither is logged once per record: a line stands for all that
 are alike, with their number.
 
 Nothing here raises: a logging handler or filter that fails must not end the sender thread.
@@ -9,7 +9,7 @@ Nothing here raises: a logging handler or filter that fails must not end the sen
 Once the producer is over, what is dropped last, or the end of the program, has the rest logged.
 
 Owner: the sender thread; an `UnseenFailure` ends in any, at any moment.
-Source: ours. Python's `asyncio` says likewise what nobody has retrieved.
+Source: ours. Python's `asyncio` logs likewise what was not retrieved.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNSEEN: Final = (
 
 
 class UnseenFailure:
-    """That records failed; reported when nobody can ask for it any more.
+    """That records failed; reported when no code can read it any more.
 
     Only what failed has one: a destructor swallows a Ctrl-C that comes in it.
     """
@@ -50,7 +50,7 @@ class UnseenFailure:
         self._note = note
 
     def see(self, record_count: int | None = None) -> None:
-        """Note that somebody has taken in why so many of the records failed; None for all."""
+        """Note that the application has seen why so many of the records failed; None for all."""
         note = self._note
         note.record_count = 0 if record_count is None else note.record_count - record_count
         if note.record_count <= 0:
@@ -75,14 +75,14 @@ class _Unreported(NamedTuple):
 
 
 class FailureReports:
-    """See the module. `clock_ms` tells monotonic milliseconds."""
+    """See the module. `clock_ms` is the monotonic clock."""
 
     def __init__(self, client_id: str, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self._plain_log = ClientLog("pykclient.producer", client_id)
         self._log = RateLimitedLog(self._plain_log)
         self._held: dict[_Note, bool] = {}
-        """Of whose records somebody may still ask. What is in it no more is not reported."""
+        """What the application may still read. What is in it no more is not reported."""
         self._noted: deque[_Note] = deque(maxlen=UNSEEN_MAX)
         self._unreported: dict[tuple[str, str], _Unreported] = {}
         """What was noted, by place and kind of error."""
@@ -105,7 +105,7 @@ class FailureReports:
         return UnseenFailure(self, note)
 
     def on_dropped(self, note: _Note) -> None:
-        """Note that nobody will ask any more. Any thread; only `UnseenFailure` calls it."""
+        """Note that no delivery of it is left. Any thread; only `UnseenFailure` calls it."""
         if not self._held.pop(note, False):
             return
         if note.record_count > 0:
@@ -135,7 +135,7 @@ class FailureReports:
         self._log_rest()
 
     def end_program(self) -> None:
-        """Log what is left, and that of which somebody could still have asked. Any thread."""
+        """Log what is left, and what could still have been read. Any thread."""
         for note in list(self._held):
             self.on_dropped(note)
         self._log_rest()

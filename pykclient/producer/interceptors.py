@@ -38,7 +38,7 @@ class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
 
     log = ClientLog("pykclient.producer", "")
     required = ("on_send(record)", "on_acknowledgement(metadata, error)")
-    # The sender thread closes them as its last act, and has nobody to raise anything to.
+    # The sender thread closes them as its last act, and no caller could catch anything.
     close_errors = BaseException
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:

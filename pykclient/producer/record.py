@@ -58,8 +58,8 @@ class ProducerRecord:
 class RecordMetadata(NamedTuple):
     """Where a record stands.
 
-    `offset` is None when it is not known: with ``acks=0`` nobody tells, a record that failed has
-    none, and a broker that recognises a record as one it has long had may not remember where.
+    `offset` is None when it is not known: with ``acks=0`` it is not reported, a record that failed
+    has none, and a broker that recognises a record that it had before may not remember where.
     `timestamp_ms` is the record's own, or the broker's where the topic wants that
     (``message.timestamp.type=LogAppendTime``); None for a record that failed before it got one.
     `partition` is -1 for a record that failed before one was chosen.

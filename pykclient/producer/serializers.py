@@ -45,7 +45,7 @@ class _Limits(NamedTuple):
 class RecordSerializer:
     """The serializers of a producer, and the limits of its records.
 
-    `clock_ms` tells the time of records that bring none, in milliseconds since 1970.
+    `clock_ms` is the time of records that bring none, in milliseconds since 1970.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class RecordBatch:
     """The header of a version 2 batch, and its records still encoded in `payload`.
 
     `producer_id`, `producer_epoch` and `base_sequence` are -1 when the producer was not idempotent,
-    `partition_leader_epoch` is -1 when the broker did not tell it. Timestamps are milliseconds.
+    `partition_leader_epoch` is -1 when the broker did not report it. Timestamps are milliseconds.
     """
 
     __slots__ = (
@@ -267,7 +267,7 @@ def _joined(chunks: list[RecordColumns]) -> RecordColumns:
 
 
 def first_batch_size_bytes(buffer: memoryview) -> int | None:
-    """Return how many bytes the first batch of `buffer` needs, None when too few came to tell.
+    """Return how many bytes the first batch of `buffer` needs, None when too few came to know.
 
     A result above ``len(buffer)`` means that the batch is incomplete: `iterate_batches` yields
     nothing, and a fetch must ask for that much. Since version 3 of Fetch (KIP-74) brokers send the

@@ -56,7 +56,7 @@ _ONE_THREAD: Final = nullcontext()
 class RecordBatchBuilder(Generic[T]):
     """Collects records up to `batch_size_bytes`, the batch's header included.
 
-    `batch` is what the deliveries of its records look at, None when nobody does. `lock` is taken
+    `batch` is what the deliveries of its records look at, None when there are none. `lock` is taken
     for each append, None when one thread does all. Memory is that of the records that came, not
     `batch_size_bytes`.
     """

@@ -1,9 +1,9 @@
 """Markers of ended transactions, and what a reader of committed records leaves out.
 
 A control batch holds one record that ends a producer's transaction; applications never see it. The
-aborted transactions that come with a fetch answer tell which batches to leave out.
+aborted transactions in a Fetch response say which batches to leave out.
 
-Owner: `AbortedTransactions` belongs to the fetch answer that it was made for.
+Owner: `AbortedTransactions` belongs to the Fetch response that it was made for.
 Source: KIP-98, "Control Messages" and "READ_COMMITTED"; Java classes ``ControlRecordType``,
 ``EndTransactionMarker``.
 """
@@ -87,9 +87,9 @@ def coordinator_epoch(batch: RecordBatch, value: bytes | None) -> int:
 
 
 class AbortedTransactions:
-    """Tells, batch after batch in offset order, what a reader of committed records leaves out.
+    """Says, batch after batch in offset order, what a reader of committed records leaves out.
 
-    `aborted` is what came with the fetch answer: of each aborted transaction the producer id and
+    `aborted` is from the Fetch response: of each aborted transaction the producer id and
     the offset of its first record.
     """
 

@@ -175,7 +175,7 @@ class RecordAppender(Generic[T]):
     ) -> tuple[int, int]:
         """Encode records until one does not fit; return the first one's index, and how many.
 
-        Everything has been checked, and the headers are encoded. Nobody has deliveries of these
+        Everything has been checked, and the headers are encoded. There are no deliveries of these
         records, so that their timestamps are not kept: the first one stands for all.
         """
         while True:
@@ -281,7 +281,7 @@ class RecordAppender(Generic[T]):
                 self.capacity_bytes = capacity_bytes
 
     def seal(self) -> None:
-        """Take no more records. An append either came before, whole, or answers None."""
+        """Take no more records. An append either came before, whole, or returns None."""
         with self._lock:
             self._is_sealed = True
             self.capacity_bytes = -1

@@ -40,7 +40,7 @@ class ContiguousBatches(NamedTuple):
     """Plain batches without a gap between them, and with the same kind of times and epoch.
 
     `size_bytes` is that of all, `head_last_offset` of the first alone; `leader_epoch` is -1 when
-    the broker did not tell it. What headers say is not vouched for by anything before the batches
+    the broker did not report it. What headers say is not vouched for by anything before the batches
     are decoded.
     """
 

@@ -24,8 +24,8 @@ class ConsumerRecord(NamedTuple):
     """One record as a consumer sees it.
 
     `timestamp_ms` is milliseconds since 1970; a `key` or `value` of None is null; `leader_epoch` is
-    None when the broker did not tell it; the sizes are those of the bytes before a deserializer, -1
-    for null. Attributes, `==` and `repr` are promised; that it is a tuple is not.
+    None when the broker did not report it; the sizes are those of the bytes before a deserializer,
+    -1 for null. Attributes, `==` and `repr` are promised; that it is a tuple is not.
     """
 
     topic: str

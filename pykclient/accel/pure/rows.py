@@ -246,7 +246,7 @@ class RowRun:
         return self._block.append_to(appender, self._chunk(self._position))
 
     def fill(self, appender: RecordAppender[T]) -> int:
-        """Append as many rows as fit to an appender that nobody else sees; return how many."""
+        """Append as many rows as fit to an appender that no other thread sees; return how many."""
         position = self._position
         while chunk := self._chunk(position):
             _, count = self._block.append_to(appender, chunk)

@@ -45,13 +45,13 @@ __all__ = ["Flushes", "RecordAccumulator"]
 
 
 HELD_LOOK_MS = 50
-"""When the sender looks again at a queue that somebody holds who was interrupted."""
+"""When the sender looks again at a queue whose lock an interrupted thread holds."""
 
 
 class RecordAccumulator:
     """The queues of all partitions.
 
-    `clock_ms` tells monotonic milliseconds; `wakeup` makes the sender look. `fast_topics` is where
+    `clock_ms` is the monotonic clock; `wakeup` makes the sender look. `fast_topics` is where
     `send` finds appenders by topic; None when every record has to take the slow way.
     """
 
@@ -91,7 +91,7 @@ class RecordAccumulator:
         self._unreported: set[ProducerBatch] = set()
         self._flushes = Flushes()
         self._held_look_ms = 0
-        """When to look again at what somebody held; in the past if nobody does."""
+        """When to look again at a lock that was held; in the past if none is."""
 
     # Appending: any thread.
 
@@ -102,11 +102,11 @@ class RecordAccumulator:
 
     @property
     def inside(self) -> set[int]:
-        """The threads in which nobody may wait for the sender thread. Any thread."""
+        """The threads that must not wait for the sender thread. Any thread."""
         return self._open_batches.inside
 
     def want_memory(self) -> None:
-        """Have every batch sent, since somebody waits for memory. Any thread."""
+        """Have every batch sent, since a thread waits for memory. Any thread."""
         self._mailbox.is_memory_wanted = True
         self._mailbox.wake(0)
 
@@ -133,13 +133,13 @@ class RecordAccumulator:
         """Take what came from other threads, and what has come of age."""
         mailbox = self._mailbox
         mailbox.begin_look()
-        # First: what a thread sent before it asked for a flush is then found below.
+        # First: what a thread sent before its flush is then found below.
         wanted_flushes = self._flushes.take_wanted()
         if not self._open_batches.try_queue_aside():
             self._held_look_ms = now_ms + HELD_LOOK_MS
         while mailbox.created:
             queue, batch = mailbox.created.popleft()
-            # It may have been drained and even answered already, if its queue was ready anyway.
+            # It may have been drained and even acknowledged already, if its queue was ready anyway.
             if batch.state is not BatchState.DONE:
                 self._incomplete[batch] = queue
                 self._queues_waiting[queue] = None
@@ -273,7 +273,7 @@ class RecordAccumulator:
         self._release_if_over(batch)
 
     def on_reported(self, batch: ProducerBatch) -> None:
-        """Note that everybody has heard what became of a batch, callbacks included."""
+        """Note that the result of a batch is reported, to its callbacks too."""
         self._unreported.discard(batch)
         self._flushes.on_done(batch)
 
@@ -309,7 +309,7 @@ class RecordAccumulator:
     def withdraw_all(self, now_ms: int) -> list[ProducerBatch]:
         """Return every batch that is not done, taken out of the queues. Close first.
 
-        Until the accumulator `is_empty` there may be more: what somebody held, and came later.
+        Until the accumulator `is_empty` there may be more: what was held, and came later.
         """
         assert self._open_batches.closed_by is not None
         self.look(now_ms)
@@ -334,8 +334,8 @@ class RecordAccumulator:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all batches are done, and everybody has heard of it; and nobody who came before
-        `close` can add another one."""
+        """Whether all batches are done and reported, and no thread that came before `close` can add
+        another one."""
         if list(self._open_batches.inside):
             return False
         mailbox = self._mailbox
@@ -352,7 +352,7 @@ class RecordAccumulator:
         return counts
 
     def _try_withdraw(self, batch: ProducerBatch, now_ms: int) -> bool:
-        """Take a batch out of its queue; False while somebody holds it open who was interrupted."""
+        """Take a batch out of its queue; False while an interrupted thread holds it open."""
         if batch.state is BatchState.IN_FLIGHT:
             return True
         queue = self._incomplete[batch]
@@ -396,14 +396,14 @@ class Flushes:
         self._failed_by: KafkaError | None = None
 
     def want(self, operation: Operation[None]) -> None:
-        """Ask for a flush; after `fail` it fails at once. Any thread."""
+        """Request a flush; after `fail` it fails at once. Any thread."""
         self._wanted.append(operation)
         if self._failed_by is not None:
             self._fail_wanted(self._failed_by)
 
     def take_wanted(self) -> list[Operation[None]]:
-        """Take out what was asked for, to `begin` it: before the batches are gathered that it is
-        to wait for. Whoever asks has put all his batches where they will be found."""
+        """Take out what was requested, to `begin` it: before the batches are gathered that it is
+        to wait for. The requesting thread has put all its batches where they are found."""
         taken = []
         while True:
             try:
@@ -435,7 +435,7 @@ class Flushes:
                 flush.batches.update(parts)
 
     def forget(self, operation: Operation[None]) -> None:
-        """Drop a flush for which nobody waits any more. Its operation does not end."""
+        """Drop a flush that is not waited for any more. Its operation does not end."""
         self._under_way = [flush for flush in self._under_way if flush.operation is not operation]
 
     def fail(self, error: KafkaError) -> None:

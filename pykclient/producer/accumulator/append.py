@@ -1,15 +1,13 @@
 """OpenBatches: where records are appended, from any thread.
 
 A record goes to its partition's open batch, which grows as it fills; to a new one if it does not
-fit; or it is *blocked* until the topic is known, or until there is memory. Rows, which come many at
-once, go the same way as many at a time as fit. A new batch is made and filled before anybody else
-can see it, so without a lock. The batches that begin and end here are told to the sender by its
-mailbox.
+fit; or it is *blocked* until the topic is known, or until there is memory. Rows go the same way, as
+many at a time as fit. A new batch is made and filled before other threads can see it, so without a
+lock. The mailbox reports to the sender which batches begin and end here.
 
 A signal handler, a destructor or a logging handler may interrupt a thread while it holds a queue's
 lock, and send. Such a thread is *inside*: it takes no lock again. Its record gets a batch of its
-own, which is put *aside*, and queued as soon as the interrupted call has left. What would wait for
-the sender is refused inside, by those who wait.
+own, which is put *aside*, and queued as soon as the interrupted call has left.
 
 Owner: a queue's `open`, and what is open, change under its lock; nothing else here changes but at
 the end, in the sender thread.
@@ -53,7 +51,7 @@ CHUNK_BYTES = 16_384
 would let 1,000 partitions with large batches exhaust the pool with little in it."""
 
 LOCK_WAIT_S = 0.02
-"""How long the sender thread waits for a queue's lock. Whoever has it longer was interrupted."""
+"""How long the sender thread waits for a queue's lock: only an interrupted thread has it longer."""
 
 
 class Need(Enum):
@@ -77,9 +75,9 @@ class AppendedRows(NamedTuple):
 
 
 class OpenBatches:
-    """What of the accumulator's batches takes records. `closed_by` tells why it does not any more.
+    """What of the accumulator's batches takes records. `closed_by` is why it does not any more.
 
-    `clock_ms` tells monotonic milliseconds.
+    `clock_ms` is the monotonic clock.
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class OpenBatches:
     def append(
         self, record: SerializedRecord, memory: MemoryWaiter | None = None
     ) -> Delivery[RecordMetadata] | Blocked:
-        """Append a record, to a new batch if need be, or tell what it waits for. Any thread.
+        """Append a record, to a new batch if need be, or return what it waits for. Any thread.
 
         `memory` is what the caller has waited for; it is taken if a new batch is needed.
 
@@ -153,7 +151,7 @@ class OpenBatches:
         rows: RowRun,
         memory: MemoryWaiter | None = None,
     ) -> AppendedRows | Blocked:
-        """Append rows to one batch, as many as fit, and take them; or tell what they wait for.
+        """Append rows to one batch, as many as fit, and take them; or return what they wait for.
 
         There must be some. With `partition` None they go where it is the turn. `memory` is what the
         caller has waited for; it is taken if a new batch is needed. Any thread.
@@ -221,7 +219,7 @@ class OpenBatches:
         self._topics.close()
 
     def try_seal(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Let a batch take no more records; False while somebody holds the lock for too long."""
+        """Let a batch take no more records; False if its lock is held for too long."""
         if batch.state is not BatchState.OPEN:
             return True
         if not queue.lock.acquire(timeout=LOCK_WAIT_S):
@@ -238,7 +236,7 @@ class OpenBatches:
         return True
 
     def try_queue_aside(self) -> bool:
-        """Queue what was put aside; False while somebody holds a lock for too long."""
+        """Queue what was put aside; False if a lock is held for too long."""
         for queue, batch in list(self._mailbox.aside):
             if not queue.lock.acquire(timeout=LOCK_WAIT_S):
                 return False
@@ -336,7 +334,7 @@ class OpenBatches:
                 self.inside.add(me)
                 with queue.lock:
                     self._check_open()
-                    # Somebody may have been faster.
+                    # Another thread may have been faster.
                     if queue.open is not None:
                         other = self._append_to_open(queue, record, is_sticky=is_sticky)
                         if other is not None:
@@ -388,7 +386,7 @@ class OpenBatches:
         try:
             if not self._reserve(batch, size_bytes, memory):
                 return Blocked(Need.MEMORY, size_bytes)
-            # Nobody else knows of the batch yet.
+            # No other thread knows of the batch yet.
             count = rows.fill(batch.appender)
             if me in self.inside:
                 self._put_aside(queue, batch)
@@ -397,7 +395,7 @@ class OpenBatches:
                 self.inside.add(me)
                 with queue.lock:
                     self._check_open()
-                    if queue.open is not None:  # somebody was faster
+                    if queue.open is not None:  # another thread was faster
                         self._end_full(queue)
                     self._begin(queue, batch)
                     queue.install(batch, is_sticky=is_sticky)
@@ -410,7 +408,7 @@ class OpenBatches:
         return AppendedRows(batch.result, 0, rows.take(count))
 
     def _after_new(self, batch: ProducerBatch) -> None:
-        """Tell the sender of a batch that was begun; give back the memory of one that was not."""
+        """Wake the sender for a batch that was begun; give back the memory of one that was not."""
         aside = self._mailbox.aside
         if aside and any(batch is other for _, other in list(aside)):
             return

@@ -2,11 +2,11 @@
 
 States: *open* (records are appended), *closed* (waiting to be sent, for the first time or again),
 *in flight* (a request carries it), *done*. A batch that runs out of time in flight is done at once,
-while its request is still out: `is_in_request` tells that.
+while its request is still out: see `is_in_request`.
 
 `may_be_written` is the memory of every attempt that ended without a word on whether the broker
 appended the batch. Once set it stays: bytes of an old attempt may be read late, by a broker that
-was paused, and a later answer says nothing about them.
+was paused, and a later response says nothing about them.
 
 Owner: while open, the lock of its partition; then the sender thread.
 Source: Java class ``ProducerBatch``; KIP-126 (splitting).
@@ -85,7 +85,7 @@ class Compression(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """What a broker tells producers apart by (KIP-98)."""
+    """By which a broker distinguishes producers (KIP-98)."""
 
     producer_id: int
     epoch: int
@@ -95,7 +95,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, as far as we know; `node_id` None if nobody does."""
+    """A partition's leader in the metadata; `node_id` None if it has none."""
 
     node_id: int | None
     epoch: int | None

@@ -58,11 +58,11 @@ class BufferPool:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether somebody waits for memory: then every batch is worth sending."""
+        """Whether a thread waits for memory: then every batch is worth sending."""
         return bool(self._waiters)
 
     def try_reserve(self, size_bytes: int, batch: ProducerBatch) -> bool:
-        """Reserve bytes for a batch if there are so many and nobody waits for some."""
+        """Reserve bytes for a batch if there are so many and no thread waits for some."""
         with self._lock:
             if self._waiters or self._free_bytes < size_bytes:
                 return False
@@ -113,10 +113,10 @@ class BufferPool:
 
     def close(self) -> None:
         """End every wait, those to come as well."""
-        nobody: deque[MemoryWaiter] = deque()
+        none: deque[MemoryWaiter] = deque()
         with self._lock:
             self._is_closed = True
-            waiters, self._waiters = self._waiters, nobody
+            waiters, self._waiters = self._waiters, none
         for waiter in waiters:
             waiter.on_granted()
 

@@ -1,8 +1,8 @@
 """SenderMailbox: what applications' threads leave for the sender thread, and how they wake it.
 
-It holds new batches, those put aside until somebody can queue them, queues whose open batch was
-closed since it is full, and the wish for memory. A wake-up is left out while the sender is bound to
-look soon enough by itself.
+It holds new batches, those put aside until they can be queued, queues whose open batch was closed
+since it is full, and the wish for memory. A wake-up is left out while the sender is bound to look
+soon enough by itself.
 
 Owner: filled by any thread, emptied by the sender thread.
 Source: in Java each `send` goes on to wake the sender; KIP-480.
@@ -45,8 +45,8 @@ class SenderMailbox:
         """Make the sender look by `wanted_ms`, after something was put into the mailbox.
 
         The order is what makes it safe to leave out the wake-up: the sender (1) calls `begin_look`,
-        (2) empties the mailbox, (3) calls `end_look`. Whoever reads an early time or a true here
-        put his message in before (2), or before a look that is still to come.
+        (2) empties the mailbox, (3) calls `end_look`. A thread that reads an early time or
+        a true here put its message in before (2), or before a look that is still to come.
         """
         if wanted_ms >= self._looks_at_ms:
             return
@@ -57,14 +57,14 @@ class SenderMailbox:
                 self._waking.add(me)
                 self._is_woken = True
                 self._wakeup()
-            except BaseException:  # an interrupt: nobody after us would wake the sender
+            except BaseException:  # an interrupt: no later call would wake the sender
                 self._wakeup()
                 raise
             finally:
                 self._waking.discard(me)
 
     def begin_look(self) -> None:
-        """Have everybody wake the sender who comes from now on. Sender thread."""
+        """Have every later message wake the sender. Sender thread."""
         self._is_woken = False
         self._looks_at_ms = NEVER_MS
 

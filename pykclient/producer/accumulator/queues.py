@@ -1,7 +1,7 @@
 """The batches of one partition that wait to be sent; the queues of a topic; the topics.
 
 A topic is *known* once the metadata has it. One that it does not have any more keeps its queues, in
-which batches may wait, but nothing is added and nobody leads them until it is back. A topic may
+which batches may wait, but nothing is added, and they have no leader, until it is back. A topic may
 have thousands of partitions of which few are sent to: a queue is made when it is first needed.
 
 Owner: a queue's `open` belongs to its `lock`. To `waiting` an application's thread adds at the

@@ -83,5 +83,5 @@ class ReadyQueues:
         return [node_id for node_id in self._by_node if node_id is not None]
 
     def led_by(self, node_id: int | None) -> list[PartitionQueue]:
-        """Return the ready queues that a node leads, or (None) that nobody leads; in turn."""
+        """Return the ready queues that a node leads, or (None) that have no leader; in turn."""
         return list(self._by_node.get(node_id, ()))

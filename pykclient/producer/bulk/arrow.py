@@ -45,7 +45,7 @@ ROWS_PER_PIECE_MIN: Final = 1024
 
 
 class ArrowTables:
-    """Makes tables of Arrow data. `clock_ms` tells the time of records that bring none."""
+    """Makes tables of Arrow data. `clock_ms` is the time of records that bring none."""
 
     def __init__(self, serializer: RecordSerializer, clock_ms: Callable[[], int]) -> None:
         self._serializer = serializer

@@ -1,18 +1,15 @@
-"""BulkResult: what became of the rows of one `send_batch`, told as one.
+"""BulkResult: the result of one `send_batch` or `send_arrow`, whose rows are in many batches.
 
-It is *filling* while rows are still being appended, then *pending* until the last of its parts is
-told, then *done*. A part is a stretch of rows in one batch; when that batch ends, the part shrinks
-to where its rows stand or why they failed, so that memory is per batch and not per row. Only what
-failed needs row numbers in the end: all the others were sent.
+It is *filling* while rows are still being appended, then *pending* until all its parts are settled,
+then *done*. A part is neighbouring rows in one batch; when that batch ends, the part shrinks to
+where its rows stand or why they failed, so that memory is per batch and not per row. The end of a
+batch comes as a done callback, so after the callbacks of single deliveries in it.
 
-The ends of batches are heard as done callbacks, so a bulk delivery is done after the callbacks of
-single deliveries in the same batches have run.
+There is no lock, for the reason that `producer/delivery.py` gives: two threads that find at once
+that all is known set the same result.
 
-There is no lock, for the reason that `delivery` tells: whoever settles the last part, or ends the
-filling, looks whether all is known, and two that find it at once say the same.
-
-Owner: a part belongs to whoever settles it, which is the sender thread once its batch has ended;
-wakers and done callbacks are registered by any thread.
+Owner: a part belongs to the thread that settles it, which is the sender thread once its batch has
+ended; wakers and done callbacks are registered by any thread.
 Source: no Java class: Java's producer has no bulk sending.
 """
 
@@ -59,7 +56,7 @@ class _Failure(NamedTuple):
 
 
 class _Part:
-    """A stretch of rows in one batch, `settled_count` of which are told."""
+    """Neighbouring rows in one batch; the result of `settled_count` of them is known."""
 
     __slots__ = ("count", "failures", "first_index", "ranges", "result", "rows", "settled_count")
 
@@ -74,7 +71,7 @@ class _Part:
 
 
 class BulkResult:
-    """The result of `row_count` rows. It has what a `Delivery` asks; there is only index 0."""
+    """The result of `row_count` rows. It has what a `Delivery` reads; there is only index 0."""
 
     def __init__(self, row_count: int, reports: FailureReports, waiting: Waiting) -> None:
         self._row_count = row_count
@@ -109,7 +106,7 @@ class BulkResult:
         self._last = _Part(*appended)
 
     def refuse(self, rows: Sequence[int], error: KafkaError) -> None:
-        self._refused += [_Failure(start, stop, error) for start, stop in _stretches(rows)]
+        self._refused += [_Failure(start, stop, error) for start, stop in _spans(rows)]
 
     def seal(self) -> None:
         """Note that all rows were added or refused."""
@@ -146,7 +143,7 @@ class BulkResult:
                 part.ranges.append(RecordMetadataRange(topic, partition, offset, count))
             else:
                 part.failures += _failures(leaf, leaf_index, rows)
-                leaf.on_seen(count)  # it is ours to tell
+                leaf.on_seen(count)  # `BatchDeliveryError` reports it
         part.result = None
         part.rows = ()
         self._pending.pop(part, None)
@@ -187,7 +184,7 @@ class BulkResult:
         error.__cause__ = first.error
         return error
 
-    # What a delivery asks.
+    # What a delivery reads.
 
     def is_done(self, index: int) -> bool:
         return self._is_done
@@ -237,7 +234,7 @@ class BulkResult:
             if not isinstance(error, Exception) and not self._waiting.is_current():
                 raise  # the application's own thread: an exit or an interrupt is its own
 
-    # What a waiting asks.
+    # What a waiting thread uses.
 
     def is_decided(self, index: int) -> bool:
         """Whether the result of all rows is known: no callback of single deliveries is awaited."""
@@ -262,13 +259,13 @@ def _continues(last: _Part, appended: AppendedRows) -> bool:
     )
 
 
-def _stretches(rows: Sequence[int]) -> Iterable[tuple[int, int]]:
+def _spans(rows: Sequence[int]) -> Iterable[tuple[int, int]]:
     """Return ascending rows as pairs of a start and a stop."""
     if isinstance(rows, range):
         return [(rows.start, rows.stop)] if rows else []
     numbered = groupby(enumerate(rows), key=lambda entry: entry[1] - entry[0])
-    stretches = ([row for _, row in stretch] for _, stretch in numbered)
-    return [(stretch[0], stretch[-1] + 1) for stretch in stretches]
+    spans = ([row for _, row in span] for _, span in numbered)
+    return [(span[0], span[-1] + 1) for span in spans]
 
 
 def _failures(result: ProduceResult, index: int, rows: Sequence[int]) -> Iterable[_Failure]:
@@ -278,7 +275,7 @@ def _failures(result: ProduceResult, index: int, rows: Sequence[int]) -> Iterabl
     )
     for error, entries in errors:
         assert error is not None
-        for start, stop in _stretches([row for _, row in entries]):
+        for start, stop in _spans([row for _, row in entries]):
             yield _Failure(start, stop, error)
 
 

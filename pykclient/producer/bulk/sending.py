@@ -174,7 +174,7 @@ class _Lane(NamedTuple):
 
 
 class BulkSending:
-    """Appends a table's rows, and tells `result` where they went.
+    """Appends a table's rows, and notes in `result` where they went.
 
     With `hash_keys` False, keys do not decide about partitions.
     """

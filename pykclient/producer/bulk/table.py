@@ -84,7 +84,7 @@ class RowTable(NamedTuple):
 
 
 class RowTables:
-    """Makes tables of sequences. `clock_ms` tells the time of records that bring none."""
+    """Makes tables of sequences. `clock_ms` is the time of records that bring none."""
 
     def __init__(self, serializer: RecordSerializer, clock_ms: Callable[[], int]) -> None:
         self._serializer = serializer

@@ -11,11 +11,11 @@ lost, doubled or reordered:
 - At most five batches of a partition are undecided, since a broker remembers the last five. So one
   that is out of order and not remembered is not in the log.
 - One batch that is sent again goes first and alone; those behind it wait for it.
-- A run begins with one batch alone: a broker that has never heard of a producer takes whatever
+- A run begins with one batch alone: a broker that does not know a producer takes whatever
   number comes first, and the second batch might be that.
 - A broken or outdated run ends: a new one begins, under the next epoch, once no request of the old
   one is out and it is certain that nothing left of it was or will be written. What may have been
-  written, and cannot be asked about any more, fails; it is never sent under another number
+  written, and cannot be clarified any more, fails; it is never sent under another number
   (KAFKA-14034).
 - What may have been written to a log that is gone is nowhere, and is sent to the new one.
 
@@ -222,7 +222,7 @@ class SequenceRun:
         return unwritten
 
     def _may_be_asked(self, batch: ProducerBatch) -> bool:
-        """Whether the batch may be in the log, so that only the broker can tell.
+        """Whether the batch may be in the log, so that only the broker knows.
 
         Not if one before it is certain never to be written: then neither can this one, under the
         numbers that it has.
@@ -270,7 +270,7 @@ class Idempotence:
     # Getting an id.
 
     def poll(self, now_ms: int) -> PollResult:
-        """Ask for a producer id while there is none."""
+        """Request a producer id while there is none."""
         if self.state is not IdentityState.NONE:
             return IDLE
         if now_ms < self._retry_ms:
@@ -312,7 +312,7 @@ class Idempotence:
         self._to(IdentityState.FAILED)
         self._on_failed(error, now_ms)
 
-    # The runs, told by the sender what happens to each batch.
+    # The runs: the sender reports what happens to each batch.
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Learn the topics' ids: those of a topic that was made anew have another."""
@@ -352,7 +352,7 @@ class Idempotence:
         self._renew(self._run(batch), batch.partition)
 
     def on_lost_place(self, batch: ProducerBatch) -> bool:
-        """Note an answer that says the broker expects another number, or none of this producer.
+        """Note a response that says the broker expects another number, or none of this producer.
 
         Return whether the batch may be tried again.
         """

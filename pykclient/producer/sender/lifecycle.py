@@ -118,7 +118,7 @@ class Lifecycle:
             gate.open()
 
     def on_failed(self) -> None:
-        """Send everybody away who waits, since nothing can be sent any more."""
+        """End every wait, since nothing can be sent any more."""
         self._pool.close()
         self.on_news()
 

@@ -130,7 +130,7 @@ class ProduceCall:
 def record_errors(
     batch: ProducerBatch, response: PartitionProduceResponse
 ) -> dict[int, KafkaError] | None:
-    """Tell the records that a broker refused from those that were refused with them (KIP-467)."""
+    """Return each record's error: refused itself, or with others of its batch (KIP-467)."""
     if not response.record_errors:
         return None
     errors: dict[int, KafkaError] = {

@@ -59,7 +59,7 @@ class Sender:
     """The manager that sends batches.
 
     `idempotence` None: they go without sequence numbers. `on_failed` is called when nothing can be
-    sent any more; `failure` then tells why.
+    sent any more; `failure` is then why.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Sender:
     def abort(self, error: KafkaError, now_ms: int) -> list[ProducerBatch]:
         """Take no more records, and fail all that are not delivered; return their batches.
 
-        So does each turn from now on: somebody who was interrupted may come late.
+        So does each turn from now on: an interrupted thread may come late.
         """
         self._aborted_by = error
         self._accumulator.close(error, now_ms)
@@ -184,7 +184,7 @@ class Sender:
             return self._idempotence.may_send(batch)
         if self._config.max_in_flight_requests_per_connection > 1:
             return True
-        # One request at a time was asked for to keep the order: also while leaders change.
+        # One request at a time is to keep the order: also while leaders change.
         return self._accumulator.in_flight_count(batch.partition) == 0
 
     def _produce(
@@ -380,7 +380,7 @@ class Sender:
     def _is_to_read_first(self, now_ms: int) -> bool:
         """Return whether to come again, since a batch in flight is overdue, before it fails.
 
-        Its response may have come: while a callback ran, or the process stood still, nobody read.
+        Its response may have come: while a callback ran, or the process stood still, none was read.
         """
         is_overdue = self._accumulator.has_overdue_in_flight(now_ms)
         self._reads_first = is_overdue and not self._reads_first

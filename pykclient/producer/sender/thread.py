@@ -65,7 +65,7 @@ class SenderThread:
     ) -> None:
         """Drive the engine until the producer is finished, then close port and connections.
 
-        `inside` are the threads that have what this one needs, in which nobody may wait for it.
+        `inside` are the threads that have what this one needs, which must not wait for it.
 
         Raises:
             RuntimeError: there are no more threads. The port is closed.
@@ -76,7 +76,7 @@ class SenderThread:
         def run() -> None:
             try:
                 drive_until(engine, port, until=lifecycle.is_finished, deadline_ms=NEVER_MS)
-            except BaseException as error:  # the thread's top: nobody else would hear of it
+            except BaseException as error:  # the thread's top: nothing else would report it
                 log.exception("%s failed", self._name)
                 lifecycle.on_death(error)
             finally:
@@ -89,15 +89,15 @@ class SenderThread:
                     for gate in list(self._joining):
                         gate.open()
 
-        # A daemon: a producer that nobody closed must not keep the interpreter from ending.
+        # A daemon: a producer that was not closed must not keep the interpreter from ending.
         self._thread = threading.Thread(target=run, name=self._name, daemon=True)
         try:
             call_masked(self._thread.start)
         except BaseException:
-            if self._thread.ident is None:  # the port's descriptors are nobody's then
+            if self._thread.ident is None:  # nothing else closes the port's descriptors then
                 self._is_over = True
                 port.shutdown()
-            else:  # an interrupt; nobody will have the producer
+            else:  # an interrupt; the application will not have the producer
                 lifecycle.request_close(0)
             raise
 
@@ -170,7 +170,7 @@ class SenderThread:
             self._lifecycle.log_left("the program ends", is_program_end=True)
 
     def end_program(self) -> None:
-        """Say what nobody can ask for any more."""
+        """Log the failures that no code can read any more."""
         if self._lifecycle is not None:
             self._lifecycle.end_program()
 
