@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.fetch.buffer import FetchBuffer
@@ -33,6 +33,7 @@ from tests.consumer.known_cluster import (
 from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
+    from pykclient.network.broker.client import NetworkClient
     from pykclient.network.manager import Request
 
 __all__ = ["OTHER_ID", "REPLICA_MS", "A", "B", "C", "Scene", "asked", "message_of", "part", "reply"]
@@ -80,6 +81,7 @@ class Scene:
         self.fetcher = Fetcher(
             ConsumerConfig.from_settings(
                 bootstrap_servers="boot:9092",
+                fetch_min_bytes=3,
                 fetch_max_wait_ms=500,
                 fetch_max_bytes=50_000,
                 max_partition_fetch_bytes=1_000,
@@ -92,7 +94,7 @@ class Scene:
             subscription=self.subscription,
             buffer=self.buffer,
             metadata=self.metadata,
-            client=self.nodes,
+            client=cast("NetworkClient", self.nodes),
             retry_backoff=RETRY_BACKOFF,
             metrics=ConsumerMetrics(self.subscription, isolation_level),
             stalls=self.stalls,

@@ -92,10 +92,6 @@ class Log:
         self.end += count
         self._batches.append((self.end, records))
 
-    def skip(self, count: int) -> None:
-        """Leave a hole, as compaction does."""
-        self.end += count
-
     def read(self, offset: int) -> bytes:
         """The batches from the one that holds `offset` on."""
         return b"".join(data for end, data in self._batches if end > offset)

@@ -21,7 +21,7 @@ from pykclient.errors import (
 )
 from pykclient.protocol.messages.fetch import FetchRequest
 from pykclient.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
+from pykclient.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.fetched_records import batch, marker, value_at
 from tests.consumer.serving_port import (
     LONG_S,
@@ -69,25 +69,6 @@ def test_the_next_fetch_is_sent_before_records_are_returned(
     assert fetch.topics[0].partitions[0].fetch_offset == 3
 
 
-def test_a_fetch_asks_for_what_the_settings_say(port: ServingPort) -> None:
-    settings = {
-        "fetch_min_bytes": 3,
-        "fetch_max_wait_ms": 4,
-        "fetch_max_bytes": 5_000,
-        "max_partition_fetch_bytes": 6,
-        "isolation_level": "read_committed",
-    }
-    with consumer_over(port, **settings) as consumer:
-        consumer.assign([A])
-        consumer.seek(A, 0)
-        consumer.poll(SHORT_S)
-        fetch = port.last_fetch
-        assert fetch is not None
-        assert (fetch.min_bytes, fetch.max_wait_ms, fetch.max_bytes) == (3, 4, 5_000)
-        assert fetch.isolation_level == IsolationLevel.READ_COMMITTED
-        assert fetch.topics[0].partitions[0].partition_max_bytes == 6
-
-
 @pytest.mark.promise("`poll` returns what is there, within its time")
 def test_a_poll_returns_no_more_than_asked_and_the_rest_next_time(
     consumer: Consumer, port: ServingPort
@@ -96,14 +77,6 @@ def test_a_poll_returns_no_more_than_asked_and_the_rest_next_time(
     assert len(consumer.poll(LONG_S)) == 500
     assert len(consumer.poll(LONG_S, max_records=600)) == 600
     assert len(consumer.poll(LONG_S)) == 100
-
-
-def test_several_partitions_are_polled_together(port: ServingPort) -> None:
-    with consumer_over(port) as consumer:
-        consumer.assign([A, B])
-        port.logs[0].append(2)
-        port.logs[1].append(2)
-        assert sorted(poll_until(consumer, 4)) == [0, 0, 1, 1]
 
 
 @pytest.mark.promise("`poll` returns what is there, within its time")
@@ -224,15 +197,6 @@ def test_an_unknown_topic_is_told_once_when_polls_stay_empty(
     with pytest.raises(UnknownTopicOrPartitionError, match=r"'absent'.*create_topics"):
         consumer.poll(SHORT_S)
     assert not consumer.poll(SHORT_S)
-
-
-def test_a_partition_that_the_topic_lacks_is_told_with_how_many_there_are(
-    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 500))
-    consumer.assign([TopicPartition("t", 7)])
-    with pytest.raises(UnknownTopicOrPartitionError, match=r"t-7.*2 partitions"):
-        consumer.poll(SHORT_S)
 
 
 def test_brokers_that_never_answer_are_told_when_polls_stay_empty(
@@ -399,18 +363,6 @@ def test_a_bounded_scan_ends_at_its_limits_and_says_so(port: ServingPort) -> Non
         assert consumer.poll_arrow(LONG_S, until=until).num_rows == 0
         assert time.monotonic() - started_s < LONG_S / 2
         assert offsets(consumer.poll(LONG_S)) == [3, 4]
-
-
-def test_a_limit_in_a_hole_is_reached(port: ServingPort) -> None:
-    port.logs[0].append(2)
-    port.logs[0].skip(5)
-    port.logs[0].append(1)
-    with consumer_over(port) as consumer:
-        consumer.assign([A])
-        count = 0
-        while consumer.position(A) < 5:
-            count += consumer.poll_arrow(LONG_S, until={A: 5}).num_rows
-        assert (count, consumer.position(A)) == (2, 5)
 
 
 def test_an_arrow_batch_has_all_that_is_at_hand_unless_told_otherwise(port: ServingPort) -> None:

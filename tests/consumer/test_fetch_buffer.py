@@ -81,8 +81,8 @@ class Scene:
         self.subscription.resume(self[partition])
         self.buffer.refresh(self[partition])
 
-    def take(self, count_max: int = 100, *, is_raw: bool = False) -> list[RecordSpan]:
-        return self.buffer.take(count_max, START_MS, None if is_raw else self.read)
+    def take(self, count_max: int = 100) -> list[RecordSpan]:
+        return self.buffer.take(count_max, START_MS, self.read)
 
     @property
     def read(self) -> Read | None:
@@ -406,14 +406,6 @@ def test_a_bad_record_stops_its_partition_only_and_does_not_hold_up_the_node() -
     assert scene.buffer.response_count(NODE) == 0
     with pytest.raises(RecordDeserializationError):
         scene.take()
-
-
-def test_raw_records_are_not_deserialized() -> None:
-    scene = Scene(A, deserializer=True)
-    scene.add((A, batch(range(6))))
-    (span,) = scene.take(is_raw=True)
-    assert span.values is None
-    assert span.record_count == 6
 
 
 def test_an_interrupt_while_records_are_taken_loses_none() -> None:

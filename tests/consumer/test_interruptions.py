@@ -13,7 +13,6 @@ from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.errors import (
     ClosedError,
     ConcurrentModificationError,
-    ConfigError,
     WakeupError,
 )
 from pykclient.protocol.messages.fetch import FetchRequest
@@ -260,11 +259,6 @@ def test_an_interrupt_while_close_waits_for_the_heartbeat_thread_closes_everythi
     assert interceptor.is_closed
     with pytest.raises(ClosedError):
         consumer.poll(LONG_S)
-
-
-def test_a_refused_setting_leaves_nothing_open() -> None:
-    with pytest.raises(ConfigError, match=r"value.deserializer"):
-        Consumer(bootstrap_servers="localhost:1", value_deserializer="no_such_module:Name")
 
 
 def test_it_shows_its_name() -> None:

@@ -1,15 +1,20 @@
-"""SubscriptionState: which partitions there are, and what moves their positions."""
+"""SubscriptionState: which partitions there are, what moves them, what may be subscribed to."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from pykclient.arguments import compiled_pattern, subscribed_topics
 from pykclient.consumer.subscription import (
     NEXT,
+    PARTITIONS_SHOWN_MAX,
     AssignedPartition,
     OffsetReset,
     PositionState,
     SubscriptionState,
+    describe_partitions,
 )
 from pykclient.errors import NoOffsetForPartitionError, UsageError
 from pykclient.types import TopicPartition
@@ -204,3 +209,44 @@ def test_every_state_can_be_left_and_reached() -> None:
 
 def test_partitions_are_told_apart_by_identity() -> None:
     assert AssignedPartition(A) != AssignedPartition(A)
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    """So many of one topic, the last one first."""
+    return [TopicPartition("t", number) for number in reversed(range(count))]
+
+
+def test_a_few_are_told_in_order() -> None:
+    assert describe_partitions([TopicPartition("u", 0), *partitions(2)]) == "t-0, t-1, u-0"
+
+
+def test_as_many_as_are_shown_are_all() -> None:
+    text = describe_partitions(partitions(PARTITIONS_SHOWN_MAX))
+    assert text.endswith(f", t-{PARTITIONS_SHOWN_MAX - 1}")
+
+
+def test_of_many_the_rest_is_counted() -> None:
+    text = describe_partitions(dict.fromkeys(partitions(PARTITIONS_SHOWN_MAX + 3)))
+    assert text.endswith(f", t-{PARTITIONS_SHOWN_MAX - 1} and 3 more")
+
+
+def test_names_of_topics_stay_in_order() -> None:
+    assert subscribed_topics(["b", "a.b_c-9"]) == ["b", "a.b_c-9"]
+
+
+@pytest.mark.parametrize("topics", ["t", [""], ["a b"], ["."], [".."], ["x" * 250], ["ü"], [1]])
+def test_what_names_no_topic_is_refused(topics: list[str]) -> None:
+    with pytest.raises(UsageError):
+        subscribed_topics(topics)
+
+
+def test_a_pattern_is_text_or_compiled() -> None:
+    assert compiled_pattern("a.*").fullmatch("ab")
+    compiled = re.compile("A", re.IGNORECASE)
+    assert compiled_pattern(compiled) is compiled
+
+
+@pytest.mark.parametrize("pattern", ["(", re.compile(b"a"), 1])
+def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(UsageError, match=r"pattern|regular expression"):
+        compiled_pattern(pattern)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.config import LAG
 from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
@@ -50,12 +50,13 @@ if TYPE_CHECKING:
     from pykclient.consumer.metrics import ConsumerMetrics
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
+    from pykclient.network.broker.client import NetworkClient
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
 
-__all__ = ["Fetcher", "Reachability"]
+__all__ = ["Fetcher"]
 
 UNUSED_RESPONSES_MAX: Final = 1
 """With more responses of a node than this still to be read, no other is requested."""
@@ -74,22 +75,6 @@ _LOST_SESSIONS: Final = (
     InvalidFetchSessionEpochError,
 )
 """Nothing is wrong with the partitions: the next fetch, which names them all, goes out at once."""
-
-
-class Reachability(Protocol):
-    """What a fetcher needs of the network client."""
-
-    def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Return whether a request sent now would be written now."""
-        ...
-
-    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
-        """Return whether the node waits out its back-off."""
-        ...
-
-    def next_ready_ms(self, node_id: int, now_ms: int) -> int:
-        """Return when to look again."""
-        ...
 
 
 class _Node:
@@ -119,7 +104,7 @@ class Fetcher:
         subscription: SubscriptionState,
         buffer: FetchBuffer,
         metadata: Metadata,
-        client: Reachability,
+        client: NetworkClient,
         retry_backoff: Backoff,
         metrics: ConsumerMetrics,
         stalls: Stalls,
