@@ -90,9 +90,13 @@ class Attempt:
         self.back_off(error, now_ms)
         return error if is_final else None
 
-    def back_off(self, error: KafkaError, now_ms: int) -> None:
-        """Note a failure, whatever it is: the pause before the next attempt grows with each."""
+    def back_off(self, error: KafkaError, now_ms: int, *, at_once_count: int = 0) -> None:
+        """Note a failure, whatever it is: the pause before the next attempt grows with each.
+
+        There is none after the first `at_once_count` in a row.
+        """
         self.is_in_flight = False
         self.last_error = error
-        self.due_ms = now_ms + self._backoff.delay_ms(self.failure_count)
+        surplus = self.failure_count - at_once_count
+        self.due_ms = now_ms + self._backoff.delay_ms(surplus) if surplus >= 0 else now_ms
         self.failure_count += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.consumer.offsets.processed import Unprocessed
+from pykclient.consumer.offsets.commit import Unprocessed
 from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
 from pykclient.types import OffsetAndMetadata, TopicPartition
 

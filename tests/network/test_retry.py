@@ -14,6 +14,7 @@ from pykclient.errors import (
     KafkaError,
     NotCoordinatorError,
     TopicAuthorizationFailedError,
+    UnknownMemberIdError,
 )
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.retry import Attempt, Backoff
@@ -109,6 +110,16 @@ def test_after_each_failure_the_pause_grows() -> None:
     assert not attempt.is_due(5_399)
     assert attempt.is_due(5_400)
     assert isinstance(attempt.last_error, NotCoordinatorError)
+
+
+@pytest.mark.promise("joins that are refused again and again back off, and are reported")
+def test_the_first_failures_may_be_followed_at_once_but_not_all() -> None:
+    attempt = new_attempt()
+    due_ms = []
+    for _ in range(6):
+        attempt.back_off(UnknownMemberIdError("removed"), 5_000, at_once_count=3)
+        due_ms.append(attempt.due_ms)
+    assert due_ms == [5_000, 5_000, 5_000, 5_100, 5_200, 5_400]
 
 
 def test_after_a_success_failures_count_anew() -> None:

@@ -9,7 +9,7 @@ Source: Java classes ``ConsumerCoordinator``, ``CommitRequestManager.MemberInfo`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pykclient.errors import (
     CommitFailedError,
@@ -28,11 +28,17 @@ if TYPE_CHECKING:
     from pykclient.network.manager import Operation, PollResult
 
 __all__ = [
+    "AT_ONCE_COUNT",
     "MEMBERSHIP_ERRORS",
     "GroupMembership",
     "commit_refused",
     "commit_without_membership_refused",
 ]
+
+AT_ONCE_COUNT: Final = 3
+"""After how many refusals in a row a member tries again without a pause. One that is removed joins
+at once, since others wait for it; one that is removed again and again does not, or it would send
+requests as fast as its coordinator responds."""
 
 MEMBERSHIP_ERRORS = (
     UnknownMemberIdError,

@@ -3,8 +3,10 @@
 A commit is *waiting* (for the coordinator, a back-off, its turn), *in flight*, and *ended*. One of
 `commit` is retried until its deadline, one of `commit_async` never, once it was sent. The timer of
 automatic commits is looked at only while the application is in `poll`; what it commits is
-processed, and never what the same poll returns. `OffsetCommitCall` is one OffsetCommit request: it
-checks that a response names what was committed and nothing else, before the manager looks at it.
+processed, and never what the same poll returns: `Unprocessed` has what the application may still be
+at work on, where Java commits all that polls returned. `OffsetCommitCall` is one OffsetCommit
+request: it checks that a response names what was committed and nothing else, before the manager
+looks at it.
 
 Owner: the driver of the engine.
 Source: Java classes ``ConsumerCoordinator`` (``commitOffsetsSync``, ``commitOffsetsAsync``,
@@ -17,10 +19,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.group.protocols import MEMBERSHIP_ERRORS, commit_refused
-from pykclient.consumer.offsets.processed import Unprocessed, position_of
 from pykclient.consumer.subscription import describe_partitions
 from pykclient.errors import (
     BrokerError,
@@ -56,7 +57,7 @@ from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from pykclient.types import TopicPartition
+from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -70,12 +71,11 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
-    from pykclient.types import OffsetAndMetadata
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
     CommitCallback = Callable[[Offsets, KafkaError | None], object]
 
-__all__ = ["Commit", "Commits", "OffsetCommitCall"]
+__all__ = ["Commit", "Commits", "OffsetCommitCall", "Unprocessed"]
 
 TOPIC_NAMES_MAX_VERSION: Final = 9
 """Newer versions of OffsetCommit name topics by id alone."""
@@ -531,6 +531,66 @@ class Commits:
 
     def _call_user(self, function: Callable[..., object], *args: object) -> None:
         self._user_calls.append(UserCall(function, args, _raise))
+
+
+class _Returned(NamedTuple):
+    first_offset: int
+    leader_epoch: int | None
+    """Of the record before `first_offset`; None if the position has moved by now."""
+    epoch: int
+    is_by_record: bool
+
+
+class Unprocessed:
+    """By partition, the records that the application may still be processing.
+
+    A record counts as processed when the application asks for more. What a poll returned is
+    unprocessed until the next one; in an iteration it is one record at a time.
+    """
+
+    def __init__(self) -> None:
+        self._returned: dict[AssignedPartition, _Returned] = {}
+
+    def clear(self) -> None:
+        """Note that everything is processed."""
+        self._returned.clear()
+
+    def forget(self, assigned: AssignedPartition) -> None:
+        """Note that the user set a position: what was returned before does not matter."""
+        self._returned.pop(assigned, None)
+
+    def add(self, assigned: AssignedPartition, first_offset: int) -> None:
+        """Note that a poll returns the records from an offset up to the position."""
+        if assigned not in self._returned:
+            self._returned[assigned] = _returned(assigned, first_offset, is_by_record=False)
+
+    def add_by_record(self, assigned: AssignedPartition, first_offset: int) -> None:
+        """Note that an iteration yields the records from an offset on; each moves the position.
+
+        Costs nothing per record: the last one is the one before the position.
+        """
+        self._returned[assigned] = _returned(assigned, first_offset, is_by_record=True)
+
+    def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
+        """Return the offset up to which a partition is processed. Requires a position."""
+        returned = self._returned.get(assigned)
+        if returned is None or returned.epoch != assigned.epoch:
+            return position_of(assigned)
+        offset = assigned.offset - 1
+        if not returned.is_by_record or offset <= returned.first_offset:
+            return OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
+        return OffsetAndMetadata(offset, leader_epoch=assigned.leader_epoch)
+
+
+def _returned(assigned: AssignedPartition, first_offset: int, *, is_by_record: bool) -> _Returned:
+    is_at_first = assigned.offset <= first_offset
+    leader_epoch = assigned.leader_epoch if is_at_first else None
+    return _Returned(first_offset, leader_epoch, assigned.epoch, is_by_record)
+
+
+def position_of(assigned: AssignedPartition) -> OffsetAndMetadata:
+    """Return a partition's position as it is committed. Requires that it has one."""
+    return OffsetAndMetadata(assigned.offset, leader_epoch=assigned.leader_epoch)
 
 
 class OffsetCommitCall:

@@ -9,7 +9,7 @@ import pytest
 
 from pykclient.consumer.group.classic.membership import NEXT, ClassicState
 from pykclient.consumer.group.classic.protocol import read_subscription
-from pykclient.consumer.group.retries import AT_ONCE_COUNT
+from pykclient.consumer.group.protocols import AT_ONCE_COUNT
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

@@ -9,7 +9,7 @@ from pykclient.consumer.group.kip848.membership import (
     HEARTBEAT_INTERVAL_MIN_MS,
     MemberState,
 )
-from pykclient.consumer.group.retries import AT_ONCE_COUNT
+from pykclient.consumer.group.protocols import AT_ONCE_COUNT
 from pykclient.errors import (
     BrokerError,
     BrokerUnsupportedVersionError,

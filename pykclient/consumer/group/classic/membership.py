@@ -31,8 +31,8 @@ from pykclient.consumer.group.classic.requests import (
     sync_request,
 )
 from pykclient.consumer.group.metadata import GroupMetadata
+from pykclient.consumer.group.protocols import AT_ONCE_COUNT
 from pykclient.consumer.group.rebalance import Intent, LoseAll, RevokeAll
-from pykclient.consumer.group.retries import Retries
 from pykclient.errors import (
     CoordinatorNotAvailableError,
     DisconnectedError,
@@ -50,6 +50,7 @@ from pykclient.errors import (
 from pykclient.network.interrupts import raise_foreign, raise_of_signal_handler
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
+from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.heartbeat import HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupResponse
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
@@ -151,7 +152,8 @@ class ClassicMembership:
         self._history = history
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._heartbeat = Heartbeat(config, retry_backoff)
-        self._retries = Retries(retry_backoff)
+        self._attempt = Attempt(retry_backoff)
+        """To join."""
         self._rejoin_reason: str | None = None
         """Why to join; None when there is no need to."""
         self._intent: Intent | None = None
@@ -315,7 +317,7 @@ class ClassicMembership:
         return self._rejoin_reason is not None or self.state is not ClassicState.UNJOINED
 
     def _next_ms(self, now_ms: int, *, has_coordinator: bool) -> int:
-        retry_ms = self._retries.at_ms if self._retries.at_ms > now_ms else NEVER_MS
+        retry_ms = self._attempt.due_ms if self._attempt.due_ms > now_ms else NEVER_MS
         may_send = has_coordinator and self._call is None
         beat_ms = self._heartbeat.next_ms if may_send else NEVER_MS
         return max(now_ms, min(retry_ms, beat_ms))
@@ -339,7 +341,7 @@ class ClassicMembership:
         return (
             self._rejoin_reason is not None
             and self._error is None
-            and now_ms >= self._retries.at_ms
+            and self._attempt.is_due(now_ms)
             and self._coordinator.node_id() is not None
             and self.knows_topics
         )
@@ -397,7 +399,7 @@ class ClassicMembership:
     def _due_requests(self, node_id: int, now_ms: int, *, may_rebalance: bool) -> list[Request]:
         if self._call is not None:
             return []  # a heartbeat would wait behind it
-        if now_ms >= self._retries.at_ms and self._error is None:
+        if self._attempt.is_due(now_ms) and self._error is None:
             if self.state is ClassicState.JOINING and may_rebalance and self.knows_topics:
                 return [self._join(node_id, now_ms)]
             if self.state is ClassicState.SYNCING and self._joined is None:
@@ -412,7 +414,7 @@ class ClassicMembership:
 
     def _join(self, node_id: int, now_ms: int) -> Request:
         self._heartbeat.stop()
-        level = logging.DEBUG if self._retries.has_failed else logging.INFO
+        level = logging.DEBUG if self._attempt.failure_count else logging.INFO
         self._log.log(level, "group %r: joining as %r", self.member.group_id, self.member.member_id)
         reason = self._rejoin_reason or ""
         message = join_request(self.member, self._subscriptions(), self._config, reason)
@@ -553,7 +555,7 @@ class ClassicMembership:
             code = InconsistentGroupProtocolError.code
             self._fail_join(error_for_code(code, self._about("SyncGroup")), now_ms)
         else:
-            self._retries.succeed()
+            self._attempt.succeeded()
             self._rejoin_reason = self._assignments = None
             self._assignment = response.assignment
             self._to(ClassicState.ASSIGNING)
@@ -564,10 +566,10 @@ class ClassicMembership:
         self._joined = self._assignments = None
         self.rejection = error
         if code in REMOVED:
-            self._retries.soon(now_ms)
+            self._attempt.back_off(error, now_ms, at_once_count=AT_ONCE_COUNT)
             self._lose_generation(api, code)
         elif code in (RebalanceInProgressError.code, MemberIdRequiredError.code):
-            self._retries.soon(now_ms)
+            self._attempt.back_off(error, now_ms, at_once_count=AT_ONCE_COUNT)
             self._join_again(error)
         elif code in MOVED or error.retriable:
             if code in MOVED:
@@ -624,12 +626,12 @@ class ClassicMembership:
             self._to(ClassicState.JOINING)
 
     def _retry_later(self, error: KafkaError, now_ms: int) -> None:
-        self._retries.later(now_ms)
+        self._attempt.back_off(error, now_ms)
         self._join_again(error)
 
     def _fail_join(self, error: KafkaError, now_ms: int) -> None:
         """Have `poll` raise an error; the next one tries again."""
-        self._retries.later(now_ms)
+        self._attempt.back_off(error, now_ms)
         self._forget_round()
         self.member = self.member.without_generation()
         self.request_join(f"rebalance failed due to {type(error).__name__}")

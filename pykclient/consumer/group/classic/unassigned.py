@@ -21,6 +21,7 @@ from pykclient.errors import (
     error_for_code,
 )
 from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -53,49 +54,48 @@ class UnassignedPartitions:
         self._log = log
         self._wanted: frozenset[TopicPartition] | None = None
         """What should be assigned; None while nothing is to be compared."""
-        self._call: object | None = None
-        """The request in flight; responses to others come too late."""
-        self._retry_at_ms = 0
-        self._failure_count = 0
+        self._attempt = Attempt(retry_backoff)
+        """Of the request under way; responses to others come too late."""
 
     def compare(self, wanted: frozenset[TopicPartition]) -> None:
         """Find out whether members have all of `wanted`."""
         self.forget()
         self._wanted = wanted
-        self._retry_at_ms = self._failure_count = 0
 
     def forget(self) -> None:
         """Compare nothing: the group rebalances."""
-        self._wanted = self._call = None
+        self._wanted = None
+        self._attempt = Attempt(self._retry_backoff)
         self.has_found = False
 
     def restart(self) -> None:
         """Send the request anew, if one was in flight."""
-        self._call = None
+        self._attempt = Attempt(self._retry_backoff)
 
     def poll(self, now_ms: int) -> PollResult:
         """Describe the group, if that is due."""
-        if self._wanted is None or self._call is not None:
+        if self._wanted is None:
             return PollResult()
-        if now_ms < self._retry_at_ms:
-            return PollResult(next_poll_ms=self._retry_at_ms)
+        attempt = self._attempt
+        if not attempt.is_due(now_ms):
+            return PollResult(next_poll_ms=attempt.next_ms)
         node_id = self._coordinator.node_id()
         if node_id is None:
             return PollResult()
-        call = self._call = object()
+        attempt.sent()
         request = Request(
             DescribeGroupsRequest(groups=[self._coordinator.group_id]),
             node_id,
-            partial(self._on_response, call, node_id),
-            partial(self._on_failure, call, node_id),
+            partial(self._on_response, attempt, node_id),
+            partial(self._on_failure, attempt, node_id),
         )
         return PollResult([request], NEVER_MS)
 
     def _on_response(
-        self, call: object, node_id: int, message: Message | None, now_ms: int
+        self, attempt: Attempt, node_id: int, message: Message | None, now_ms: int
     ) -> None:
         assert isinstance(message, DescribeGroupsResponse)
-        if self._call is not call:
+        if self._attempt is not attempt:
             return
         group_id = self._coordinator.group_id
         described = next((each for each in message.groups if each.group_id == group_id), None)
@@ -126,19 +126,16 @@ class UnassignedPartitions:
             return
         self.has_found = bool(wanted - assigned)
 
-    def _on_failure(self, call: object, node_id: int, error: KafkaError, now_ms: int) -> None:
-        if self._call is not call:
+    def _on_failure(self, attempt: Attempt, node_id: int, error: KafkaError, now_ms: int) -> None:
+        if self._attempt is not attempt:
             return
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
         self._fail(error, now_ms)
 
     def _fail(self, error: KafkaError, now_ms: int) -> None:
-        self._call = None
-        if not error.retriable:
+        final_error = self._attempt.failed(error, now_ms)
+        if final_error is not None:
             group_id = self._coordinator.group_id
-            self._log.info("group %r: its assignment is not known: %s", group_id, error)
+            self._log.info("group %r: its assignment is not known: %s", group_id, final_error)
             self.forget()
-            return
-        self._retry_at_ms = now_ms + self._retry_backoff.delay_ms(self._failure_count)
-        self._failure_count += 1

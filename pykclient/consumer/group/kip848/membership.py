@@ -33,8 +33,8 @@ from pykclient.consumer.group.kip848.requests import (
     heartbeat_of,
 )
 from pykclient.consumer.group.metadata import GroupMetadata
+from pykclient.consumer.group.protocols import AT_ONCE_COUNT
 from pykclient.consumer.group.rebalance import Intent, LoseAll, RevokeAll
-from pykclient.consumer.group.retries import Retries
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
     BrokerError,
@@ -49,6 +49,7 @@ from pykclient.errors import (
 )
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
+from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from pykclient.types import TopicPartition
 
@@ -183,7 +184,7 @@ class Kip848Membership:
         """Whether others may have what this consumer still has; the next poll gives it up."""
         self._interval_ms = 0
         self._due_ms = 0
-        self._retries = Retries(retry_backoff)
+        self._attempt = Attempt(retry_backoff)
         self._error: KafkaError | None = None
 
     # For the consumer's coordinator.
@@ -237,7 +238,7 @@ class Kip848Membership:
         return self.state in (MemberState.FENCED, MemberState.STALE, MemberState.PREPARE_LEAVING)
 
     def _may_try_again(self, now_ms: int) -> bool:
-        return self._error is None and now_ms >= self._retries.at_ms
+        return self._error is None and self._attempt.is_due(now_ms)
 
     def begin_leave(self, reason: str, *, sends: bool) -> Intent:
         """Leave when the returned intent has been carried out; `left` ends then.
@@ -310,8 +311,8 @@ class Kip848Membership:
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
         """Return what is to be sent, and when to poll again."""
         del may_rebalance  # what it would take away waits for `advance`
-        if self.state is MemberState.FATAL and now_ms < self._retries.at_ms:
-            return PollResult(next_poll_ms=self._retries.at_ms)
+        if self.state is MemberState.FATAL and not self._attempt.is_due(now_ms):
+            return PollResult(next_poll_ms=self._attempt.due_ms)
         if self.state not in SENDING and self.state is not MemberState.LEAVING:
             return PollResult()
         node_id = self._coordinator.node_id()
@@ -326,12 +327,12 @@ class Kip848Membership:
         if self._call is not None or not has_coordinator:
             return NEVER_MS
         due_ms = self._due_ms if self.state in IN_GROUP or self.member.is_member else NEVER_MS
-        return max(now_ms, due_ms, self._retries.at_ms)
+        return max(now_ms, due_ms, self._attempt.due_ms)
 
     def _is_due(self, now_ms: int) -> bool:
         if self.state is MemberState.LEAVING:
             return True
-        if self._call is not None or now_ms < self._retries.at_ms:
+        if self._call is not None or not self._attempt.is_due(now_ms):
             return False
         if self.state is MemberState.PREPARE_LEAVING:
             return self.member.is_member and now_ms >= self._due_ms
@@ -473,7 +474,7 @@ class Kip848Membership:
             about = f"ConsumerGroupHeartbeat of group {self.member.group_id!r}{said}"
             self._on_error_code(error_for_code(response.error_code, about), node_id, now_ms)
             return
-        self._retries.succeed()
+        self._attempt.succeeded()
         self.rejection = None
         interval_ms = max(response.heartbeat_interval_ms, HEARTBEAT_INTERVAL_MIN_MS)
         self._interval_ms = min(interval_ms, HEARTBEAT_INTERVAL_MAX_MS)
@@ -517,7 +518,7 @@ class Kip848Membership:
         self._fields.forget()
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
-            self._retry_later(now_ms)
+            self._retry_later(error, now_ms)
         else:
             self._fail(error, now_ms)
 
@@ -535,10 +536,10 @@ class Kip848Membership:
         elif isinstance(error, UNKNOWN_MEMBER):
             self._on_fenced(error, now_ms)
         elif isinstance(error, RAISED):
-            self._retry_later(now_ms)
+            self._retry_later(error, now_ms)
             self._error = error
         elif error.retriable:
-            self._retry_later(now_ms)
+            self._retry_later(error, now_ms)
         else:
             self._fail(error, now_ms)
 
@@ -548,17 +549,17 @@ class Kip848Membership:
             self._leave_epoch = None  # it has nothing to leave any more
             self.member = self.member.without_generation()
             return
-        self._retries.soon(now_ms)
+        self._attempt.back_off(error, now_ms, at_once_count=AT_ONCE_COUNT)
         self._due_ms = 0  # of a heartbeat that is not expected any more
         self._drop_out(MemberState.FENCED, str(error), now_ms)
 
-    def _retry_later(self, now_ms: int) -> None:
-        self._retries.later(now_ms)
+    def _retry_later(self, error: KafkaError, now_ms: int) -> None:
+        self._attempt.back_off(error, now_ms)
         self._due_ms = 0
 
     def _fail(self, error: KafkaError, now_ms: int) -> None:
         """Have `poll` raise an error; unless it is fatal, the next one tries again."""
-        self._retry_later(now_ms)
+        self._retry_later(error, now_ms)
         self._error = _unsupported(error) if isinstance(error, UnsupportedVersionError) else error
         if self.state in IN_GROUP:
             self._drop_out(MemberState.FATAL, str(error), now_ms)
