@@ -62,7 +62,7 @@ MACHINES: Final = (
     Machine("handshake", "A connection's handshake", "pykclient.network.broker.handshake"),
     Machine("node", "Whether a node can be reached", "pykclient.network.broker.nodes"),
     Machine("metadata", "Metadata", "pykclient.network.cluster.metadata"),
-    Machine("coordinator", "A coordinator, by key", "pykclient.network.cluster.coordinators"),
+    Machine("coordinator", "A coordinator, by key", "pykclient.network.coordinators"),
     Machine("position", "A position", "pykclient.consumer.subscription"),
     Machine("session", "A fetch session", "pykclient.consumer.fetch.session"),
     Machine(

@@ -42,8 +42,8 @@ from pykclient.consumer.waiting import Waiting
 from pykclient.errors import UsageError
 from pykclient.metrics import Windows
 from pykclient.network.broker.client import NetworkClient
-from pykclient.network.cluster.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.cluster.metadata import Metadata
+from pykclient.network.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.drive import now_ms
 from pykclient.network.engine import Engine
 from pykclient.network.log import ClientLog

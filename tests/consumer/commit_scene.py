@@ -16,7 +16,7 @@ from pykclient.consumer.group.protocols import commit_refused
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.cluster.coordinators import (
+from pykclient.network.coordinators import (
     Coordinators,
     CoordinatorType,
     GroupCoordinator,

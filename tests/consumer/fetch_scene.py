@@ -14,6 +14,7 @@ from pykclient.consumer.subscription import (
     OffsetReset,
     SubscriptionState,
 )
+from pykclient.network.broker.client import NetworkClient
 from pykclient.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -43,7 +44,7 @@ OTHER_ID = bytes(reversed(range(16)))
 REPLICA_MS = 300_000
 
 
-class Nodes:
+class Nodes(NetworkClient):
     """Which nodes wait out a back-off, and until when."""
 
     def __init__(self) -> None:

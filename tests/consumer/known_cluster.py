@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.manager import NEVER_MS
@@ -36,7 +37,7 @@ RETRY_BACKOFF = Backoff(RETRY_MS, 1_000, jitter=0)
 TOPIC_ID = bytes(range(16))
 
 
-class ReachableNetwork:
+class ReachableNetwork(NetworkClient):
     """What coordinators ask of a network on which every node answers, but for those taken away."""
 
     def __init__(self) -> None:

@@ -23,8 +23,8 @@ from pykclient.errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
-from pykclient.network.cluster.coordinators import Coordinators, CoordinatorType
 from pykclient.network.cluster.node import coordinator_id
+from pykclient.network.coordinators import Coordinators, CoordinatorType
 from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.types import TopicPartition
 from tests.consumer.known_cluster import RETRY_BACKOFF, know, topic

@@ -17,7 +17,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.network.broker.connection import SUSPECT_MS
-from pykclient.network.cluster.coordinators import (
+from pykclient.network.coordinators import (
     SUSPECT_INTERVAL_MS,
     Coordinators,
     CoordinatorType,

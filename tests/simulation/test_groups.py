@@ -14,7 +14,7 @@ from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.group.rebalance import Reconciliation
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.wiring import Wiring
-from pykclient.network.cluster.coordinators import Coordinators
+from pykclient.network.coordinators import Coordinators
 from pykclient.types import TopicPartition
 from tests.simulation.group_simulation import GroupSimulation
 from tests.simulation.kip848_group_simulation import Kip848GroupSimulation

@@ -22,7 +22,7 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from pykclient.network.cluster.coordinators import CoordinatorType
+from pykclient.network.coordinators import CoordinatorType
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.types import TopicPartition
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.network.broker.client import NetworkClient
     from pykclient.network.cluster.cluster import Cluster
-    from pykclient.network.cluster.coordinators import Coordinators
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.coordinators import Coordinators
 
 __all__ = [
     "NO_CLUSTER_MS",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
-    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.coordinators import GroupCoordinator
     from pykclient.network.manager import Operation, UserCall
 
 __all__ = ["GroupWiring"]

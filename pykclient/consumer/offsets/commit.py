@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.cluster.cluster import Cluster
-    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.coordinators import GroupCoordinator
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
-    from pykclient.network.cluster.coordinators import GroupCoordinator
     from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.coordinators import GroupCoordinator
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 

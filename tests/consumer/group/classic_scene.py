@@ -15,7 +15,7 @@ from pykclient.consumer.group.classic.membership import Assign, ClassicMembershi
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.rebalance import LoseAll, RevokeAll
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.cluster.coordinators import GroupCoordinator
+from pykclient.network.coordinators import GroupCoordinator
 from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.protocol.messages.join_group import (

@@ -20,7 +20,7 @@ from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.cluster.cluster import Cluster
-from pykclient.network.cluster.coordinators import (
+from pykclient.network.coordinators import (
     Coordinators,
     CoordinatorType,
     GroupCoordinator,

@@ -19,7 +19,7 @@ from pykclient.consumer.group.rebalance import (
 from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import GroupAuthorizationFailedError, RebalanceListenerError, WakeupError
-from pykclient.network.cluster.coordinators import Coordinators, GroupCoordinator
+from pykclient.network.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.types import TopicPartition
 from tests.consumer.group.classic_scene import MAX_POLL_MS, group_config

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.classic.leader import GroupLeader
     from pykclient.consumer.group.history import GroupHistory
     from pykclient.consumer.subscription import SubscriptionState
-    from pykclient.network.cluster.coordinators import GroupCoordinator
+    from pykclient.network.coordinators import GroupCoordinator
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage

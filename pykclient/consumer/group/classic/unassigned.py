@@ -29,7 +29,7 @@ from pykclient.protocol.messages.describe_groups import (
 
 if TYPE_CHECKING:
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster.coordinators import GroupCoordinator
+    from pykclient.network.coordinators import GroupCoordinator
     from pykclient.network.log import ClientLog
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message

@@ -17,7 +17,7 @@ import logging
 from collections import defaultdict
 from enum import Enum, IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors import (
     DecodeError,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pykclient.errors import KafkaError
+    from pykclient.network.broker.client import NetworkClient
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
@@ -49,7 +50,6 @@ __all__ = [
     "CoordinatorType",
     "Coordinators",
     "GroupCoordinator",
-    "Reachability",
 ]
 
 SEVERAL_KEYS_FROM_VERSION: Final = 4
@@ -93,22 +93,6 @@ NEXT: Final[dict[CoordinatorState, frozenset[CoordinatorState]]] = {
 }
 
 
-class Reachability(Protocol):
-    """What is asked of the network client."""
-
-    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
-        """Return whether the node waits out its back-off after a failure."""
-        ...
-
-    def suspect_ms(self, node_id: int) -> int:
-        """Return when the node counts as silent, unless it answers before."""
-        ...
-
-    def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Drop the connection to the node, and fail what it owes."""
-        ...
-
-
 class _Key(NamedTuple):
     key_type: CoordinatorType
     key: str
@@ -121,8 +105,8 @@ class _Lookup:
     __slots__ = (
         "attempt",
         "found_node",
+        "is_loss_logged",
         "key",
-        "logged_node",
         "node",
         "state",
         "suspect_at_ms",
@@ -134,9 +118,9 @@ class _Lookup:
         self.state = CoordinatorState.UNKNOWN
         self.node: CoordinatorNode | None = None
         self.found_node: CoordinatorNode | None = None
-        """Who was found last, though it may be forgotten since."""
-        self.logged_node: CoordinatorNode | None = None
-        """Whom the log has been told of last; None after it was told that this one is gone."""
+        """The one that was found last, though it may be forgotten since."""
+        self.is_loss_logged = False
+        """Whether the last line of the log about it says that it is gone."""
         self.suspect_at_ms = 0
         """When it may be doubted; until then it is trusted, silent or not."""
 
@@ -151,7 +135,7 @@ class Coordinators:
     def __init__(
         self,
         metadata: Metadata,
-        client: Reachability,
+        client: NetworkClient,
         *,
         retry_backoff: Backoff,
         client_id: str = "",
@@ -287,15 +271,20 @@ class Coordinators:
             self._log.debug("%s: the coordinator is still %s, though silent", lookup.key, node)
             lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             return
+        # One that is found, lost and found again for the same reason is logged once.
+        is_known_to_log = node == lookup.found_node and not lookup.is_loss_logged
+        self._log.log(
+            logging.DEBUG if is_known_to_log else logging.INFO,
+            "%s: the coordinator is %s",
+            lookup.key,
+            node,
+        )
+        lookup.is_loss_logged = False
         lookup.node = lookup.found_node = node
         lookup.attempt.succeeded()
         # One that turns out to be wrong at once is not asked about at full speed.
         lookup.attempt.due_ms = now_ms + self._retry_backoff.delay_ms(0)
         self._metadata.learn_coordinator(node)
-        # One that is found, lost and found again for the same reason is not told of each time.
-        level = logging.DEBUG if node == lookup.logged_node else logging.INFO
-        self._log.log(level, "%s: the coordinator is %s", lookup.key, node)
-        lookup.logged_node = node
         if silent is not None and silent.id != node.id:
             gone = DisconnectedError(f"{silent} was silent, and {node} has taken its place")
             self._client.abandon(silent.id, gone, now_ms)
@@ -321,7 +310,7 @@ class Coordinators:
         self._log.debug("%s: no coordinator yet: %s", lookup.key, lookup.attempt.last_error)
 
     def _forget(self, lookup: _Lookup, reason: object) -> None:
-        is_logged = self._repeated.log(
+        lookup.is_loss_logged |= self._repeated.log(
             logging.INFO,
             self._now_ms,
             (lookup.key, lookup.node, reason if isinstance(reason, str) else type(reason)),
@@ -330,10 +319,8 @@ class Coordinators:
             lookup.node,
             reason,
         )
-        if is_logged:
-            lookup.logged_node = None
         lookup.node = None
-        # Who was asked out of doubt tells.
+        # The broker that was asked because of the suspicion responds all the same.
         is_suspect = lookup.state is CoordinatorState.SUSPECT
         lookup.to(CoordinatorState.LOOKING_UP if is_suspect else CoordinatorState.UNKNOWN)
 
