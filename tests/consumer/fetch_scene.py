@@ -34,7 +34,6 @@ from tests.consumer.known_cluster import (
 from tests.network.answering import answer_checked
 
 if TYPE_CHECKING:
-    from pykclient.network.broker.client import NetworkClient
     from pykclient.network.manager import Request
 
 __all__ = ["OTHER_ID", "REPLICA_MS", "A", "B", "C", "Scene", "asked", "message_of", "part", "reply"]
