@@ -2,21 +2,22 @@
 
 What Java reads comes through its console consumer, which is binary safe with separators that no
 record holds. What Java writes comes from its producer itself, driven over py4j: the console
-producer reads lines of text, so it could not write most of what has to be tested. Each call starts
-a JVM of its own, about a second, of the version that the cluster has.
+producer reads lines of text, so it could not write most of what has to be tested. What needs no
+process of its own runs in a JVM of the cluster's version that the whole run shares.
 
-Owner: the calling thread, for the length of one call.
+Owner: the run, of the JVMs; the calling thread, which is one at a time, for the length of a call.
 Source: Java classes ``ConsoleConsumer``, ``ConsumerGroupCommand``, ``DefaultMessageFormatter``,
 ``DumpLogSegments``, ``KafkaProducer`` and ``BuiltInPartitioner``.
 """
 
 from __future__ import annotations
 
+import atexit
 import re
 import subprocess
 import tempfile
 import uuid
-from contextlib import contextmanager
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +37,7 @@ __all__ = [
     "CODECS",
     "Record",
     "dump_log",
+    "dump_segments",
     "format_standalone_controller",
     "java_consume",
     "java_group_rows",
@@ -92,7 +94,7 @@ def java_consume(
         formatter_file.write_text(dump_properties(formatter.properties()))
         consumer_file.write_text(dump_properties({"enable.auto.commit": False, **(settings or {})}))
         config = "--consumer.config" if cluster.version < "4" else "--command-config"
-        output = run_tool(
+        output, _ = _run_in_jvm(
             cluster.version,
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
@@ -117,22 +119,22 @@ def java_produce(
     A record without a partition goes where Java's partitioner sends it. `settings` are the
     producer's, with dotted names.
     """
-    with _java(cluster.version) as java:
-        properties = java.java.util.Properties()
-        for name, value in {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "compression.type": codec,
-            "linger.ms": str(_LINGER_MS),
-            "max.request.size": str(2**21),
-            **(settings or {}),
-        }.items():
-            properties.setProperty(name, value)
-        clients = java.org.apache.kafka.clients
-        serializer = java.org.apache.kafka.common.serialization.ByteArraySerializer
-        producer = clients.producer.KafkaProducer(properties, serializer(), serializer())
-        sent = [(record, producer.send(_java_record(java, topic, record))) for record in records]
-        producer.close()  # Waits until all are sent.
-        return [_placed(record, future.get()) for record, future in sent]
+    java = _gateway(cluster.version).jvm
+    properties = java.java.util.Properties()
+    for name, value in {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "compression.type": codec,
+        "linger.ms": str(_LINGER_MS),
+        "max.request.size": str(2**21),
+        **(settings or {}),
+    }.items():
+        properties.setProperty(name, value)
+    clients = java.org.apache.kafka.clients
+    serializer = java.org.apache.kafka.common.serialization.ByteArraySerializer
+    producer = clients.producer.KafkaProducer(properties, serializer(), serializer())
+    sent = [(record, producer.send(_java_record(java, topic, record))) for record in records]
+    producer.close()  # Waits until all are sent.
+    return [_placed(record, future.get()) for record, future in sent]
 
 
 def java_write_lines(version: str, servers: str, topic: str, lines: Iterable[bytes]) -> None:
@@ -149,7 +151,7 @@ def java_groups(version: str, servers: str, *arguments: str) -> list[list[str]]:
     # It would give up after 5 s, which a busy machine may take to start it.
     timeout_ms = str(int(TOOL_TIMEOUT_S * 1000))
     options = ("--bootstrap-server", servers, "--timeout", timeout_ms)
-    output = run_tool(version, tool, *options, *arguments)
+    output, _ = _run_in_jvm(version, tool, *options, *arguments)
     return [line.split() for line in output.decode().splitlines() if line.strip()]
 
 
@@ -162,9 +164,9 @@ def java_group_rows(cluster: KafkaCluster, *options: str) -> list[dict[str, str]
 
 def java_partitions(version: str, keys: Sequence[bytes], partition_count: int) -> list[int]:
     """Where Java's producer of a Kafka version puts records with these keys."""
-    with _java(version) as java:
-        partitioner = java.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
-        return [partitioner.partitionForKey(key, partition_count) for key in keys]
+    partitioner = _gateway(version).jvm.org.apache.kafka.clients.producer.internals
+    partition_for_key = partitioner.BuiltInPartitioner.partitionForKey
+    return [partition_for_key(key, partition_count) for key in keys]
 
 
 def dump_log(
@@ -175,12 +177,18 @@ def dump_log(
     Among them ``baseOffset, lastOffset, count, producerId, producerEpoch, baseSequence, magic,
     compresscodec, crc, isvalid``.
     """
-    package = "kafka.tools" if cluster.version < "4" else "org.apache.kafka.tools"
     segments = sorted((cluster.data_folder(broker) / f"{topic}-{partition}").glob("*.log"))
-    files = ",".join(map(str, segments))
-    output = run_tool(cluster.version, f"{package}.DumpLogSegments", "--files", files)
+    output, _ = dump_segments(cluster.version, *segments)
     lines = output.decode().splitlines()
     return [dict(re.findall(r"(\w+): (\S+)", line)) for line in lines if "baseOffset: " in line]
+
+
+def dump_segments(version: str, *paths: Path, options: Sequence[str] = ()) -> tuple[bytes, bytes]:
+    """What ``DumpLogSegments`` prints of files, and what it complains of."""
+    files = ("--files", ",".join(map(str, paths)))
+    if version < "4":  # In Scala, whose output cannot be taken within a JVM.
+        return _run_process(version, "kafka.tools.DumpLogSegments", *files, *options)
+    return _run_in_jvm(version, "org.apache.kafka.tools.DumpLogSegments", *files, *options)
 
 
 def format_standalone_controller(version: str, folder: Path) -> Path:
@@ -202,7 +210,13 @@ def format_standalone_controller(version: str, folder: Path) -> Path:
 
 
 def run_tool(version: str, tool: str, *arguments: str, given: bytes = b"") -> bytes:
-    """What a tool of a Kafka version writes to its standard output; `given` is what it reads."""
+    """What a tool of a Kafka version, as a process, prints; `given` is what it reads."""
+    return _run_process(version, tool, *arguments, given=given)[0]
+
+
+def _run_process(
+    version: str, tool: str, *arguments: str, given: bytes = b""
+) -> tuple[bytes, bytes]:
     java = find_java()
     answer = subprocess.run(
         [java.executable, *_QUIET, *kafka_jars(version).java_options(java), tool, *arguments],
@@ -213,7 +227,31 @@ def run_tool(version: str, tool: str, *arguments: str, given: bytes = b"") -> by
     )
     if answer.returncode != 0:
         raise RuntimeError(f"{tool} failed:\n{answer.stderr.decode(errors='replace')[-4000:]}")
-    return answer.stdout
+    return answer.stdout, answer.stderr
+
+
+def _run_in_jvm(version: str, tool: str, *arguments: str) -> tuple[bytes, bytes]:
+    """What a tool prints and complains of that neither reads nor ends the process when it is done.
+
+    What it raises is raised here; where it does end the process the gateway is gone.
+    """
+    gateway = _gateway(version)
+    java = gateway.jvm.java
+    words = gateway.new_array(java.lang.String, len(arguments))
+    for index, argument in enumerate(arguments):
+        words[index] = argument
+    streams = [java.io.ByteArrayOutputStream() for _ in range(2)]
+    before = (java.lang.System.out, java.lang.System.err)
+    put = (java.lang.System.setOut, java.lang.System.setErr)
+    for put_stream, stream in zip(put, streams, strict=True):
+        put_stream(java.io.PrintStream(stream, True, "UTF-8"))
+    try:
+        reduce(getattr, tool.split("."), gateway.jvm).main(words)
+    finally:
+        for put_stream, stream in zip(put, before, strict=True):
+            put_stream(stream)
+    output, complaint = (bytes(stream.toByteArray()) for stream in streams)
+    return output, complaint
 
 
 class _Formatter:
@@ -278,8 +316,8 @@ def _java_record(java: Any, topic: str, record: Record) -> Any:
     )
 
 
-@contextmanager
-def _java(version: str) -> Iterator[Any]:
+@cache
+def _gateway(version: str) -> JavaGateway:
     """A JVM with the classes of a Kafka version, seen through py4j; it ends with us."""
     java = find_java()
     *options, classpath = kafka_jars(version).java_options(java)
@@ -287,7 +325,7 @@ def _java(version: str) -> Iterator[Any]:
     gateway_jar = find_jar_path()
     port, token, process = launch_gateway(
         jarpath=gateway_jar,
-        javaopts=[*_QUIET, *options, f"{classpath}:{gateway_jar}"],
+        javaopts=[*_QUIET, "-Dfile.encoding=UTF-8", *options, f"{classpath}:{gateway_jar}"],
         java_path=str(java.executable),
         die_on_exit=True,
         enable_auth=True,
@@ -295,10 +333,12 @@ def _java(version: str) -> Iterator[Any]:
     )
     parameters = GatewayParameters(port=port, auth_token=token, auto_field=True)
     gateway = JavaGateway(gateway_parameters=parameters)
-    try:
-        yield gateway.jvm
-    finally:
+
+    def end() -> None:
         gateway.shutdown()
         # py4j's own threads read its output to the end and close it, once it has ended.
         process.stdin.close()
         process.wait(TOOL_TIMEOUT_S)
+
+    atexit.register(end)
+    return gateway
