@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+
 pytest_plugins = ["tests.promises"]
 
 # The same made-up cases each time, so that a failure is one of the change that is tested; `make
@@ -25,6 +28,7 @@ settings.load_profile("pykclient")
 
 
 KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster"})
+SPARK = "tests/spark/"
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
 
@@ -45,6 +49,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         rank = next((n for n, kind in enumerate(LONGEST_FIRST) if kind & names), len(items))
         ranks[item.path] = min(rank, ranks.get(item.path, rank))
     items.sort(key=lambda item: ranks[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Keep the files that share Spark's session in one process."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

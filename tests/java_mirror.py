@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 from pykclient.testing.fixtures import skip_or_fail
+from tests.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,6 @@ __all__ = ["JavaMirror", "java_with_compiler"]
 
 COMPILER_MODULE: Final = "jdk.compiler"
 EXIT_TIMEOUT_S: Final = 30.0
-MODEST: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def java_with_compiler() -> Java:
@@ -56,7 +56,14 @@ class JavaMirror:
             skip_or_fail(str(error))
         silent = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
         self._process = subprocess.Popen(
-            [str(java.executable), *MODEST, silent, *jars.java_options(java), str(source)],
+            [
+                str(java.executable),
+                "-Xmx256m",
+                *QUICK_JVM,
+                silent,
+                *jars.java_options(java),
+                str(source),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

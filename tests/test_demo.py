@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import subprocess
 import sys
 import zipfile
@@ -27,6 +26,7 @@ from flights.stopwatch import Stopwatch
 from pykclient import Admin, ConsumerRecord, Producer, TimestampType
 from pykclient.errors import ConfigError
 from pykclient.testing import MissingPrerequisiteError
+from tests.quick_jvm import quick_jvm_environ
 from tests.testing.test_process_group import await_true
 
 if TYPE_CHECKING:
@@ -342,7 +342,8 @@ def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path
     scratch.mkdir()
     finished = subprocess.run(
         [sys.executable, flights_demo.__file__, "--data", tmp_path, "--output", tmp_path / "out"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(scratch)},
+        env=quick_jvm_environ()
+        | {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

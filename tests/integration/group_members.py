@@ -22,6 +22,7 @@ from pykclient import Consumer
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS, kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.properties import dump_properties
+from tests.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -259,14 +260,15 @@ class JavaMember(GroupMember):
 
     def read(self) -> None:
         config = "--consumer.config" if self.version < "4" else "--command-config"
+        java = find_java()
         with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
             file.write(dump_properties({"group.id": GROUP, **self.settings}))
             file.flush()
             process = subprocess.Popen(
                 [
-                    *(find_java().executable, "-Xmx256m", "-XX:TieredStopAtLevel=1"),
+                    *(java.executable, "-Xmx256m", *QUICK_JVM),
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-                    *("-cp", kafka_jars(self.version).classpath),
+                    *kafka_jars(self.version).java_options(java),
                     "org.apache.kafka.tools.consumer.ConsoleConsumer",
                     *("--bootstrap-server", self.servers, *self.topics, "--from-beginning"),
                     *(config, str(Path(file.name))),

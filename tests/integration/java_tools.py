@@ -26,6 +26,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path, lau
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.properties import dump_properties
+from tests.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,10 +53,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SILENCE_TIMEOUT_MS = 20_000
 TOOL_TIMEOUT_S = 120.0
 
-_QUIET = (
-    *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-)
+_QUIET = ("-Xmx512m", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 _LINGER_MS = 200
 """Long enough that records sent in a row share a batch, so that a codec has something to do."""
 

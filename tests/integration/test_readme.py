@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.quick_jvm import quick_jvm_environ
+
 if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
 
@@ -36,7 +38,7 @@ def printed_by(heading: str, kafka: KafkaCluster) -> str:
         timeout=RUN_TIMEOUT_S,
         # As in an activated environment: Spark's workers are whatever `python3` is.
         env={
-            **os.environ,
+            **quick_jvm_environ(),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(README.parent),
         },

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pykclient import TopicPartition
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
+from tests.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,10 +148,10 @@ def _partitions(event: dict[str, Any]) -> set[TopicPartition]:
 
 
 def _java_command(version: str) -> tuple[str, ...]:
+    java = find_java()
     return (
-        str(find_java().executable),
-        *("-Xmx256m", "-XX:TieredStopAtLevel=1"),
+        *(str(java.executable), "-Xmx256m", *QUICK_JVM),
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-        *("-cp", kafka_jars(version).classpath),
+        *kafka_jars(version).java_options(java),
         "org.apache.kafka.tools.VerifiableConsumer",
     )

@@ -14,6 +14,7 @@ import pytest
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
 from pykclient.testing.fixtures import skip_or_fail
+from tests.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,6 +48,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraJavaOptions", " ".join(QUICK_JVM))
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
