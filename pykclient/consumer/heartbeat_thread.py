@@ -38,7 +38,7 @@ JOIN_MIN_MS: Final = 100
 class HeartbeatThread:
     """The thread. `step(now_ms)` makes one step and returns when the next one is due.
 
-    It holds the consumer weakly: one that nobody closed can be collected, and the thread ends.
+    It holds the consumer weakly: one that was not closed can be collected, and the thread ends.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class HeartbeatThread:
                 pause_ms = self._turn()
 
     def _turn(self) -> int | None:
-        """Make a step if nobody drives; return how long to pause, None for ever."""
+        """Make a step if the application makes none; return how long to pause, None for ever."""
         if not self._core_lock.acquire(blocking=False):
             return self._pause_max_ms
         try:
@@ -132,7 +132,7 @@ class Heartbeats:
             return
         if thread is not None:
             thread.stop()  # an interrupt came while it was being started: it may run, or not
-        # Noted before it is started, so that there is never one that nobody knows of.
+        # Noted before it is started, so that there is never one that is not known.
         thread = self.thread = HeartbeatThread(
             self._step,
             self._guard.background,

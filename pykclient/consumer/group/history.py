@@ -34,7 +34,7 @@ class Rebalance:
     """One rebalance as this consumer saw it.
 
     `duration_ms` is None while it goes on. `assigned`, `revoked` and `lost` are what the listener
-    is told of; `error` says why it came to nothing, None if it did not.
+    is called with; `error` says why it came to nothing, None if it did not.
     """
 
     started_at: datetime
@@ -100,7 +100,7 @@ class GroupHistory:
             self.begin(reason, now_ms)
 
     def note_generation(self, member: GroupMetadata, assignor: str) -> None:
-        """Note who this consumer is in the open rebalance, and how it is shared out."""
+        """Note the member of the open rebalance, and what assigns."""
         if self._is_open:
             self._entries[-1].member, self._entries[-1].assignor = member, assignor
 

@@ -88,7 +88,7 @@ WRONG_COORDINATOR_ERRORS: Final = (
     RequestTimedOutError,
 )
 
-TOLD_ERRORS: Final = (
+RAISED_ERRORS: Final = (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
     FencedInstanceIdError,
@@ -191,7 +191,7 @@ class Commits:
     def consumed(self) -> Offsets:
         """Return the positions: all that was returned is behind them.
 
-        In a poll, what it has taken by now is not handed out yet, and left out.
+        In a poll, what it has taken by now is not returned yet, and left out.
         """
         if self._is_in_poll:
             return self.processed()
@@ -500,7 +500,7 @@ class Commits:
     def _on_automatic(self, error: KafkaError | None, now_ms: int) -> None:
         if error is None:
             return
-        if isinstance(error, TOLD_ERRORS):
+        if isinstance(error, RAISED_ERRORS):
             self._error = error
         elif error.retriable:
             self._auto_due_ms = now_ms + self._retry_backoff.delay_ms(0)
@@ -544,7 +544,7 @@ class _Returned(NamedTuple):
 class Unprocessed:
     """By partition, the records that the application may still be processing.
 
-    A record counts as processed when the application asks for more. What a poll returned is
+    A record counts as processed when the application wants more. What a poll returned is
     unprocessed until the next one; in an iteration it is one record at a time.
     """
 

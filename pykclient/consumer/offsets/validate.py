@@ -14,6 +14,8 @@ outlives that. All of the new log came after what was read, so it is read from i
 Brokers that lag still name the old one for a while, or a leader that was deposed: it gets no
 request before they have had time to learn of the newer one.
 
+Its pauses are the partition's own, which fetches keep as well: no `Attempt` of this class.
+
 Owner: the driver of the engine.
 Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``
 (``maybeCompleteValidation``).
@@ -92,7 +94,7 @@ class _Question(NamedTuple):
     def is_current(self) -> bool:
         """Whether the response is about the position as it is now.
 
-        An iteration may hand out one more record meanwhile: then it is validated anew.
+        An iteration may yield one more record meanwhile: then it is validated anew.
         """
         assigned = self.assigned
         return (
@@ -252,7 +254,7 @@ class PositionValidator:
         if info is None or info.leader_id is None or info.leader_epoch is None:
             self._metadata.request_update()
             has_leader = info is not None and info.leader_id is not None
-            why = "nobody tells its leader's epoch" if has_leader else "it has no leader"
+            why = "its leader's epoch is not known" if has_leader else "it has no leader"
             error = cluster.topic_errors.get(assigned.partition.topic)
             self._stalls.note(assigned, error or why, now_ms)
             return

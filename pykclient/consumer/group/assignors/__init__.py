@@ -1,4 +1,4 @@
-"""How a group shares its partitions: what an assignor is, and the four that Kafka has.
+"""How a group assigns its partitions: what an assignor is, and the four that Kafka has.
 
 Owner: no state of its own.
 Source: Java interface ``ConsumerPartitionAssignor`` and its implementations.

@@ -1,7 +1,7 @@
 """ConstrainedAssignmentBuilder: a sticky assignment among members that all want the same topics.
 
 Every member ends with the same number of partitions or one more. Each keeps what it owned up to its
-share; the rest goes round. It is one pass over the partitions.
+quota; the rest goes round. It is one pass over the partitions.
 
 Owner: made and used within one call of `assign`.
 Source: Java class ``AbstractStickyAssignor`` (its constrained case); KAFKA-9987, KIP-881.
@@ -24,7 +24,7 @@ __all__ = ["ConstrainedAssignmentBuilder"]
 
 
 class ConstrainedAssignmentBuilder:
-    """One assignment in the making. `moving` tells who gets what another member must give up."""
+    """One assignment in the making. `moving` has what one member gets and another gives up."""
 
     def __init__(
         self, topics: TopicRacks, members: Mapping[str, GroupMember], claims: Claims
@@ -38,15 +38,15 @@ class ConstrainedAssignmentBuilder:
         ]
         self._racks = Racks(topics, members)
         self._claims = claims
-        self._share, self._larger_count = divmod(len(self._partitions), len(members))
-        """The smaller share, and how many members get one more."""
+        self._quota, self._larger_count = divmod(len(self._partitions), len(members))
+        """The smaller quota, and how many members get one more."""
         self._filled_count = 0
         """How many members have one more by now."""
         self._assignment: dict[str, list[TopicPartition]] = {m: [] for m in sorted(members)}
         self._hungry: list[str] = []
-        """Members below the smaller share."""
+        """Members below the smaller quota."""
         self._may_get_one_more: list[str] = []
-        """Members that have the smaller share."""
+        """Members that have the smaller quota."""
         self._former_owners: dict[TopicPartition, str] = {}
         """Of what a member did not keep."""
 
@@ -62,7 +62,7 @@ class ConstrainedAssignmentBuilder:
         return self._assignment
 
     def _keep(self, member_id: str) -> None:
-        """Let a member keep what it owned, up to its share."""
+        """Let a member keep what it owned, up to its quota."""
         owned = []
         for partition in sorted(
             self._claims.owned[member_id], key=lambda p: (p.partition, p.topic)
@@ -71,16 +71,16 @@ class ConstrainedAssignmentBuilder:
                 self._former_owners[partition] = member_id
             elif partition not in self._claims.contested:
                 owned.append(partition)
-        share = self._share
-        if len(owned) < share:
+        quota = self._quota
+        if len(owned) < quota:
             self._hungry.append(member_id)
-        elif len(owned) > share and self._filled_count < self._larger_count:
-            share += 1
+        elif len(owned) > quota and self._filled_count < self._larger_count:
+            quota += 1
             self._fill()
         elif self._filled_count < self._larger_count:
             self._may_get_one_more.append(member_id)
-        self._assignment[member_id] += owned[:share]
-        self._former_owners |= dict.fromkeys(owned[share:], member_id)
+        self._assignment[member_id] += owned[:quota]
+        self._former_owners |= dict.fromkeys(owned[quota:], member_id)
 
     def _fill(self) -> None:
         self._filled_count += 1
@@ -96,7 +96,7 @@ class ConstrainedAssignmentBuilder:
             if place is not None:
                 member_id = self._hungry[place]
                 self._give(partition, member_id)
-                if len(self._assignment[member_id]) >= self._share:
+                if len(self._assignment[member_id]) >= self._quota:
                     del self._hungry[place]
                     if self._filled_count < self._larger_count:
                         self._may_get_one_more.append(member_id)
@@ -122,7 +122,7 @@ class ConstrainedAssignmentBuilder:
             turn %= len(self._hungry)
             member_id = self._hungry[turn]
             self._give(partition, member_id)
-            if len(self._assignment[member_id]) == self._share:
+            if len(self._assignment[member_id]) == self._quota:
                 del self._hungry[turn]
                 self._may_get_one_more.append(member_id)
             else:

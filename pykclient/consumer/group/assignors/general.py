@@ -101,7 +101,7 @@ class GeneralAssignmentBuilder:
     # Balance.
 
     def _set_fixed_members_aside(self) -> PartitionsByMember:
-        """Take out the members whose partitions nobody else wants, and that want no other's."""
+        """Take out the members whose partitions no other member wants, and that want no other's."""
         fixed = {m: owned for m, owned in self._assignment.items() if not self._may_change(m)}
         for member_id, owned in fixed.items():
             self._by_load.remove((len(owned), member_id))
@@ -150,7 +150,7 @@ class GeneralAssignmentBuilder:
         return has_moved
 
     def _better_owner(self, partition: TopicPartition) -> str | None:
-        """Return who should have a partition instead of its owner; None if it is well placed."""
+        """Return the member that should have a partition instead; None if it is well placed."""
         load_max = len(self._assignment[self._owners[partition]]) - 2
         earlier = self._earlier.get(partition)
         if (

@@ -1,4 +1,4 @@
-"""Claims: who owned what before, made consistent; and the racks that count.
+"""Claims: which member owned which partitions before, made consistent; and the racks that count.
 
 Two members may claim one partition: one of them slept through a rebalance. The later generation
 counts; within one generation neither does.
@@ -48,7 +48,7 @@ class Claims:
                     self._add(partition, member_id)
 
     def earlier(self) -> dict[TopicPartition, str]:
-        """Return who had what in generations before the latest one."""
+        """Return which member had what in generations before the latest one."""
         latest = max(map(self._generation, self._by_member), default=NO_GENERATION)
         found: dict[TopicPartition, str] = {}
         for member_id, claim in self._by_member.items():

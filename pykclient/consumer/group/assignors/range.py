@@ -2,7 +2,7 @@
 
 Members with the same topics get the same numbers of each, so that partition 3 of one topic is read
 where partition 3 of the other is. With racks, partitions go first to members in a rack that has a
-replica, within the same shares (KIP-881).
+replica, within the same numbers (KIP-881).
 
 Owner: no state.
 Source: Java class ``RangeAssignor``; KIP-881.
@@ -29,7 +29,7 @@ __all__ = ["RangeAssignor"]
 
 
 class RangeAssignor:
-    """Shares each topic out by itself, in ranges; members that come first get one more."""
+    """Assigns each topic by itself, in ranges; members that come first get one more."""
 
     name: Final = "range"
     protocols: Final = (RebalanceProtocol.EAGER,)
@@ -41,13 +41,15 @@ class RangeAssignor:
         self, topics: TopicRacks, members: Mapping[str, GroupMember]
     ) -> dict[str, list[TopicPartition]]:
         """Return the partitions of every member."""
-        shares = [
-            _TopicShares(topic, racks, members) for topic, racks in sorted(topics.items()) if racks
+        assignments = [
+            _TopicAssignment(topic, racks, members)
+            for topic, racks in sorted(topics.items())
+            if racks
         ]
-        if any(topic.is_rack_aware for topic in shares):
-            _match_racks(shares)
+        if any(topic.is_rack_aware for topic in assignments):
+            _match_racks(assignments)
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
-        for topic in shares:
+        for topic in assignments:
             topic.assign_ranges(lambda member_id, index: True)
             for member_id, taken in topic.taken.items():
                 assignment[member_id] += [TopicPartition(topic.name, i) for i in sorted(taken)]
@@ -59,8 +61,8 @@ class RangeAssignor:
         """Keep nothing."""
 
 
-class _TopicShares:
-    """One topic: whose partitions are whose so far, and how many more each member may take."""
+class _TopicAssignment:
+    """One topic: what each member has so far, and how many more partitions it may take."""
 
     def __init__(
         self, name: str, racks: Sequence[frozenset[str]], members: Mapping[str, GroupMember]
@@ -78,7 +80,7 @@ class _TopicShares:
         self.partition_count = len(racks)
         self._racks = racks
         self._free = dict.fromkeys(range(len(racks)))
-        self._share, self._extra_count = divmod(len(racks), len(subscribed) or 1)
+        self._quota, self._extra_count = divmod(len(racks), len(subscribed) or 1)
 
     def racks_match(self, member_id: str, index: int) -> bool:
         """Whether a member without a rack, or in a rack that has the partition, would read it."""
@@ -87,8 +89,8 @@ class _TopicShares:
 
     def room(self, member_id: str) -> int:
         """How many more partitions the member may take."""
-        share = self._share + (self._extra_count > 0)
-        return max(0, share - len(self.taken[member_id]))
+        quota = self._quota + (self._extra_count > 0)
+        return max(0, quota - len(self.taken[member_id]))
 
     def take(self, member_id: str, indexes: Iterable[int]) -> None:
         """Give the member these partitions, for which it has room."""
@@ -96,11 +98,11 @@ class _TopicShares:
         for index in indexes:
             del self._free[index]
             taken.append(index)
-        if len(taken) > self._share:
+        if len(taken) > self._quota:
             self._extra_count -= 1
 
     def assign_ranges(self, may_take: Callable[[str, int], bool]) -> None:
-        """Give each member in turn the first free partitions that it may take, up to its share."""
+        """Give each member in turn the first free partitions that it may take, up to its quota."""
         for member_id in self.taken:
             room = self.room(member_id)
             chosen = [index for index in self._free if may_take(member_id, index)][:room]
@@ -108,10 +110,10 @@ class _TopicShares:
                 self.take(member_id, chosen)
 
 
-def _match_racks(shares: Iterable[_TopicShares]) -> None:
+def _match_racks(assignments: Iterable[_TopicAssignment]) -> None:
     """Give away what can be read within a rack, keeping like topics aligned."""
-    alike: defaultdict[object, list[_TopicShares]] = defaultdict(list)
-    for topic in shares:
+    alike: defaultdict[object, list[_TopicAssignment]] = defaultdict(list)
+    for topic in assignments:
         alike[frozenset(topic.taken), topic.has_racks and topic.partition_count].append(topic)
     for group in alike.values():
         if len(group) > 1:
@@ -120,7 +122,7 @@ def _match_racks(shares: Iterable[_TopicShares]) -> None:
             group[0].assign_ranges(group[0].racks_match)
 
 
-def _match_aligned(group: Sequence[_TopicShares]) -> None:
+def _match_aligned(group: Sequence[_TopicAssignment]) -> None:
     """Give each number of these topics to the first member that has room and a fitting rack."""
     if not group[0].has_racks:
         return

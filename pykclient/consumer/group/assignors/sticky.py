@@ -1,9 +1,9 @@
-"""StickyAssignor and CooperativeStickyAssignor: even shares, with as few moves as that allows.
+"""StickyAssignor and CooperativeStickyAssignor: even assignments, with as few moves as that allows.
 
-`claims.py` finds out who owned what; `even_shares.py` shares out among members that want the same
-topics, `uneven_shares.py` among others.
+`Claims` are what members owned; `ConstrainedAssignmentBuilder` assigns to members that all want the
+same topics, `GeneralAssignmentBuilder` to others.
 
-Owner: the consumer that has it, which tells it of each assignment.
+Owner: the consumer that has it, which calls it with each assignment.
 Source: Java classes ``StickyAssignor``, ``CooperativeStickyAssignor``; KIP-54, KIP-341, KIP-429.
 """
 
@@ -42,7 +42,7 @@ class StickyAssignor:
         self._generation = NO_GENERATION
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Return what this member had, which it has given up by the time the leader asks."""
+        """Return what this member had, which it has given up by the time the leader assigns."""
         if self._partitions is None:
             return None
         out = bytearray()

@@ -405,7 +405,7 @@ class ClassicMembership:
             if self.state is ClassicState.SYNCING and self._joined is None:
                 return [self._sync(node_id, now_ms)]
         if self._heartbeat.has_session_ended(now_ms):
-            self._coordinator.mark_unknown(node_id, "no heartbeat was answered for a session")
+            self._coordinator.mark_unknown(node_id, "no response to a heartbeat for a session")
             self._heartbeat.extend(now_ms)
         elif self._heartbeat.is_due(now_ms):
             self._heartbeat.on_sent(now_ms)

@@ -1,6 +1,6 @@
 """UnassignedPartitions: whether members have all that this leader would have assigned.
 
-A static leader that has restarted is told to send no assignment (KIP-814): that of before holds.
+A static leader that has restarted is to send no assignment (KIP-814): that of before holds.
 Partitions that topics have grown by meanwhile are then unassigned, so the coordinator is requested
 to describe the group. *Idle*; *requesting*, now or after a back-off; idle again with the response.
 
