@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel import ConsumerRecord, iterate_records
-from pykclient.accel.pure.columns import ListColumns
+from pykclient.accel.pure.decoder import ListColumns
 from pykclient.errors import UsageError
 from pykclient.types import OffsetAndMetadata, TopicPartition
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from pykclient import accel
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.bulk.arrow import ArrowTables
 from pykclient.producer.serializers import RecordSerializer
-from tests.accel.appended_rows import records_of
-from tests.producer.new_appender import new_appender
+from tests.accel.appended_rows import new_appender, records_of
 
 if TYPE_CHECKING:
     from pykclient.accel.abc import RecordColumns
@@ -54,7 +54,7 @@ def written(
 ) -> RecordColumns:
     """Return the records of a table that comes in one block, as they are written."""
     (block,) = (made_by or tables()).table(topic, data).blocks
-    appender = new_appender()
+    appender = new_appender(accel)
     assert block.rows.all_rows().fill(appender) == len(block.rows)
     return records_of(appender)
 

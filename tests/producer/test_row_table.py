@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pykclient import accel
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.bulk.table import RowTables
 from pykclient.producer.serializers import RecordSerializer
-from tests.accel.appended_rows import records_of
-from tests.producer.new_appender import new_appender
+from tests.accel.appended_rows import new_appender, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def table(
 
 
 def written(made: RowTable) -> RecordColumns:
-    appender = new_appender()
+    appender = new_appender(accel)
     made.blocks[0].rows.all_rows().fill(appender)
     return records_of(appender)
 

@@ -1,6 +1,6 @@
 """What the records of a delivered batch have in common, and their delivery callbacks.
 
-`Callbacks` is an append-only sequence; a result is as in `accel.pure.batch_result`.
+`Callbacks` is an append-only sequence; a result is as in `accel.pure.delivery`.
 
 Owner: the appender's while its batch is open, then whoever ends the batch.
 Source: Java classes ``ProduceRequestResult``, ``FutureRecordMetadata``.

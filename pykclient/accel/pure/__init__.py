@@ -8,12 +8,10 @@ Owner: see each module.
 
 from pykclient.accel.pure.appender import RecordAppender
 from pykclient.accel.pure.arrow import arrow_buffers, repeated
-from pykclient.accel.pure.batch_result import BatchResult
 from pykclient.accel.pure.byte_column import ByteColumn
-from pykclient.accel.pure.columns import ListColumns
 from pykclient.accel.pure.contiguous import ContiguousBatches, decode_contiguous, find_contiguous
-from pykclient.accel.pure.decoder import decode_records, record_bytes
-from pykclient.accel.pure.delivery import Delivery
+from pykclient.accel.pure.decoder import ListColumns, decode_records, record_bytes
+from pykclient.accel.pure.delivery import BatchResult, Delivery
 from pykclient.accel.pure.frame_memory import FrameMemory
 from pykclient.accel.pure.hashes import crc32c, partition_of_key
 from pykclient.accel.pure.record import ConsumerRecord, iterate_records

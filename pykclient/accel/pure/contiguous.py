@@ -28,7 +28,7 @@ from pykclient.accel.pure.hashes import crc32c
 from pykclient.errors.base import DecodeError
 
 if TYPE_CHECKING:
-    from pykclient.accel.pure.columns import ListColumns
+    from pykclient.accel.pure.decoder import ListColumns
 
 __all__ = ["ATTRIBUTES_SPECIAL", "ContiguousBatches", "decode_contiguous", "find_contiguous"]
 

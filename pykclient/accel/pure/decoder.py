@@ -1,33 +1,88 @@
-"""From the bytes of a batch's records to columns.
+"""From the bytes of a batch's records to columns, as lists: `accel.abc.RecordColumns`.
 
 Names of headers that are not UTF-8 have replacement characters, as Java's consumer has them:
 brokers do not look at names, and other clients write any bytes.
 
-Owner: no state.
+Owner: no state; columns never change.
 Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``DefaultRecord``.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from pykclient.accel.pure.appender import HEADER_COUNT_MAX
-from pykclient.accel.pure.columns import ListColumns
 from pykclient.accel.pure.varint import read_long, read_varint
 from pykclient.errors.base import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pykclient.types import Headers
 
-__all__ = ["decode_records", "record_bytes"]
+__all__ = ["ListColumns", "decode_records", "record_bytes"]
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 RECORD_SIZE_BYTES_MIN: Final = 7
 """The smallest record: length, attributes, two deltas, two null lengths, no headers."""
+
+
+class ListColumns:
+    """Records of one batch, one sequence per field, all of the same length.
+
+    `size_bytes` is an upper bound of what keys, values and headers take together.
+    """
+
+    __slots__ = ("headers", "keys", "offsets", "size_bytes", "timestamps_ms", "values")
+
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        timestamps_ms: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers],
+        *,
+        size_bytes: int,
+    ) -> None:
+        self.offsets = offsets
+        self.timestamps_ms = timestamps_ms
+        self.keys = keys
+        self.values = values
+        self.headers = headers
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
+        return zip(
+            self.offsets, self.timestamps_ms, self.keys, self.values, self.headers, strict=True
+        )
+
+    @property
+    def first_offset(self) -> int:
+        return self.offsets[0]
+
+    @property
+    def last_offset(self) -> int:
+        return self.offsets[-1]
+
+    def find(self, offset: int) -> int:
+        return bisect_left(self.offsets, offset)
+
+    def rows(self, start: int, stop: int | None = None) -> ListColumns:
+        return ListColumns(
+            self.offsets[start:stop],
+            self.timestamps_ms[start:stop],
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.headers[start:stop],
+            size_bytes=self.size_bytes,
+        )
 
 
 class _HeadersFullError(DecodeError):
