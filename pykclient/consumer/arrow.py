@@ -31,11 +31,7 @@ _NUMBER: Final = Struct("=i")
 
 
 def arrow_batch(spans: Sequence[RecordSpan], *, include_headers: bool) -> pyarrow.RecordBatch:
-    """Return the records of `spans`, in that order; no spans make an empty batch.
-
-    Raises:
-        UsageError: pyarrow is not installed.
-    """
+    """Return the records of `spans`, in that order; no spans make an empty batch."""
     try:
         import pyarrow as pa
     except ImportError as error:

@@ -58,7 +58,7 @@ CLASSIC_ONLY: Final = {
 }
 """Settings that mean nothing where the coordinator decides, and what decides there."""
 
-MODERN_ONLY: Final = {
+KIP848_ONLY: Final = {
     "group_remote_assignor": "members assign; choose how with partition.assignment.strategy",
 }
 
@@ -340,7 +340,7 @@ class ConsumerConfig(ClientConfig):
         self._settle("enable_auto_commit", False)
 
     def _reconcile_protocol(self, given: Collection[str]) -> None:
-        foreign = CLASSIC_ONLY if self.group_protocol == "consumer" else MODERN_ONLY
+        foreign = CLASSIC_ONLY if self.group_protocol == "consumer" else KIP848_ONLY
         for name in foreign:
             if name in given and getattr(self, name):
                 raise ConfigError(
@@ -374,9 +374,6 @@ def duration_ms(text: str) -> int:
     """Return an ISO 8601 duration with days to seconds (P1DT12H) in milliseconds, rounded down.
 
     As Java's ``Duration.parse`` reads it (KIP-1106).
-
-    Raises:
-        ValueError: the text is no duration, a negative one, or one beyond any log.
     """
     found = DURATION.fullmatch(text)
     parts = {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}

@@ -1,7 +1,7 @@
 """Consumer: the blocking front-end, with the calls that wait: their names, arguments and promises.
 
 What they do is in `PollLoop`, `BrokerQueries`, `CommitCalls` and `Closing`, as decisions that
-`drive` spans; between calls nothing happens, but heartbeats.
+`drive` runs.
 
 Owner: one thread at a time, whichever calls; `wakeup` and `metrics` may come from any.
 Source: Java class ``KafkaConsumer``.

@@ -1,7 +1,4 @@
-"""ConsumerCore: a consumer's life, and every call that needs no broker.
-
-It is *open*, then *closed*. `Consumer` adds the calls that wait, and so can another front-end: what
-they do is in the parts that `Wiring` has.
+"""ConsumerCore: a consumer's life, and every call that needs no broker; `Consumer` adds the others.
 
 `public_call` is what every public method does before and after its own work. It *enters* the thread
 guard, *makes good* what a call that did not end has left behind, marks the state as torn, makes the

@@ -44,11 +44,7 @@ class RecordDeserializer:
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> RecordDeserializer | None:
-        """Return what the settings name, None if they name nothing.
-
-        Raises:
-            ConfigError: a setting cannot be imported, or is no deserializer.
-        """
+        """Return what the settings name, None if they name nothing."""
         functions: list[Deserialize | None] = []
         for name, setting in (
             ("key_deserializer", config.key_deserializer),

@@ -1,7 +1,7 @@
 """ConsumerMetrics: what a consumer has measured of its fetches, its records and its polls.
 
-Nothing is measured by record, and what follows from positions, such as lag, is not measured at all:
-it is looked up for each snapshot.
+Nothing is measured by record; what follows from positions, such as lag, is looked up for each
+snapshot.
 
 Owner: the core lock, for measuring. Any thread may take a snapshot: what it reads are numbers, and
 an assignment that is replaced whole.

@@ -1,7 +1,5 @@
 """SubscriptionState: what the consumer wants to read, what it has, and where it stands in each.
 
-What is wanted is *nothing*, *topics* or a *pattern* (a group assigns), or *assigned* partitions.
-
 A partition's position is *initializing* (nothing known), *awaiting reset* (a broker is to say
 where to begin), *fetching* (the offset of the next record is known) or *awaiting validation* (a new
 leader is to say whether its log still has what was read). A partition may be paused or held in
@@ -273,11 +271,7 @@ class SubscriptionState:
         return self._assigned.get(partition)
 
     def require(self, partition: TopicPartition) -> AssignedPartition:
-        """Return an assigned partition.
-
-        Raises:
-            UsageError: it is not assigned.
-        """
+        """Return an assigned partition; raise `UsageError` for another."""
         assigned = self._assigned.get(partition)
         if assigned is None:
             raise UsageError(
@@ -286,7 +280,7 @@ class SubscriptionState:
         return assigned
 
     def require_all(self, partitions: Iterable[TopicPartition] | None) -> list[AssignedPartition]:
-        """Return assigned partitions, all of them for None. Raises `UsageError` as `require`."""
+        """Return assigned partitions, all of them for None; otherwise as `require`."""
         if partitions is None:
             return list(self._assigned.values())
         return [self.require(partition) for partition in partitions]
@@ -294,30 +288,18 @@ class SubscriptionState:
     # What is wanted.
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics, in place of those before.
-
-        Raises:
-            UsageError: a pattern or partitions were chosen before.
-        """
+        """Want these topics, in place of those before."""
         self._choose(SubscriptionMode.TOPICS)
         self.wanted_topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Want the topics whose whole names match, in place of those before.
-
-        Raises:
-            UsageError: topics or partitions were chosen before.
-        """
+        """Want the topics whose whole names match, in place of those before."""
         self._choose(SubscriptionMode.PATTERN)
         self.pattern = pattern
         self.wanted_topics = frozenset()
 
     def subscribe_broker_pattern(self, pattern: str) -> None:
-        """Want the topics that brokers match with an expression of RE2's.
-
-        Raises:
-            UsageError: topics or partitions were chosen before.
-        """
+        """Want the topics that brokers match with an expression of RE2's."""
         self._choose(SubscriptionMode.BROKER_PATTERN)
         self.broker_pattern = pattern
         self.wanted_topics = frozenset()
@@ -347,9 +329,6 @@ class SubscriptionState:
         """Replace the assignment as the user wants; return what was dropped.
 
         A partition that stays keeps its position. An empty one is no choice.
-
-        Raises:
-            UsageError: topics or a pattern are subscribed to.
         """
         wanted = list(partitions)
         self._choose(SubscriptionMode.ASSIGNED)
@@ -385,11 +364,7 @@ class SubscriptionState:
         return dropped
 
     def set_limits(self, limits: Mapping[TopicPartition, int]) -> list[AssignedPartition]:
-        """Replace all limits; return the partitions whose limit is another one now.
-
-        Raises:
-            UsageError: a limit is for a partition that is not assigned.
-        """
+        """Replace all limits; return the partitions whose limit is another one now."""
         if limits == self._limits:
             return []  # as in nearly every poll, which must not cost more with more partitions
         for partition in limits:

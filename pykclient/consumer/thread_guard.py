@@ -73,6 +73,7 @@ class ThreadGuard:
 
     def __init__(self, name: str, recover: Callable[[], None] = lambda: None) -> None:
         self.is_closed = False
+        """Whether no thread may enter any more. Set with the guard held."""
         self.is_torn = False
         """Whether the state may be half changed: true inside a call, and after one that did not
         end. Requires the core lock."""
@@ -165,11 +166,6 @@ class ThreadGuard:
                 f"this {self._name} was made in process {self._process_id}, and this is process "
                 f"{os.getpid()}; make a new one after a fork"
             )
-
-    def close(self) -> None:
-        """Let no thread enter from now on. Requires the guard."""
-        assert self.is_held
-        self.is_closed = True
 
     def refused(self, call: str) -> UsageError:
         """Return why `call` is not made on top of another one of the same thread."""

@@ -1,8 +1,7 @@
-"""Wiring: what a consumer is made of, put together.
+"""Wiring: what a consumer is made of, put together; and what concerns all of it.
 
-Builds the engine with its managers in the right order, and gives each part what it uses. Then it
-knows what concerns all parts: to recover from a call that was interrupted, to go on while the
-application is elsewhere, and to call user code.
+That is to recover from a call that was interrupted, to go on while the application is elsewhere,
+and to call user code.
 
 Owner: the core lock.
 Source: the constructor of Java's ``KafkaConsumer``.

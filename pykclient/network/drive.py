@@ -1,8 +1,7 @@
 """The synchronous drive: step, wait, complete, run the user's calls, until ready or too late.
 
 A public call that waits is a generator, its `Decisions`: it yields `Until`, is sent whether the
-condition held, and returns what the call returns. It waits for nothing itself. `drive` runs it;
-`pykclient.aio.drive`, to come, will run the same ones. What is raised in a wait comes out of the
+condition held, and returns what the call returns. What is raised in a wait comes out of the
 `yield`, so a `finally` there is run before `drive` ends, however it ends.
 
 Owner: the thread that calls it, which drives the engine meanwhile.

@@ -75,7 +75,7 @@ class Scene:
         know(self.metadata, topic("t", [1, 2, 1]))
         self.nodes = Nodes()
         self.subscription = SubscriptionState()
-        self.buffer = FetchBuffer(RETRY_BACKOFF)
+        self.buffer = FetchBuffer(RETRY_BACKOFF, parked_max_bytes=50_000)
         self.stalls = Stalls()
         is_by_duration = reset is OffsetReset.BY_DURATION
         self.fetcher = Fetcher(

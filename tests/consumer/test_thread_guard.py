@@ -90,7 +90,7 @@ def test_an_error_inside_lets_go() -> None:
 def test_nobody_enters_after_close_not_even_from_inside() -> None:
     guard = ThreadGuard("consumer")
     with guard:
-        guard.close()
+        guard.is_closed = True
         with pytest.raises(ClosedError):
             guard.call_unlocked(enter, guard)
     with pytest.raises(ClosedError, match="consumer is closed"):

@@ -50,7 +50,7 @@ class Scene:
         know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
         self.subscription = SubscriptionState()
         self.stalls = Stalls()
-        self.buffer = FetchBuffer(RETRY_BACKOFF)
+        self.buffer = FetchBuffer(RETRY_BACKOFF, parked_max_bytes=50_000)
         self.validator = PositionValidator(
             self.subscription,
             self.buffer,

@@ -45,9 +45,6 @@ TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much one take decompresses; the next one goes on. A single batch is bounded by its own limit,
 and both are below what a column of Arrow's can hold."""
 
-PARKED_MAX_BYTES: Final = 50 * 1024 * 1024
-"""How much may be parked where nothing is set: as much as is requested of all brokers at a time."""
-
 
 class Start(NamedTuple):
     """Where a take began in a partition, and in which of its epochs."""
@@ -69,7 +66,7 @@ NOT_BEGUN: Final[Mapping[AssignedPartition, Start]] = MappingProxyType({})
 class FetchBuffer:
     """What is fetched, by partition."""
 
-    def __init__(self, retry_backoff: Backoff, *, parked_max_bytes: int = PARKED_MAX_BYTES) -> None:
+    def __init__(self, retry_backoff: Backoff, *, parked_max_bytes: int) -> None:
         self.version = 0
         """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
         self.used_up_count = 0

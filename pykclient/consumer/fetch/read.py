@@ -104,11 +104,7 @@ class RecordReader:
         )
 
     def check_may_read(self) -> None:
-        """Refuse a deserializer that polls: the first would be the one it has.
-
-        Raises:
-            UsageError: a deserializer is at work.
-        """
+        """Refuse a deserializer that polls: the first would be the one it has."""
         if self._is_reading:
             raise UsageError(
                 "a deserializer cannot read records of the consumer that calls it: let it work "

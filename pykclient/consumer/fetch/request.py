@@ -119,9 +119,6 @@ class FetchCall:
         """Make sure that a response names no partition but those requested, each once.
 
         It may leave some out: one that throttles us names none.
-
-        Raises:
-            DecodeError: it does.
         """
         assert isinstance(response, FetchResponse)
         reported = (partition for partition, _ in self._partitions(response))
