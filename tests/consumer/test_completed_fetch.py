@@ -294,7 +294,7 @@ def test_checksums_are_checked_only_when_asked_for() -> None:
     assert read_all(fetched(bytes(data), config=UNCHECKED)) == ([0], 1)
 
 
-def test_a_batch_that_unfolds_to_too_much_is_an_error() -> None:
+def test_a_batch_that_decompresses_to_too_much_is_an_error() -> None:
     bomb = build([(1, None, bytes(100_000), ())], Codec.GZIP)
     small = ConsumerConfig.from_settings(
         bootstrap_servers="boot:9092", decompressed_max_bytes=10_000
