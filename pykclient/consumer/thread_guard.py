@@ -20,12 +20,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, Literal, ParamSpec, TypeVar
 
-from pykclient.errors import (
-    ClosedError,
-    ConcurrentModificationError,
-    ForkedClientError,
-    UsageError,
-)
+from pykclient.errors import ClosedError, ConcurrentModificationError, ForkedClientError, UsageError
 from pykclient.network.interrupts import call_harmless
 
 if TYPE_CHECKING:

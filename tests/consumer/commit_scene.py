@@ -16,11 +16,7 @@ from pykclient.consumer.group.protocols import commit_refused
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.coordinators import (
-    Coordinators,
-    CoordinatorType,
-    GroupCoordinator,
-)
+from pykclient.network.coordinators import Coordinators, CoordinatorType, GroupCoordinator
 from pykclient.protocol.message import (
     decode_request,
     decode_response,

@@ -9,11 +9,7 @@ from pykclient.consumer.fetch.buffer import FetchBuffer
 from pykclient.consumer.fetch.fetcher import Fetcher
 from pykclient.consumer.fetch.stalls import Stalls
 from pykclient.consumer.metrics import ConsumerMetrics
-from pykclient.consumer.subscription import (
-    AssignedPartition,
-    OffsetReset,
-    SubscriptionState,
-)
+from pykclient.consumer.subscription import AssignedPartition, OffsetReset, SubscriptionState
 from pykclient.network.broker.client import NetworkClient
 from pykclient.protocol.messages.fetch import (
     FetchableTopicResponse,

@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykclient.consumer.subscription import (
-    OffsetReset,
-    PositionState,
-)
+from pykclient.consumer.subscription import OffsetReset, PositionState
 from pykclient.errors import (
     BrokerError,
     CorruptRecordError,
@@ -27,26 +24,9 @@ from pykclient.protocol.messages.fetch import (
     PartitionData,
 )
 from pykclient.types import IsolationLevel, TopicPartition
-from tests.consumer.fetch_scene import (
-    OTHER_ID,
-    A,
-    B,
-    C,
-    Scene,
-    asked,
-    message_of,
-    part,
-    reply,
-)
+from tests.consumer.fetch_scene import OTHER_ID, A, B, C, Scene, asked, message_of, part, reply
 from tests.consumer.fetched_records import aborted_batch, batch, marker
-from tests.consumer.known_cluster import (
-    RETRY_MS,
-    START_MS,
-    TOPIC_ID,
-    is_outdated,
-    know,
-    topic,
-)
+from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID, is_outdated, know, topic
 from tests.network.answering import answer_checked
 
 # Whom to ask for what.

@@ -6,10 +6,7 @@ import logging
 
 import pytest
 
-from pykclient.consumer.subscription import (
-    OffsetReset,
-    PositionState,
-)
+from pykclient.consumer.subscription import OffsetReset, PositionState
 from pykclient.errors import (
     BrokerError,
     CorruptMessageError,
@@ -37,25 +34,9 @@ from pykclient.protocol.messages.fetch import (
     FetchResponse,
     LeaderIdAndEpoch,
 )
-from tests.consumer.fetch_scene import (
-    OTHER_ID,
-    REPLICA_MS,
-    A,
-    C,
-    Scene,
-    asked,
-    part,
-    reply,
-)
+from tests.consumer.fetch_scene import OTHER_ID, REPLICA_MS, A, C, Scene, asked, part, reply
 from tests.consumer.fetched_records import batch
-from tests.consumer.known_cluster import (
-    RETRY_MS,
-    START_MS,
-    TOPIC_ID,
-    is_outdated,
-    know,
-    topic,
-)
+from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID, is_outdated, know, topic
 from tests.network.answering import answer_checked
 
 PASSING = [

@@ -10,11 +10,7 @@ import pytest
 
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.metrics import ConsumerMetrics
-from pykclient.errors import (
-    ClosedError,
-    ConcurrentModificationError,
-    WakeupError,
-)
+from pykclient.errors import ClosedError, ConcurrentModificationError, WakeupError
 from pykclient.protocol.messages.fetch import FetchRequest
 from tests.consumer.serving_port import (
     LONG_S,

@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pykclient.accel.batch_layout import ATTRIBUTE_TRANSACTIONAL
 from pykclient.consumer.record import RecordSpan
 from pykclient.errors import CorruptRecordError
-from pykclient.records.batch import (
-    RecordBatch,
-    first_batch_size_bytes,
-    iterate_batches,
-)
+from pykclient.records.batch import RecordBatch, first_batch_size_bytes, iterate_batches
 from pykclient.records.batch_span import BatchSpan, iterate_spans
 
 if TYPE_CHECKING:

@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from pykclient.config.setting import resolve_class_setting
 from pykclient.consumer.config import RAISE, SKIP
 from pykclient.consumer.subscription import PositionState
-from pykclient.errors import (
-    ConfigError,
-    CorruptRecordError,
-    RecordDeserializationError,
-    UsageError,
-)
+from pykclient.errors import ConfigError, CorruptRecordError, RecordDeserializationError, UsageError
 from pykclient.errors.base import describe_cause
 from pykclient.network.log import ClientLog
 from pykclient.types import TopicPartition

@@ -17,11 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.subscription import PositionState, SubscriptionMode
-from pykclient.errors import (
-    DisconnectedError,
-    KafkaTimeoutError,
-    UnknownTopicOrPartitionError,
-)
+from pykclient.errors import DisconnectedError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from pykclient.network.coordinators import CoordinatorType
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.types import TopicPartition
