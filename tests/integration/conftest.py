@@ -10,6 +10,7 @@ import pytest
 from pykclient.network.io.selector import SelectorPort
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.recording_stream import HOST, PATIENCE_S
+from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,16 @@ def old_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluste
 @pytest.fixture(params=KAFKA_VERSIONS)
 def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     """In turn the shared cluster of each tested version."""
+    newest = request.param == KAFKA_VERSIONS[0]
+    cluster: KafkaCluster = request.getfixturevalue(
+        "kafka_cluster" if newest else "old_kafka_cluster"
+    )
+    return cluster
+
+
+@pytest.fixture(params=NEWEST_FIRST)
+def any_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    """For what is not about a version: the newest one's shared cluster; in soak, the others'."""
     newest = request.param == KAFKA_VERSIONS[0]
     cluster: KafkaCluster = request.getfixturevalue(
         "kafka_cluster" if newest else "old_kafka_cluster"

@@ -62,14 +62,14 @@ def as_table(records: Iterable[Record]) -> pa.Table:
 @pytest.mark.parametrize("is_arrow", [False, True], ids=["batch", "arrow"])
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_kind_of_record_arrives_with_every_codec(
-    each_kafka_cluster: KafkaCluster, codec: str, is_arrow: bool
+    any_kafka_cluster: KafkaCluster, codec: str, is_arrow: bool
 ) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, f"bulk-{codec}", partition_count=3)
+    topic = confluent_create_topic(any_kafka_cluster, f"bulk-{codec}", partition_count=3)
     records = [
         record._replace(timestamp_ms=record.timestamp_ms or EPOCH_MS) for record in SAMPLE_RECORDS
     ]
     with Producer(
-        bootstrap_servers=each_kafka_cluster.bootstrap_servers, compression_type=codec
+        bootstrap_servers=any_kafka_cluster.bootstrap_servers, compression_type=codec
     ) as producer:
         if is_arrow:
             delivery = producer.send_arrow(topic, as_table(records))
@@ -82,7 +82,7 @@ def test_every_kind_of_record_arrives_with_every_codec(
                 timestamps_ms=[record.timestamp_ms for record in records],
             )
         ranges = delivery.result(TIMEOUT_S)
-    read = confluent_consume(each_kafka_cluster, topic, len(records))
+    read = confluent_consume(any_kafka_cluster, topic, len(records))
     assert unplaced(read) == unplaced(records)
     assert placed(ranges) == Counter((record.partition, record.offset) for record in read)
 

@@ -99,10 +99,10 @@ def test_records_of_every_shape_are_read_as_they_were_written(
 
 
 @pytest.mark.promise("`poll` returns what is there, within its time")
-def test_many_records_come_once_each_in_order(each_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "many", partition_count=PARTITION_COUNT)
-    written = confluent_produce(each_kafka_cluster, topic, numbered(30_000), "lz4")
-    with open_consumer(each_kafka_cluster, max_partition_fetch_bytes=20_000) as consumer:
+def test_many_records_come_once_each_in_order(any_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(any_kafka_cluster, "many", partition_count=PARTITION_COUNT)
+    written = confluent_produce(any_kafka_cluster, topic, numbered(30_000), "lz4")
+    with open_consumer(any_kafka_cluster, max_partition_fetch_bytes=20_000) as consumer:
         consumer.assign(partitions_of(topic))
         records = read(consumer, len(written))
         offsets = defaultdict(list)
@@ -117,11 +117,11 @@ def test_many_records_come_once_each_in_order(each_kafka_cluster: KafkaCluster) 
 
 @pytest.mark.promise("iteration yields record after record")
 def test_iteration_reads_on_where_it_was_left_and_ends_by_its_time_out(
-    each_kafka_cluster: KafkaCluster,
+    any_kafka_cluster: KafkaCluster,
 ) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "iterate")
-    confluent_produce(each_kafka_cluster, topic, numbered(2_000, partition=0))
-    with open_consumer(each_kafka_cluster, consumer_timeout_ms=2_000) as consumer:
+    topic = confluent_create_topic(any_kafka_cluster, "iterate")
+    confluent_produce(any_kafka_cluster, topic, numbered(2_000, partition=0))
+    with open_consumer(any_kafka_cluster, consumer_timeout_ms=2_000) as consumer:
         consumer.assign(partitions_of(topic, 1))
         offsets = []
         for record in consumer:
@@ -132,12 +132,12 @@ def test_iteration_reads_on_where_it_was_left_and_ends_by_its_time_out(
     assert offsets == list(range(2_000))
 
 
-def test_a_bounded_scan_ends_exactly_at_its_limits(each_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "scan", partition_count=PARTITION_COUNT)
+def test_a_bounded_scan_ends_exactly_at_its_limits(any_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(any_kafka_cluster, "scan", partition_count=PARTITION_COUNT)
     # Left to a partitioner, a partition may get fewer than are cut off below.
     for partition in range(PARTITION_COUNT):
-        confluent_produce(each_kafka_cluster, topic, numbered(3_000, partition))
-    with open_consumer(each_kafka_cluster) as consumer:
+        confluent_produce(any_kafka_cluster, topic, numbered(3_000, partition))
+    with open_consumer(any_kafka_cluster) as consumer:
         partitions = partitions_of(topic)
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
@@ -178,12 +178,12 @@ def test_offsets_are_told_by_place_and_by_time(each_kafka_cluster: KafkaCluster)
 
 
 @pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
-def test_seeks_and_pauses_hold_while_records_come(each_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "seek", partition_count=2)
-    confluent_produce(each_kafka_cluster, topic, [*numbered(3_000, 0), *numbered(3_000, 1)])
+def test_seeks_and_pauses_hold_while_records_come(any_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(any_kafka_cluster, "seek", partition_count=2)
+    confluent_produce(any_kafka_cluster, topic, [*numbered(3_000, 0), *numbered(3_000, 1)])
     one, two = partitions_of(topic, 2)
     dice = random.Random(7)
-    with open_consumer(each_kafka_cluster) as consumer:
+    with open_consumer(any_kafka_cluster) as consumer:
         consumer.assign([one, two])
         due = {0: 0, 1: 0}
         for _ in range(200):
@@ -200,18 +200,18 @@ def test_seeks_and_pauses_hold_while_records_come(each_kafka_cluster: KafkaClust
                 consumer.pause([dice.choice([one, two])])
 
 
-def test_a_consumer_at_the_end_gets_new_records_soon(each_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "tail")
-    with open_consumer(each_kafka_cluster, auto_offset_reset="latest") as consumer:
+def test_a_consumer_at_the_end_gets_new_records_soon(any_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(any_kafka_cluster, "tail")
+    with open_consumer(any_kafka_cluster, auto_offset_reset="latest") as consumer:
         consumer.assign(partitions_of(topic, 1))
         assert len(consumer.poll(1.0)) == 0
-        confluent_produce(each_kafka_cluster, topic, numbered(1, 0))
+        confluent_produce(any_kafka_cluster, topic, numbered(1, 0))
         assert [record.value for record in read(consumer, 1)] == [b"0"]
 
 
-def test_a_wakeup_from_another_thread_ends_a_wait(each_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "wakeup")
-    with open_consumer(each_kafka_cluster) as consumer:
+def test_a_wakeup_from_another_thread_ends_a_wait(any_kafka_cluster: KafkaCluster) -> None:
+    topic = confluent_create_topic(any_kafka_cluster, "wakeup")
+    with open_consumer(any_kafka_cluster) as consumer:
         consumer.assign(partitions_of(topic, 1))
         consumer.poll(0.1)
         waker = threading.Timer(0.2, consumer.wakeup)
@@ -223,21 +223,21 @@ def test_a_wakeup_from_another_thread_ends_a_wait(each_kafka_cluster: KafkaClust
         waker.join()
 
 
-def test_a_topic_that_is_made_while_it_is_polled_is_read(each_kafka_cluster: KafkaCluster) -> None:
-    with open_consumer(each_kafka_cluster) as consumer:
-        topic = confluent_create_topic(each_kafka_cluster, "auto")
+def test_a_topic_that_is_made_while_it_is_polled_is_read(any_kafka_cluster: KafkaCluster) -> None:
+    with open_consumer(any_kafka_cluster) as consumer:
+        topic = confluent_create_topic(any_kafka_cluster, "auto")
         consumer.assign(partitions_of(topic, 1))
-        confluent_produce(each_kafka_cluster, topic, numbered(3, 0))
+        confluent_produce(any_kafka_cluster, topic, numbered(3, 0))
         assert len(read(consumer, 3)) == 3
 
 
 def test_positions_outside_the_log_are_told_with_its_range(
-    each_kafka_cluster: KafkaCluster,
+    any_kafka_cluster: KafkaCluster,
 ) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "range")
-    confluent_produce(each_kafka_cluster, topic, numbered(5, 0))
+    topic = confluent_create_topic(any_kafka_cluster, "range")
+    confluent_produce(any_kafka_cluster, topic, numbered(5, 0))
     (partition,) = partitions_of(topic, 1)
-    with open_consumer(each_kafka_cluster, auto_offset_reset="none") as consumer:
+    with open_consumer(any_kafka_cluster, auto_offset_reset="none") as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 77)
         with pytest.raises(OffsetOutOfRangeError, match=rf"{topic}-0: offset 77.*0 to 5"):
@@ -300,13 +300,13 @@ def test_a_reader_of_committed_records_sees_no_others(each_kafka_cluster: KafkaC
 
 
 def test_records_that_retention_took_are_skipped_with_a_warning(
-    each_kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+    any_kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = confluent_create_topic(each_kafka_cluster, "retention")
-    confluent_produce(each_kafka_cluster, topic, numbered(10, 0))
+    topic = confluent_create_topic(any_kafka_cluster, "retention")
+    confluent_produce(any_kafka_cluster, topic, numbered(10, 0))
     (partition,) = partitions_of(topic, 1)
-    admin = AdminClient({"bootstrap.servers": each_kafka_cluster.bootstrap_servers})
-    with open_consumer(each_kafka_cluster) as consumer:
+    admin = AdminClient({"bootstrap.servers": any_kafka_cluster.bootstrap_servers})
+    with open_consumer(any_kafka_cluster) as consumer:
         consumer.assign([partition])
         assert [record.offset for record in consumer.poll(TIMEOUT_S, 2)] == [0, 1]
         for done in admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 6)]).values():
