@@ -9,7 +9,7 @@ Source: Java class ``KafkaProducer``, ``doSend`` therein.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pykclient.accel import ByteColumn
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
@@ -37,6 +37,11 @@ __all__ = ["TIMESTAMP_MAX_MS", "RecordSerializer", "shown_number"]
 TIMESTAMP_MAX_MS = 2**63 - 1
 
 
+class _Limits(NamedTuple):
+    max_request_size: int
+    buffer_memory: int
+
+
 class RecordSerializer:
     """The serializers of a producer, and the limits of its records.
 
@@ -54,8 +59,8 @@ class RecordSerializer:
     ) -> None:
         self._key = key
         self._value = value
-        self._limits = {"max_request_size": max_request_size, "buffer_memory": buffer_memory}
-        self._limit_bytes = min(self._limits.values())
+        self._limits = _Limits(max_request_size, buffer_memory)
+        self._limit_bytes = min(self._limits)
         self._clock_ms = clock_ms
 
     @classmethod
@@ -140,7 +145,7 @@ class RecordSerializer:
         return self._key if name == "keys" else self._value
 
     def _refuse(self, record: str, size_bytes: int) -> None:
-        for name, limit_bytes in self._limits.items():
+        for name, limit_bytes in self._limits._asdict().items():
             if size_bytes > limit_bytes:
                 raise RecordTooLargeError(
                     f"{record} takes up to {size_bytes} bytes, but {name} is "

@@ -10,7 +10,7 @@ import pytest
 
 from pykclient.accel import ListColumns
 from pykclient.accel.pure.varint import encode_varint
-from tests.accel.appended_rows import ROWS, sample_columns
+from tests.accel.sample_columns import ROWS, sample_columns
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.accel.appended_rows import ROWS, sample_columns
+from tests.accel.sample_columns import ROWS, sample_columns
 from tests.accel.test_decoder import simple
 
 if TYPE_CHECKING:

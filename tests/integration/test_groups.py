@@ -19,6 +19,7 @@ from pykclient.consumer.group.assignors import Assignment, RoundRobinAssignor
 from pykclient.errors import (
     CommitFailedError,
     FencedInstanceIdError,
+    RebalanceInProgressError,
     RebalanceListenerError,
     UsageError,
 )
@@ -317,6 +318,36 @@ def test_a_cooperative_group_keeps_what_does_not_move(fake_kafka: FakeKafka) -> 
     moved = [line for line in diary.lines if line[1]]
     assert [what for what, _ in moved] == ["assigned", "revoked", "assigned", "revoked"]
     assert moved[1][1] == moved[2][1] == [2, 3]
+
+
+def test_a_cooperative_member_that_closes_in_a_rebalance_has_committed_before_it(
+    fake_kafka: FakeKafka,
+) -> None:
+    """Nothing is accepted while the group rebalances, and what it keeps may be read for long."""
+    settings = {
+        "partition_assignment_strategy": "cooperative-sticky",
+        "auto_commit_interval_ms": 60_000,
+    }
+    with member(fake_kafka, **settings) as other:
+        with member(fake_kafka, **settings) as closes:
+            for each in (other, closes):
+                each.subscribe([TOPIC])
+            poll_until(lambda: len(closes.assignment()) == 2, other, closes)
+            poll_until(lambda: len(other.assignment()) == 2, other, closes)
+            kept = closes.assignment()
+            with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+                for partition in kept:
+                    producer.send(TOPIC, b"value", partition=partition.partition)
+            count = 0
+            while count < len(kept):
+                count += len(closes.poll(1.0))
+            closes.enforce_rebalance("a test")
+            for _ in range(3):
+                closes.poll(0.1)  # the other one does not poll, so the group waits for it
+            with pytest.raises(RebalanceInProgressError):
+                closes.commit()
+        committed = other.committed(kept)
+    assert {None if each is None else each.offset for each in committed.values()} == {1}
 
 
 @pytest.mark.promise(

@@ -70,18 +70,6 @@ class NoWaiting:
         return result.is_done(index)
 
 
-class OutOfTime(NoWaiting):
-    """A `Waiting` whose time is always up, and whose thread is the test's."""
-
-    is_sender = True
-
-    def is_current(self) -> bool:
-        return self.is_sender
-
-    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
-        return False
-
-
 class ScriptedClient(NetworkClient):
     """The network client as the sender sees it: nodes are ready unless the test says otherwise."""
 

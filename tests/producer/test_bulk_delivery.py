@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from array import array
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +16,22 @@ from pykclient.producer.delivery import ProduceResult
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.sender.thread import SenderThread
 from pykclient.types import TopicPartition
-from tests.producer.sender_bench import OutOfTime
+from tests.producer.sender_bench import NoWaiting
+
+if TYPE_CHECKING:
+    from pykclient.producer.delivery import Awaited
+
+
+class OutOfTime(NoWaiting):
+    """A `Waiting` whose time is always up, and whose thread is the test's."""
+
+    is_sender = True
+
+    def is_current(self) -> bool:
+        return self.is_sender
+
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
+        return False
 
 
 def batch(partition: int = 0) -> ProduceResult:

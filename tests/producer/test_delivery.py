@@ -15,14 +15,27 @@ from pykclient.producer.delivery import NEXT, ProduceResult, ResultState
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata
 from pykclient.types import TopicPartition
-from tests.producer.sender_bench import OutOfTime
+from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.accel.abc import OnDelivery
+    from pykclient.producer.delivery import Awaited
 
 PARTITION = TopicPartition("t", 3)
 REPORTS = FailureReports("", lambda: 0)
+
+
+class OutOfTime(NoWaiting):
+    """A `Waiting` whose time is always up, and whose thread is the test's."""
+
+    is_sender = True
+
+    def is_current(self) -> bool:
+        return self.is_sender
+
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
+        return False
 
 
 class OpenBatch:

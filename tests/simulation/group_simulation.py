@@ -52,7 +52,7 @@ QUIET_MS = (0, 0, 5, 50, 300, 2_000)
 """How long nothing breaks after something did."""
 MEMBER_COUNT_MAX = 4
 SESSION_TIMEOUT_MS = 6_000
-MAX_POLL_INTERVAL_MS = 2_000
+MAX_POLL_INTERVAL_MS = 2_500
 STALL_MAX_MS = SESSION_TIMEOUT_MS + 6_000
 """How long the group may take to come to rest: sessions of those who are gone have to end, and a
 request that was never answered may have waited as long as it may before it was written."""

@@ -303,7 +303,7 @@ class SimulatedMember:
                 self.did.add("pause partitions")
 
     def _resume(self) -> None:
-        assert self.consumer.paused() == self._resting
+        assert self.consumer.paused() == self._resting, "paused what is not owned, or less"
         self.consumer.resume(sorted(self._resting))
         self._resting.clear()
 

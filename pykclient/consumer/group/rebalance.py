@@ -128,14 +128,20 @@ class Reconciliation:
         """Revoke what a member of a classic group must not keep while it joins again.
 
         That is everything in an eager group, of which the listener is notified though it is
-        nothing; in a cooperative one what is not subscribed to any more. All is committed.
+        nothing; in a cooperative one what is not subscribed to any more. All is committed, also
+        what is kept: until the next generation no commit is accepted. It is held as well, or a poll
+        would return records of it, and the group would wait for the next one.
         """
         self._begin(intent, now_ms)
         is_eager, wanted = protocol is RebalanceProtocol.EAGER, self._subscription.wanted_topics
         owned = sorted(self._subscription.partitions)
         revoked = [each for each in owned if is_eager or each.topic not in wanted]
+        if owned or is_eager:
+            self._steps += (partial(self._hold, owned), self._commit)
         if revoked or is_eager:
-            self._steps += self._revoking(revoked)
+            self._steps.append(partial(self._report_revoked, revoked))
+        if owned:
+            self._steps.append(partial(self._drop, revoked))
         self._go()
 
     def change_to(self, intent: Intent, assigned: Collection[TopicPartition], now_ms: int) -> None:
@@ -205,9 +211,9 @@ class Reconciliation:
 
     def _log_failure(self, operation: Operation[None] | None) -> None:
         if operation is not None and operation.error is not None:
-            self._log.warning(
+            self._log.error(
                 "the commit before partitions are revoked has failed, so records since the last "
-                "one are read again: %s",
+                "one may be read again: %s",
                 operation.error,
             )
 
@@ -264,6 +270,8 @@ class Reconciliation:
     def _take(self, partitions: Iterable[TopicPartition]) -> None:
         for dropped in self._subscription.assign_from_group(partitions):
             self._wiring.drop(dropped)
+        for kept in self._subscription:
+            self._wiring.refresh(kept)  # it may have been held
 
     def _call(
         self, callback: PartitionCallback | None, verb: str, partitions: Sequence[TopicPartition]

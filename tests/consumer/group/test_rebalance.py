@@ -41,6 +41,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.diary: list[str] = []
+        self.held: set[TopicPartition] = set()
+        """What the buffer returns no records of."""
         self.subscription = SubscriptionState()
         self.subscription.subscribe(["t"])
         self.user_calls: deque[UserCall] = deque()
@@ -99,8 +101,11 @@ class Scene:
         self.diary.append(f"drop {assigned.partition}")
 
     def refresh(self, assigned: AssignedPartition) -> None:
-        assert assigned.is_held
-        self.diary.append(f"hold {assigned.partition}")
+        if assigned.is_held:
+            self.diary.append(f"hold {assigned.partition}")
+            self.held.add(assigned.partition)
+        else:
+            self.held.discard(assigned.partition)
 
     def _commit(self, deadline_ms: int) -> Operation[None]:
         assert deadline_ms == self.commit_deadline_ms
@@ -187,8 +192,21 @@ def test_before_joining_a_cooperative_group_only_what_is_not_wanted_is_revoked(
     scene.diary.clear()
     scene.before_join(RebalanceProtocol.COOPERATIVE)
     scene.call_all()
-    assert scene.diary == ["hold gone-0", "commit", "revoked gone-0", "drop gone-0"]
+    assert scene.diary[2:] == ["commit", "revoked gone-0", "drop gone-0"]
     assert scene.subscription.partitions == {A}
+    assert A not in scene.held
+
+
+def test_before_joining_a_cooperative_group_what_is_kept_is_held_while_it_is_committed(
+    scene: Scene,
+) -> None:
+    scene.is_commit_slow = True
+    intent = scene.before_join(RebalanceProtocol.COOPERATIVE)
+    assert scene.held == {A, B}
+    scene.commits[0].succeed(None)
+    assert intent.is_done
+    assert scene.held == set()
+    assert scene.diary == ["hold t-0", "hold t-1", "commit"]
 
 
 def test_without_callbacks_nothing_waits(scene: Scene) -> None:
@@ -232,8 +250,8 @@ def test_a_commit_that_fails_is_logged_and_keeps_no_partition(
         scene.commits[0].fail(refused)
     scene.call_all()
     assert scene.subscription.partitions == {B}
-    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert "are read again" in record.getMessage()
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert "may be read again" in record.getMessage()
     assert str(refused) in record.getMessage()
 
 
