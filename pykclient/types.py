@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 TOPIC_LENGTH_MAX = 249
-"""Brokers refuse longer names, and whoever asks about one gets no answer about any other."""
+"""Brokers refuse longer names, and a request with one gets an error for all others as well."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Record headers in the order they were written; a name may occur more than once (KIP-82)."""
@@ -61,7 +61,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The answer to a search by time: the first offset whose record is at or after that time."""
+    """The result of a search by time: the first offset whose record is at or after that time."""
 
     offset: int
     timestamp_ms: int
@@ -88,7 +88,7 @@ class Node(NamedTuple):
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp (KIP-32)."""
+    """What set a record's timestamp (KIP-32)."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0

@@ -222,22 +222,22 @@ class AdminCall(Generic[KeyT, ValueT]):
     def _on_response(self, keys: Sequence[KeyT], message: Message | None, now_ms: int) -> None:
         assert message is not None
         try:
-            answers = dict(self._handler.results(message, keys))
+            results = dict(self._handler.results(message, keys))
         except DecodeError as error:
-            answers = dict.fromkeys(keys, error)
+            results = dict.fromkeys(keys, error)
         for key in keys:
-            answer = answers.get(key)
-            if answer is None:
-                answer = DecodeError(f"{type(message).__name__} says nothing about {key!r}")
-            if isinstance(answer, KafkaError):
-                self._on_error(key, answer, now_ms)
+            result = results.get(key)
+            if result is None:
+                result = DecodeError(f"{type(message).__name__} says nothing about {key!r}")
+            if isinstance(result, KafkaError):
+                self._on_error(key, result, now_ms)
             else:
-                self._complete(key, answer)
+                self._complete(key, result)
 
     def _on_failure(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
         cause = error.__cause__
         if isinstance(cause, KafkaError) and cause.fatal:
-            error = cause  # of its broker, which nobody can take the place of
+            error = cause  # of its broker, whose place no other can take
         for key in keys:
             self._progress[key].has_lost_response = True
             outcome = self._handler.on_unreachable(key, error)
@@ -253,7 +253,7 @@ class AdminCall(Generic[KeyT, ValueT]):
         if is_final or progress.attempt.failure_count >= self._attempts.retry_max:
             if progress.has_lost_response and isinstance(error, BrokerError):
                 error.add_note(
-                    "An earlier attempt of this call may have succeeded: its answer was lost."
+                    "An earlier attempt of this call may have succeeded: its response was lost."
                 )
             _to(progress, KeyState.FAILED)
             del self._unfinished[key]

@@ -212,7 +212,7 @@ class AdminCore:
         return call.values
 
     def _late(self, call: AdminCall[KeyT, ValueT], what: str, timeout_ms: int) -> KafkaTimeoutError:
-        why = self._why_unfinished(call) or "the brokers did not answer"
+        why = self._why_unfinished(call) or "the brokers did not respond"
         keys: Sequence[object] = call.unfinished
         error = KafkaTimeoutError(
             f"waited {timeout_ms} ms for {what} {', '.join(map(str, keys))}: {why}"

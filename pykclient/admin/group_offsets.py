@@ -88,13 +88,13 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
             return
         committed: Committed = {}
         for topic in message.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code != 0:
-                    yield group, _error(answer.error_code, group, partition)
+            for found in topic.partitions:
+                partition = TopicPartition(topic.name, found.partition_index)
+                if found.error_code != 0:
+                    yield group, _error(found.error_code, group, partition)
                     return
-                if answer.committed_offset != NO_OFFSET:
-                    committed[partition] = _committed(answer)
+                if found.committed_offset != NO_OFFSET:
+                    committed[partition] = _committed(found)
         yield group, committed
 
 
@@ -129,10 +129,10 @@ class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
     ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
         assert isinstance(message, OffsetCommitResponse)
         for topic in message.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code != 0:
-                    yield partition, _error(answer.error_code, self._group, partition)
+            for found in topic.partitions:
+                partition = TopicPartition(topic.name, found.partition_index)
+                if found.error_code != 0:
+                    yield partition, _error(found.error_code, self._group, partition)
                 else:
                     yield partition, partition
 
@@ -164,10 +164,10 @@ class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
             yield from ((key, error) for key in keys)
             return
         for topic in message.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code != 0:
-                    yield partition, _error(answer.error_code, self._group, partition)
+            for found in topic.partitions:
+                partition = TopicPartition(topic.name, found.partition_index)
+                if found.error_code != 0:
+                    yield partition, _error(found.error_code, self._group, partition)
                 else:
                     yield partition, partition
 
@@ -179,10 +179,10 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _committed(answer: OffsetFetchResponsePartition) -> OffsetAndMetadata:
-    epoch = answer.committed_leader_epoch
+def _committed(found: OffsetFetchResponsePartition) -> OffsetAndMetadata:
+    epoch = found.committed_leader_epoch
     return OffsetAndMetadata(
-        answer.committed_offset, answer.metadata or "", None if epoch < 0 else epoch
+        found.committed_offset, found.metadata or "", None if epoch < 0 else epoch
     )
 
 

@@ -1,6 +1,6 @@
 """Lookups: which broker can serve a key of an admin call.
 
-Metadata tells most of them; who coordinates a group has to be asked of a broker.
+Metadata has most of them; the coordinator of a group is requested from a broker.
 
 Owner: the call that a lookup was made for; those that hold nothing are shared.
 Source: Java classes ``AdminApiLookupStrategy``, ``CoordinatorStrategy``, ``KafkaAdminClient``
@@ -144,7 +144,7 @@ class CoordinatorOf(_Coordinators[object]):
 
 
 def coordinator_request(group: str) -> FindCoordinatorRequest:
-    """Ask any broker who coordinates a group; see `ONE_KEY_MAX_VERSION`."""
+    """Return the request for the coordinator of a group; see `ONE_KEY_MAX_VERSION`."""
     return FindCoordinatorRequest(key=group, key_type=GROUP_KEY_TYPE)
 
 

@@ -156,20 +156,20 @@ class CreateTopics(AdminHandler[str, CreatedTopic]):
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
         assert isinstance(message, CreateTopicsResponse)
-        for answer in message.topics:
-            if answer.error_code != 0:
+        for topic in message.topics:
+            if topic.error_code != 0:
                 yield (
-                    answer.name,
-                    _topic_error(answer.error_code, answer.name, answer.error_message),
+                    topic.name,
+                    _topic_error(topic.error_code, topic.name, topic.error_message),
                 )
                 continue
             yield (
-                answer.name,
+                topic.name,
                 CreatedTopic(
-                    answer.name,
-                    _known_id(answer.topic_id),
-                    answer.num_partitions if answer.num_partitions >= 0 else None,
-                    answer.replication_factor if answer.replication_factor >= 0 else None,
+                    topic.name,
+                    _known_id(topic.topic_id),
+                    topic.num_partitions if topic.num_partitions >= 0 else None,
+                    topic.replication_factor if topic.replication_factor >= 0 else None,
                 ),
             )
 
@@ -188,16 +188,16 @@ class DeleteTopics(AdminHandler[str, str]):
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, str | KafkaError]]:
         assert isinstance(message, DeleteTopicsResponse)
-        for answer in message.responses:
-            if answer.name is None:
+        for topic in message.responses:
+            if topic.name is None:
                 continue
-            if answer.error_code != 0:
+            if topic.error_code != 0:
                 yield (
-                    answer.name,
-                    _topic_error(answer.error_code, answer.name, answer.error_message),
+                    topic.name,
+                    _topic_error(topic.error_code, topic.name, topic.error_message),
                 )
             else:
-                yield answer.name, answer.name
+                yield topic.name, topic.name
 
 
 class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
@@ -215,11 +215,9 @@ class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
         yield (
             ALL_TOPICS,
             {
-                answer.name: TopicListing(
-                    answer.name, _known_id(answer.topic_id), answer.is_internal
-                )
-                for answer in message.topics
-                if answer.error_code == 0 and answer.name is not None
+                topic.name: TopicListing(topic.name, _known_id(topic.topic_id), topic.is_internal)
+                for topic in message.topics
+                if topic.error_code == 0 and topic.name is not None
             },
         )
 
@@ -237,13 +235,13 @@ class DescribeTopics(AdminHandler[str, TopicDescription]):
         self, message: Message, keys: Sequence[str]
     ) -> Iterator[tuple[str, TopicDescription | KafkaError]]:
         assert isinstance(message, MetadataResponse)
-        for answer in message.topics:
-            if answer.name is None:
+        for topic in message.topics:
+            if topic.name is None:
                 continue
-            if answer.error_code != 0:
-                yield answer.name, _topic_error(answer.error_code, answer.name, None)
+            if topic.error_code != 0:
+                yield topic.name, _topic_error(topic.error_code, topic.name, None)
             else:
-                yield answer.name, _description(topic_info(answer))
+                yield topic.name, _description(topic_info(topic))
 
 
 class _Spread(AdminHandler[int, int]):
@@ -270,9 +268,9 @@ class TopicsPresent(_Spread):
     ) -> Iterable[tuple[int, int | KafkaError]]:
         assert isinstance(message, MetadataResponse)
         known = {
-            answer.name
-            for answer in message.topics
-            if answer.error_code == 0 and all(p.leader_id >= 0 for p in answer.partitions)
+            topic.name
+            for topic in message.topics
+            if topic.error_code == 0 and all(p.leader_id >= 0 for p in topic.partitions)
         }
         missing = [name for name in self._topics if name not in known]
         for key in keys:
@@ -286,7 +284,7 @@ class TopicsAbsent(_Spread):
         self, message: Message, keys: Sequence[int]
     ) -> Iterable[tuple[int, int | KafkaError]]:
         assert isinstance(message, MetadataResponse)
-        left = [answer.name for answer in message.topics if answer.error_code == 0]
+        left = [topic.name for topic in message.topics if topic.error_code == 0]
         for key in keys:
             yield key, _not_spread(key, left) if left else key
 

@@ -55,7 +55,9 @@ class ClientConfig:
         "producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java.",
     )
     request_timeout_ms = Setting(
-        integer(0), 30_000, "How long a broker may take to answer before the connection is dropped."
+        integer(0),
+        30_000,
+        "How long a broker may take to respond until its connection is dropped.",
     )
     retry_backoff_ms = Setting(
         integer(0, LONG_MAX), 100, "Pause before a failed request is sent again; doubles each time."
@@ -87,7 +89,7 @@ class ClientConfig:
     metadata_recovery_strategy = Setting(
         choice({"rebootstrap": "rebootstrap", "none": "none"}, is_case_kept=False),
         "rebootstrap",
-        "When no known broker answers: start again from bootstrap_servers, or keep trying "
+        "When no known broker responds: start again from bootstrap_servers, or keep trying "
         "(KIP-899).",
     )
     metadata_recovery_rebootstrap_trigger_ms = Setting(
@@ -104,7 +106,7 @@ class ClientConfig:
     receive_max_bytes = Setting(
         integer(1_000),
         100_000_000,
-        "Largest answer accepted from a broker; a larger one ends the connection before any "
+        "Largest response accepted from a broker; a larger one ends the connection before any "
         "memory is taken for it.",
         is_ours=True,
     )

@@ -175,7 +175,7 @@ class CorruptRecordError(DecodeError):
     """A record batch is malformed or its checksum is wrong.
 
     `topic`, `partition` and `offset` tell where; they are None while only bytes are known.
-    `next_offset` is the offset after the batch, None if nobody knows; `raw` is the batch as it
+    `next_offset` is the offset after the batch, None if that is not known; `raw` is the batch as it
     came, with whatever follows it where its end is not known, and None outside a consumer.
     """
 
@@ -286,7 +286,7 @@ class ConnectionFailedError(KafkaError):
 
 
 class DisconnectedError(ConnectionFailedError):
-    """The connection ended before the answer came."""
+    """The connection ended before the response came."""
 
 
 class TlsError(ConnectionFailedError):

@@ -1,6 +1,6 @@
 """Coordinators: which broker looks after a group, a transactional id or a share group.
 
-Per key it is *unknown* (nobody asks), *wanted*, *looking up* (a broker was asked), *known*,
+Per key it is *unknown* (not needed), *wanted*, *looking up* (requested from a broker), *known*,
 *suspect* (it owes a response for so long that others are asked whether it still is the one, and
 stays in use meanwhile), or *failed* (trying again would not help; after a back-off it may be asked
 for anew). A coordinator is looked for when somebody wants it, and forgotten when its connection is
@@ -153,7 +153,7 @@ class Coordinators:
     # Asked by the other managers.
 
     def coordinator(self, key_type: CoordinatorType, key: str) -> CoordinatorNode | None:
-        """Return who coordinates; if that is not known, have it looked up and return None.
+        """Return the coordinator; if it is not known, have it looked up and return None.
 
         Its id is that of a connection of its own: use it as the `node_id` of requests.
         """
@@ -177,7 +177,7 @@ class Coordinators:
         return self._lookup(key_type, key).attempt.last_error
 
     def last_found(self, key_type: CoordinatorType, key: str) -> CoordinatorNode | None:
-        """Return who was found last, even if it is forgotten since; None if nobody ever was."""
+        """Return the one that was found last, even if it is forgotten since."""
         return self._lookup(key_type, key).found_node
 
     def mark_unknown(
@@ -185,7 +185,7 @@ class Coordinators:
     ) -> None:
         """Forget a coordinator that is none, or gone.
 
-        `node_id` is whom the news is about: another one that was found meanwhile stays known.
+        The news is about `node_id`: another one that was found meanwhile stays known.
         """
         lookup = self._lookup(key_type, key)
         if lookup.node is not None and lookup.node.id == node_id:
@@ -220,7 +220,7 @@ class Coordinators:
         self._lookups.clear()
 
     def _due_ms(self, lookup: _Lookup) -> int:
-        """Return when to ask who coordinates; `NEVER_MS` if something else comes first."""
+        """Return when to request the coordinator; `NEVER_MS` if something else comes first."""
         if lookup.state is CoordinatorState.WANTED:
             return lookup.attempt.due_ms
         if lookup.state is CoordinatorState.KNOWN:
@@ -255,14 +255,14 @@ class Coordinators:
 
     def _on_response(self, lookups: list[_Lookup], message: Message | None, now_ms: int) -> None:
         assert isinstance(message, FindCoordinatorResponse)
-        answers = _answers([lookup.key.key for lookup in lookups], message)
-        for lookup, answer in zip(lookups, answers, strict=True):
-            if answer.error_code != 0:
-                said = f": {answer.error_message}" if answer.error_message else ""
+        found = _found([lookup.key.key for lookup in lookups], message)
+        for lookup, coordinator in zip(lookups, found, strict=True):
+            if coordinator.error_code != 0:
+                said = f": {coordinator.error_message}" if coordinator.error_message else ""
                 text = f"FindCoordinator of {lookup.key}{said}"
-                self._on_error(lookup, error_for_code(answer.error_code, text), now_ms)
+                self._on_error(lookup, error_for_code(coordinator.error_code, text), now_ms)
             else:
-                self._learn(lookup, CoordinatorNode.of(broker_node(_Address(answer))), now_ms)
+                self._learn(lookup, CoordinatorNode.of(broker_node(_Address(coordinator))), now_ms)
 
     def _learn(self, lookup: _Lookup, node: CoordinatorNode, now_ms: int) -> None:
         silent = lookup.node
@@ -301,7 +301,9 @@ class Coordinators:
 
     def _on_error(self, lookup: _Lookup, error: KafkaError, now_ms: int) -> None:
         if lookup.state is CoordinatorState.SUSPECT:
-            self._log.debug("%s: nobody tells about %s: %s", lookup.key, lookup.node, error)
+            self._log.debug(
+                "%s: not known whether it is still %s: %s", lookup.key, lookup.node, error
+            )
             lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             lookup.to(CoordinatorState.KNOWN)
             return
@@ -375,8 +377,8 @@ class _Address:
 
     rack: str | None = None
 
-    def __init__(self, answer: Coordinator) -> None:
-        self.node_id, self.host, self.port = answer.node_id, answer.host, answer.port
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.node_id, self.host, self.port = coordinator.node_id, coordinator.host, coordinator.port
 
 
 def _build(key_type: CoordinatorType, keys: Sequence[str], version: int) -> FindCoordinatorRequest:
@@ -399,10 +401,10 @@ def _build(key_type: CoordinatorType, keys: Sequence[str], version: int) -> Find
     return FindCoordinatorRequest(key_type=key_type, key=keys[0])
 
 
-def _answers(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coordinator]:
+def _found(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coordinator]:
     """Return what is said of each key, in order. Requires that the response was checked."""
     if message.coordinators:
-        by_key = {answer.key: answer for answer in message.coordinators}
+        by_key = {coordinator.key: coordinator for coordinator in message.coordinators}
         return [by_key[key] for key in keys]
     return [
         Coordinator(
@@ -417,12 +419,14 @@ def _answers(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coor
 
 
 def _check(keys: Sequence[str], message: Message) -> None:
-    """Make sure that a response tells of each key once, and of somebody who can be there."""
+    """Make sure that a response tells of each key once, and of an address that can be one."""
     assert isinstance(message, FindCoordinatorResponse)
     if message.coordinators or len(keys) > 1:
         found = sorted(each.key for each in message.coordinators)
         if found != sorted(keys):
-            raise DecodeError(f"a FindCoordinator answer is about {found}, asked was {list(keys)}")
-    for answer in _answers(keys, message):
-        if answer.error_code == 0:
-            broker_node(_Address(answer))
+            raise DecodeError(
+                f"a FindCoordinator response is about {found}, requested was {list(keys)}"
+            )
+    for coordinator in _found(keys, message):
+        if coordinator.error_code == 0:
+            broker_node(_Address(coordinator))

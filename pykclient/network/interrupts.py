@@ -61,7 +61,7 @@ def call_masked(function: Callable[[], None]) -> None:
     """Call what no signal should come into the midst of; it is handled after that, here.
 
     `Thread.start` takes locks of Python's own: a handler that raises in its midst leaves a thread
-    that waits for one of them for ever, or that nobody knows of. A thread that is started by this
+    that waits for one of them for ever, or that is not known of. A thread that is started by this
     takes no signals with handlers of Python's, either. Those that the system gives to threads of
     the application's own are handled at once all the same.
     """

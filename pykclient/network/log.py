@@ -218,7 +218,7 @@ class RateLimitedLog:
 
 
 class LongWait:
-    """One wait for `what`. `why` is called when it has become long; empty if nobody knows."""
+    """One wait for `what`. `why` is called when it has become long; empty if that is not known."""
 
     __slots__ = ("_due_ms", "_waits", "_what", "_why")
 

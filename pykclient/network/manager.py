@@ -1,10 +1,10 @@
-"""The words between duties and the engine that runs them: Manager, Request, Operation, UserCall.
+"""What managers and the engine that runs them exchange: Manager, Request, Operation, UserCall.
 
-A manager is one duty (refresh metadata, send batches, fetch): it is asked with the time, answers
-with requests and with when it must be asked again, and hears of responses through the callbacks of
-its requests. It has no clock, no socket and no thread, and never waits.
+A manager is one duty (refresh metadata, send batches, fetch): it is polled with the time, returns
+requests and when it must be polled again, and gets responses through callbacks of its requests. It
+has no clock, no socket and no thread, and never waits.
 
-Owner: whoever drives the engine that a manager belongs to.
+Owner: the driver of the engine that a manager belongs to.
 Source: Kafka's ``RequestManager`` of the newer consumer.
 """
 
@@ -47,17 +47,17 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(slots=True)
 class Request:
-    """One message to one node, and who hears of what became of it.
+    """One message to one node, and the callbacks for what becomes of it.
 
     Exactly one of `on_response` and `on_failure` is called, once, in `Engine.complete` or
     `Engine.step`, never inside `NetworkClient.send`. `node_id` None means any node, the least
     loaded one. `expects_response` is False only for a Produce with acks=0: then `on_response` is
     called with None once the bytes were handed to the socket. `max_version` caps the version when
     the message lacks what newer ones need (a topic id, say). `check` is called with a response
-    before anybody hears of it; if it contradicts the message, it raises `DecodeError`, which ends
+    before its callback; if it contradicts the message, it raises `DecodeError`, which ends
     the connection as bytes do that cannot be read. `build` makes the message for the version that
     was chosen, where versions say the same in different fields; `message` then only names the API.
-    What it raises (`UnsupportedVersionError`) is told to `on_failure`. `is_movable` is for what any
+    What it raises (`UnsupportedVersionError`) goes to `on_failure`. `is_movable` is for what any
     node may be asked, twice if need be: when the one that was asked is silent, another one is.
     `held_ms` is for how long the node was told to hold the response back; it is not silent before.
     """
@@ -85,7 +85,7 @@ class PollResult:
 
 
 IDLE = PollResult()
-"""Nothing to send, and nothing to wait for but answers."""
+"""Nothing to send, and nothing to wait for but responses."""
 
 
 class Manager(Protocol):
@@ -102,7 +102,8 @@ class RecoveringManager(Manager, Protocol):
     def restart(self, now_ms: int) -> None:
         """Forget what is in flight: no response comes, and any change may have been half made.
 
-        Called by a recovery, which may be interrupted as well and begins anew then. Calls nobody.
+        Called by a recovery, which may be interrupted as well and begins anew then. It makes no
+        callbacks.
         """
         ...
 

@@ -95,7 +95,7 @@ class Message(Structure):
 
 
 class Request(Message):
-    """A message to a broker; `response_type` is the class of its answer."""
+    """A message to a broker; `response_type` is the class of its response."""
 
     __slots__ = ()
     response_type: ClassVar[type[Message]]

@@ -184,7 +184,7 @@ STRANGERS = [
     (speaks_http, "HTTP"),
     (expects_tls, "TLS"),
     (hangs_up, "hung up during the Kafka handshake"),
-    (is_silent, "did not answer the Kafka handshake"),
+    (is_silent, "did not respond to the Kafka handshake"),
     (sends_random_bytes, "Kafka"),
 ]
 

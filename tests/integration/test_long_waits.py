@@ -65,7 +65,7 @@ def test_a_send_says_that_it_waits_for_memory(
         [told] = waits_told(caplog)
         assert "bytes of memory" in told
         assert "buffer_memory is 20000" in told
-        assert "has not answered PRODUCE yet" in told
+        assert "has not responded to PRODUCE yet" in told
         producer.close(0)
 
 

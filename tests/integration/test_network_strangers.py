@@ -87,10 +87,10 @@ STRANGERS: list[tuple[Behaviour, str, str]] = [
     (hangs_up_at_once, "hung up during the Kafka handshake", IS_IT_KAFKA),
     (
         is_silent,
-        f"did not answer the Kafka handshake within {HANDSHAKE_TIMEOUT_MS} ms",
+        f"did not respond to the Kafka handshake within {HANDSHAKE_TIMEOUT_MS} ms",
         IS_IT_KAFKA,
     ),
-    (announces_a_huge_answer, "did not answer the Kafka handshake", IS_IT_KAFKA),
+    (announces_a_huge_answer, "did not respond to the Kafka handshake", IS_IT_KAFKA),
     (sends_random_bytes, "was announced", "receive_max_bytes"),
 ]
 
@@ -118,7 +118,7 @@ def test_a_silent_port_is_told_before_its_time_is_over() -> None:
         assert not line.learn(300)
         text = line.client.describe_failures()
         assert (
-            f"bootstrap server {server.address} accepted the connection but has not answered"
+            f"bootstrap server {server.address} accepted the connection but has not responded to"
             in text
         )
         assert IS_IT_KAFKA in text

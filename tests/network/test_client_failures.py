@@ -49,8 +49,8 @@ def test_an_unanswered_request_times_out_and_takes_the_connection_with_it(
     network.turn(1)
     assert isinstance(late.error, KafkaTimeoutError)
     assert str(late.error) == (
-        "broker-1:9092 (id 1) did not answer METADATA within 1000 ms; it is overloaded or out of "
-        "reach; if it needs longer, raise request_timeout_ms"
+        "broker-1:9092 (id 1) did not respond to METADATA within 1000 ms; it is overloaded or "
+        "out of reach; if it needs longer, raise request_timeout_ms"
     )
     assert isinstance(lost.error, DisconnectedError)
     assert peer.is_closed()
@@ -135,7 +135,7 @@ def test_a_handshake_that_is_never_answered_is_given_up_with_the_cure() -> None:
     assert network.turn() == network.now_ms + 5_000
     network.turn(5_000)
     text = network.client.describe_failures()
-    assert "did not answer the Kafka handshake within 5000 ms" in text
+    assert "did not respond to the Kafka handshake within 5000 ms" in text
     assert "security protocol PLAINTEXT" in text
 
 
@@ -284,7 +284,7 @@ def test_what_is_waited_for_is_told_to_another_thread_while_the_driver_goes_on(
 
     [entry] = network.client._connections[1]._in_flight
     monkeypatch.setattr(entry.request, "message", InTheMiddle())
-    assert "has not answered METADATA yet" in network.client.describe_failures()
+    assert "has not responded to METADATA yet" in network.client.describe_failures()
     assert len(peer.requests) == 2
 
 
@@ -494,7 +494,7 @@ def test_each_broker_in_trouble_is_told_with_its_reason(network: ScriptedNetwork
     assert network.client.describe_failures() == (
         "cannot connect to broker-1:9092: refused; "
         "broker-2:9092 (id 2) has not accepted the connection yet; "
-        "broker-3:9092 (id 3) has not answered METADATA yet"
+        "broker-3:9092 (id 3) has not responded to METADATA yet"
     )
 
 

@@ -423,13 +423,15 @@ def test_what_it_waits_for_is_told(line: Line) -> None:
         "broker:9092 (id 1) has not accepted the connection yet"
     )
     line.accept()
-    assert "has not answered the Kafka handshake yet; is it a" in line.connection.describe_wait()
+    assert (
+        "has not responded to the Kafka handshake yet; is it a" in line.connection.describe_wait()
+    )
     line.peer.answer_versions()
     line.take()
     assert line.connection.describe_wait() == ""
     line.send()
     line.send()
-    assert line.connection.describe_wait() == "broker:9092 (id 1) has not answered METADATA yet"
+    assert line.connection.describe_wait() == "broker:9092 (id 1) has not responded to METADATA yet"
 
 
 def test_only_the_closed_state_cannot_be_left() -> None:

@@ -1,7 +1,7 @@
 """NetworkClient: carries every request of one client to the brokers and the responses back.
 
 `send` queues; `poll` is prepare (connect, write), wait (the port's I/O) and complete (take
-responses, expire, call back). It waits nowhere but in the port, calls nobody inside `send`, and
+responses, expire, call back). It waits nowhere but in the port, calls nothing back in `send`, and
 calls each request's `on_response` or `on_failure` exactly once, unless it is closed before.
 
 Owner: the driver of the engine. Other threads may call `wakeup` only.
@@ -46,7 +46,7 @@ SUSPECT_INTERVAL_MS_MAX = 30_000
 """The longest time between two requests for metadata because of a suspect broker."""
 
 ABSENCE_CHARGED_MS = 1_000
-"""What counts of the time between two turns. Were nothing counted, a broker that never answers
+"""What counts of the time between two turns. Were nothing counted, a broker that never responds
 would never be given up by a consumer that polls once a second and works in between."""
 
 
@@ -109,7 +109,7 @@ class NetworkClient:
         """Queue a request for its node, or for whichever node is least loaded.
 
         It ends when it was not written within its `timeout_ms` (None = `request_timeout_ms`), or
-        not answered within as much after that, and what the node was given to hold it back.
+        not responded to within as much after that, and what the node was given to hold it back.
         """
         assert not self.is_closed
         request.deadline_ms = now_ms + self._timeout_ms(request)
@@ -133,7 +133,7 @@ class NetworkClient:
         return self._states.is_unavailable(node_id, now_ms)
 
     def suspect_ms(self, node_id: int) -> int:
-        """Return when a node counts as silent unless it answers; `NEVER_MS` if it owes nothing."""
+        """Return when a node is suspect unless it responds; `NEVER_MS` if it owes nothing."""
         connection = self._connections.get(node_id)
         return NEVER_MS if connection is None else connection.suspect_ms()
 
@@ -182,7 +182,7 @@ class NetworkClient:
         return self._states.last_error(node_id)
 
     def describe_failures(self) -> str:
-        """Return what keeps nodes from answering, for the text of a time-out; empty if nothing.
+        """Return what keeps nodes from responding, for the text of a time-out; empty if nothing.
 
         Any thread.
         """
@@ -298,7 +298,7 @@ class NetworkClient:
             self._write(self._connections[node.id], self._pending.take_first(ANY_NODE), now_ms)
 
     def _check_suspects(self, now_ms: int) -> None:
-        """See who leads instead of suspect nodes, and send what is movable to other nodes."""
+        """Find out what leads instead of suspect nodes, and move what is movable."""
         for node_id, connection in list(self._connections.items()):
             if connection.suspect_ms() > now_ms:
                 continue
@@ -462,13 +462,13 @@ class NetworkClient:
             self._fail_all(self._pending.take_all(node_id), given_up)
         if self._pending.has(ANY_NODE):
             self._report_verdict(self._selection.verdict())
-        # The broker that we lost may have been a leader: learn who leads now.
+        # The broker that we lost may have been a leader: learn which one leads now.
         self._metadata.request_update()
 
     # Time that runs out.
 
     def _excuse_absence(self, now_ms: int) -> None:
-        """Give the brokers the time back in which nobody drove, but for the first second.
+        """Give the brokers the time back without a driver, but for the first second.
 
         A consumer may be away from `poll` for minutes, with a fetch in flight: the response lies
         unread in the sockets' buffers, and its rest at the broker.
@@ -523,7 +523,7 @@ class NetworkClient:
         return waits_for if error is None else str(error)
 
     def _report_verdict(self, error: KafkaError | None) -> None:
-        """Have those who wait raise what is fatal. The requests go on waiting for a node."""
+        """Have waiting calls raise what is fatal. The requests go on waiting for a node."""
         if error is not None:
             self._completed.append(lambda _: self._metadata.on_verdict(error))
 

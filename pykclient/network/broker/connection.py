@@ -52,7 +52,7 @@ THROTTLE_MS_MAX = 60_000
 by default; without a limit one response could silence us for ever."""
 
 CORRELATION_ID_LIMIT = 2**31
-"""Correlation ids are 31 bits here; they start over, long after the earlier ones are answered."""
+"""Correlation ids are 31 bits here; they start over, long after the earlier ones have ended."""
 
 
 class ConnectionState(Enum):
@@ -195,7 +195,7 @@ class Connection:
         # Copies, each made in one step: the driver goes on meanwhile.
         in_flight = (*self._without_response.copy(), *self._in_flight.copy())
         names = dict.fromkeys(entry.request.message.api_key.name for entry in in_flight)
-        return f"{self.node} has not answered {', '.join(names)} yet" if names else ""
+        return f"{self.node} has not responded to {', '.join(names)} yet" if names else ""
 
     def open(self, attempt: int) -> None:
         self._port.open(self, self.node.host, self.node.port, attempt=attempt)
@@ -229,7 +229,7 @@ class Connection:
         return any(entry.request.is_movable for entry in self._in_flight)
 
     def take_movable(self) -> list[Request]:
-        """Return what another node may be asked as well; what this one answers, nobody hears."""
+        """Return what another node can respond to as well; a response of this one is dropped."""
         taken = [entry.request for entry in self._in_flight if entry.request.is_movable]
         self._in_flight = deque(
             entry._replace(request=_void(entry.request)) if entry.request.is_movable else entry
@@ -253,7 +253,7 @@ class Connection:
 
         A broker that sends what it must not ends the connection: `failure` then tells why.
         """
-        answered: list[tuple[Request, Message]] = []
+        ended: list[tuple[Request, Message]] = []
         while self._frames:
             frame = self._frames.popleft()
             self.active_ms = now_ms
@@ -261,14 +261,14 @@ class Connection:
                 if self.versions is None:
                     self._take_handshake(frame)
                 else:
-                    answered.append(self._answer(frame, now_ms))
+                    ended.append(self._take_response(frame, now_ms))
             except DecodeError as error:
                 is_known_broker = self.versions is not None
                 self._fail(failures.unreadable(self.node, error, is_known_broker=is_known_broker))
             except KafkaError as error:
                 raise_foreign(error)
                 self._fail(error)
-        return answered
+        return ended
 
     def take_in_flight(self) -> list[Request]:
         """Return every request that is not done, in order of sending by kind, and forget them."""
@@ -278,14 +278,14 @@ class Connection:
         return taken
 
     def drain(self) -> None:
-        """Take no more requests; what is in flight may still be answered."""
+        """Take no more requests; what is in flight may still be responded to."""
         self._to(ConnectionState.DRAINING)
 
     def close(self) -> None:
         self._to(ConnectionState.CLOSED)
         self._port.close(self)
 
-    def _answer(self, frame: memoryview, now_ms: int) -> tuple[Request, Message]:
+    def _take_response(self, frame: memoryview, now_ms: int) -> tuple[Request, Message]:
         correlation_id = peek_correlation_id(frame)
         if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
             due = self._in_flight[0].correlation_id if self._in_flight else "none"
@@ -346,7 +346,7 @@ class Connection:
 
 
 def _void(request: Request) -> Request:
-    """Return the same request to wait for, whose outcome nobody hears."""
+    """Return the same request to wait for, whose outcome is dropped."""
     void = replace(request, on_response=_ignore, on_failure=_ignore, check=None, is_movable=False)
     void.deadline_ms = request.deadline_ms
     return void

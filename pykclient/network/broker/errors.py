@@ -66,14 +66,14 @@ def not_begun(node: Node, cause: Exception) -> ConnectionFailedError:
 
 def handshake_wait(node: Node) -> str:
     return (
-        f"{node} accepted the connection but has not answered the Kafka handshake yet; "
+        f"{node} accepted the connection but has not responded to the Kafka handshake yet; "
         f"{_IS_IT_KAFKA}"
     )
 
 
 def handshake_timed_out(node: Node, timeout_ms: int) -> DisconnectedError:
     return DisconnectedError(
-        f"{node} accepted the connection but did not answer the Kafka handshake within "
+        f"{node} accepted the connection but did not respond to the Kafka handshake within "
         f"{timeout_ms} ms; {_IS_IT_KAFKA}"
     )
 
@@ -108,7 +108,7 @@ def given_up(node: Node, cause: KafkaError) -> KafkaError:
 
 def unanswered(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutError:
     return KafkaTimeoutError(
-        f"{node} did not answer {request.message.api_key.name} within {timeout_ms} ms; it is "
+        f"{node} did not respond to {request.message.api_key.name} within {timeout_ms} ms; it is "
         f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
     )
 

@@ -1,7 +1,7 @@
 """The talk that opens a connection: ApiVersions now, SASL in its place after it.
 
-States: *versions* (asked which versions the broker speaks), *done*, *failed*. A broker that does
-not know our version of ApiVersions answers UNSUPPORTED_VERSION in version 0, and is asked again in
+States: *versions* (requested from the broker), *done*, *failed*. A broker that does not know our
+version of ApiVersions responds with UNSUPPORTED_VERSION in version 0, and gets the request again in
 one that it knows. A broker too old for us is refused here, before anything else is sent to it.
 
 Owner: the driver of the engine.
@@ -36,7 +36,7 @@ __all__ = ["ApiVersions", "Handshake", "HandshakeState"]
 CLIENT_SOFTWARE_NAME = "pykclient"
 
 HEADER_BYTES = 4
-"""Response header version 0, the correlation id alone: ApiVersions is always answered in it."""
+"""Response header version 0, the correlation id alone: an ApiVersions response always has it."""
 
 METADATA_VERSION_MIN = 7
 """The first with leader epochs (KIP-320), which came with Kafka 2.1; a broker needs it."""
@@ -68,7 +68,7 @@ class Handshake:
         )
 
     def on_frame(self, frame: memoryview) -> bool:
-        """Take the broker's answer; return whether `message` is to be sent (again).
+        """Take the broker's response; return whether `message` is to be sent (again).
 
         Raises:
             DecodeError: the response is not one.

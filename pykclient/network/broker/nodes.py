@@ -250,7 +250,7 @@ class NodeSelection:
         return any(each is not None and each.suspect_ms() <= now_ms for each in connections)
 
     def next_to_connect(self, now_ms: int) -> Node | None:
-        """Return whom to connect to next; None if all are, or one attempt began a moment ago."""
+        """Return the node to connect to next; None if there is none, or it is too early."""
         if self.stagger_ms() > now_ms:
             return None
         free = [node for node in self.candidates() if self._states.may_connect(node, now_ms)]

@@ -1,7 +1,7 @@
 """PendingRequests: requests that no connection has taken yet, by node, and those for any node.
 
 A request leaves it once: taken to be written, or taken because its node or its time is lost. It
-calls nobody back.
+makes no callbacks.
 
 Owner: the driver of the engine.
 Source: Java class ``NetworkClientDelegate``.

@@ -142,34 +142,34 @@ def bootstrap_nodes(addresses: Sequence[tuple[str, int]]) -> tuple[Node, ...]:
     return tuple(Node(-1 - index, host, port) for index, (host, port) in enumerate(addresses))
 
 
-def topic_info(answer: MetadataResponseTopic) -> TopicInfo:
+def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
     """Return what a response without an error tells about a topic.
 
     Raises:
         DecodeError: it has no name, or its partitions are not numbered from 0 without gaps.
     """
-    if answer.name is None:
+    if topic.name is None:
         raise DecodeError("a Metadata response names a topic by neither name nor known id")
-    partitions = sorted(answer.partitions, key=lambda partition: partition.partition_index)
+    partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     for expected, partition in enumerate(partitions):
         if partition.partition_index != expected:
             raise DecodeError(
                 f"a Metadata response lists partition {partition.partition_index} of topic "
-                f"{answer.name!r} where {expected} must stand"
+                f"{topic.name!r} where {expected} must stand"
             )
-    infos = tuple(partition_info(answer.name, partition) for partition in partitions)
-    return TopicInfo(answer.name, answer.topic_id, answer.is_internal, infos)
+    infos = tuple(partition_info(topic.name, partition) for partition in partitions)
+    return TopicInfo(topic.name, topic.topic_id, topic.is_internal, infos)
 
 
-def partition_info(topic: str, answer: MetadataResponsePartition) -> PartitionInfo:
+def partition_info(topic: str, partition: MetadataResponsePartition) -> PartitionInfo:
     return PartitionInfo(
         topic=topic,
-        partition=answer.partition_index,
-        leader_id=None if answer.leader_id < 0 else answer.leader_id,
-        leader_epoch=None if answer.leader_epoch < 0 else answer.leader_epoch,
-        replica_ids=tuple(answer.replica_nodes),
-        in_sync_replica_ids=tuple(answer.isr_nodes),
-        offline_replica_ids=tuple(answer.offline_replicas),
+        partition=partition.partition_index,
+        leader_id=None if partition.leader_id < 0 else partition.leader_id,
+        leader_epoch=None if partition.leader_epoch < 0 else partition.leader_epoch,
+        replica_ids=tuple(partition.replica_nodes),
+        in_sync_replica_ids=tuple(partition.isr_nodes),
+        offline_replica_ids=tuple(partition.offline_replicas),
     )
 
 

@@ -75,7 +75,7 @@ class Metadata:
     """The manager that keeps `cluster` up to date.
 
     Topics are tracked because they were named by `add_topic` or `set_topics`, or are all topics
-    after `set_all_topics`. With `topic_idle_ms` a topic that nobody names again in that time is
+    after `set_all_topics`. With `topic_idle_ms` a topic that is not named again in that time is
     forgotten. After `rebootstrap_trigger_ms` without a good response the snapshot is dropped, so
     that the bootstrap addresses are asked (None = never).
     """
@@ -114,7 +114,7 @@ class Metadata:
         """The next update does not wait for its back-off: it asks for what was not asked before."""
         self._attempt_count = 0
         self._unchanged_count = 0
-        """How many answers, asked for one right after the other, were no news."""
+        """How many responses, one right after the other, were no news."""
         self._response_version = MetadataRequest.max_version
         self._older_since_ms: dict[str, int] = {}
         """Since when responses have older epochs of topics without ids than we know."""
@@ -245,7 +245,7 @@ class Metadata:
         return PollResult(requests=(self._request(),))
 
     def restart(self, now_ms: int) -> None:
-        """Ask anew, at once: nobody knows what became of the last update."""
+        """Ask anew, at once: it is not known what became of the last update."""
         del now_ms
         self._state = MetadataState.STALE
         self._is_urgent = True
@@ -367,14 +367,14 @@ class Metadata:
         topics: list[TopicInfo] = []
         errors: dict[str, BrokerError] = {}
         is_complete = True
-        for answer in response.topics:
-            if answer.error_code == 0:
-                info = self._newest(self._reliable(topic_info(answer)), now_ms)
+        for topic in response.topics:
+            if topic.error_code == 0:
+                info = self._newest(self._reliable(topic_info(topic)), now_ms)
                 topics.append(info)
                 is_complete = is_complete and all(p.leader_id in node_ids for p in info.partitions)
-            elif answer.name is not None:
-                error = error_for_code(answer.error_code, f"topic {answer.name!r}")
-                errors[answer.name] = error
+            elif topic.name is not None:
+                error = error_for_code(topic.error_code, f"topic {topic.name!r}")
+                errors[topic.name] = error
                 is_complete = is_complete and not error.retriable
         cluster = Cluster(
             version=self.cluster.version + 1,
@@ -429,9 +429,9 @@ class Metadata:
 
 
 def _check_topics(asked: frozenset[str], response: Message) -> None:
-    """Make sure that a response tells of each topic, unless it refuses the whole question."""
+    """Make sure that a response tells of each topic, unless it refuses the whole request."""
     assert isinstance(response, MetadataResponse)
-    missing = asked.difference(answer.name for answer in response.topics)
+    missing = asked.difference(topic.name for topic in response.topics)
     if missing and response.error_code == 0:
         raise DecodeError(f"a Metadata response says nothing about topic {min(missing)!r}")
 

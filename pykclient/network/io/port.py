@@ -54,7 +54,7 @@ class Port(Protocol):
         """Begin to resolve `host` and to connect to it.
 
         `attempt` counts the tries at this node: a host with several addresses is tried from the
-        address of that number on, so that one that never answers does not stay first.
+        address of that number on, so that one that never responds does not stay first.
         """
         ...
 

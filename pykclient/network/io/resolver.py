@@ -1,10 +1,10 @@
 """Name resolution that cannot hold up a call.
 
 `getaddrinfo` has no time-out, so it runs on a daemon thread, one per name that is being looked up;
-the response is put into a mailbox and the port is woken. Addresses in numbers are answered at once.
-Who gives a connection up calls `forget`, so that a look-up that hangs keeps nothing alive. Look-ups
-that hang are limited in number; beyond that a new name fails at once, as does one for which no
-thread can be started, and is tried again after its back-off.
+the response is put into a mailbox and the port is woken. Addresses in numbers are resolved at once.
+An attempt that is given up calls `forget`, so that a look-up that hangs keeps nothing alive.
+Look-ups that hang are limited in number; beyond that a new name fails at once, as does one for
+which no thread can be started, and is tried again after its back-off.
 
 Owner: the port that made it; `_run` alone is on the look-up's thread.
 Source: KIP-302 (all addresses of a name are used).
@@ -28,7 +28,7 @@ __all__ = ["Address", "Resolver"]
 Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
 """What `socket.socket` and `connect` need to know."""
 
-Answer = tuple["Address", ...] | ConnectionFailedError
+Resolution = tuple["Address", ...] | ConnectionFailedError
 
 LOOKUP_FAILURES = (OSError, ValueError, OverflowError)
 """What `getaddrinfo` raises: a refused look-up; a name, or a port, that cannot be one."""
@@ -42,53 +42,53 @@ class Resolver:
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
-        self._waiting: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
-        """Who waits, by names that are being looked up; nobody, perhaps, any more."""
-        self._answers: deque[tuple[tuple[str, int], Answer]] = deque()
+        self._waiting: dict[tuple[str, int], list[Callable[[Resolution], None]]] = {}
+        """What to call, by names that are being looked up; perhaps nothing any more."""
+        self._results: deque[tuple[tuple[str, int], Resolution]] = deque()
 
-    def resolve(self, host: str, port: int, on_answer: Callable[[Answer], None]) -> None:
-        """Have `on_answer` called, by a later `deliver`, with the addresses or an error."""
+    def resolve(self, host: str, port: int, on_resolved: Callable[[Resolution], None]) -> None:
+        """Have `on_resolved` called, by a later `deliver`, with the addresses or an error."""
         name = (host, port)
         waiting = self._waiting.get(name)
         if waiting is not None:
-            waiting.append(on_answer)
+            waiting.append(on_resolved)
             return
-        self._waiting[name] = [on_answer]
+        self._waiting[name] = [on_resolved]
         try:
-            answer = self._immediate(host, port)
-            if answer is None:
+            result = self._immediate(host, port)
+            if result is None:
                 self._start(name)
         except BaseException as error:
-            del self._waiting[name]  # or nobody would ever look it up
+            del self._waiting[name]  # or it would never be looked up
             if not isinstance(error, RuntimeError):
                 raise
             raise_of_signal_handler(error)
-            self._waiting[name] = [on_answer]
-            answer = ConnectionFailedError(
+            self._waiting[name] = [on_resolved]
+            result = ConnectionFailedError(
                 f"the host name {host!r} was not looked up: no thread could be started for it "
                 f"({error}); raise the limit of threads or processes (ulimit -u, or the "
                 f"container's pids limit)"
             )
-            answer.__cause__ = error
-        if answer is not None:
-            self._answers.append((name, answer))
+            result.__cause__ = error
+        if result is not None:
+            self._results.append((name, result))
             self._wakeup()
 
-    def forget(self, on_answer: Callable[[Answer], None]) -> None:
+    def forget(self, on_resolved: Callable[[Resolution], None]) -> None:
         for waiting in self._waiting.values():
-            if on_answer in waiting:
-                waiting.remove(on_answer)
+            if on_resolved in waiting:
+                waiting.remove(on_resolved)
 
     def deliver(self) -> None:
-        """Hand the responses that have come to those who asked."""
-        while self._answers:
-            name, answer = self._answers.popleft()
-            for on_answer in self._waiting.pop(name, ()):
-                on_answer(answer)
+        """Hand the responses that have come to the attempts that wait for them."""
+        while self._results:
+            name, result = self._results.popleft()
+            for on_resolved in self._waiting.pop(name, ()):
+                on_resolved(result)
 
     def restart(self) -> None:
         self._waiting.clear()
-        self._answers.clear()
+        self._results.clear()
 
     def _start(self, name: tuple[str, int]) -> None:
         thread = threading.Thread(
@@ -96,7 +96,7 @@ class Resolver:
         )
         call_masked(thread.start)
 
-    def _immediate(self, host: str, port: int) -> Answer | None:
+    def _immediate(self, host: str, port: int) -> Resolution | None:
         """Return what can be told without a look-up."""
         try:
             return _addresses(host, port, flags=socket.AI_NUMERICHOST)
@@ -104,23 +104,23 @@ class Resolver:
             pass  # a name, not a number
         if len(self._waiting) > LOOKUPS_MAX:
             return ConnectionFailedError(
-                f"the host name {host!r} was not looked up: {LOOKUPS_MAX} other look-ups are not "
-                f"answered yet; check the name server"
+                f"the host name {host!r} was not looked up: {LOOKUPS_MAX} other look-ups are still "
+                f"under way; check the name server"
             )
         return None
 
     def _run(self, name: tuple[str, int]) -> None:
-        answer: Answer
+        result: Resolution
         try:
-            answer = _addresses(*name)
+            result = _addresses(*name)
         except LOOKUP_FAILURES as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or error
-            answer = ConnectionFailedError(
+            result = ConnectionFailedError(
                 f"the host name {name[0]!r} cannot be resolved: {reason}; check "
                 f"bootstrap_servers, or the broker's advertised.listeners"
             )
-            answer.__cause__ = error
-        self._answers.append((name, answer))
+            result.__cause__ = error
+        self._results.append((name, result))
         self._wakeup()
 
 

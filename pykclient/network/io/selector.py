@@ -177,9 +177,9 @@ class SelectorPort:
         try:
             self._wake_sender.send(b"\0", MSG_NOSIGNAL)
         except BlockingIOError:
-            pass  # the pair is full of wake-ups that nobody has taken yet: one more adds nothing
+            pass  # the pair is full of wake-ups that were not taken yet: one more adds nothing
         except OSError:
-            # A look-up may end after the port was shut down; then nobody is left to be woken.
+            # A look-up may end after the port was shut down; then no wait is left to be woken.
             if not self._is_shut_down:
                 raise
 
@@ -218,7 +218,7 @@ class SelectorPort:
     def warn_if_dropped(self, owner: object, message: str) -> None:
         """Should `owner` be collected before `shutdown`, close the sockets and warn with `message`.
 
-        Only the sockets are held for that, which keep nobody alive; and they are out of the reach
+        Only the sockets are held for that, which keep nothing alive; and they are out of the reach
         of the collector, which would warn of each.
         """
         self._on_dropped = weakref.finalize(owner, _abandon, self._sockets, message)
@@ -233,14 +233,14 @@ class SelectorPort:
     # Connecting.
 
     def _on_resolved(
-        self, channel: _Channel, answer: tuple[Address, ...] | ConnectionFailedError
+        self, channel: _Channel, result: tuple[Address, ...] | ConnectionFailedError
     ) -> None:
         if channel.stream not in self._channels or self._channels[channel.stream] is not channel:
             return
-        if isinstance(answer, ConnectionFailedError):
-            self._end(channel, answer)
+        if isinstance(result, ConnectionFailedError):
+            self._end(channel, result)
             return
-        channel.addresses = deque(answer)
+        channel.addresses = deque(result)
         channel.addresses.rotate(-channel.attempt)
         self._connect_next(channel, None)
 
