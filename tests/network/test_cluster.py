@@ -1,11 +1,26 @@
-"""A cluster snapshot answers who leads what, and never changes."""
+"""The snapshot of a cluster: made of responses and hints of leaders, looked up, never changed."""
 
 from __future__ import annotations
 
 import pytest
 
-from pykclient.errors import UnknownTopicOrPartitionError
-from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster, PartitionInfo, TopicInfo
+from pykclient.errors import DecodeError, UnknownTopicOrPartitionError
+from pykclient.network.cluster.cluster import (
+    NO_TOPIC_ID,
+    Cluster,
+    LeaderHints,
+    PartitionInfo,
+    TopicInfo,
+    bootstrap_nodes,
+    topic_info,
+)
+from pykclient.network.cluster.node import broker_node
+from pykclient.protocol.messages.metadata import (
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykclient.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from pykclient.types import Node, TopicPartition
 
 TOPIC_ID = bytes(range(16))
@@ -60,3 +75,177 @@ def test_the_id_that_means_none_names_no_topic() -> None:
 def test_a_snapshot_cannot_be_changed(mapping: str) -> None:
     with pytest.raises(TypeError):
         getattr(CLUSTER, mapping)["new"] = None
+
+
+def partitions(*numbers: int) -> list[MetadataResponsePartition]:
+    return [MetadataResponsePartition(partition_index=number, leader_id=1) for number in numbers]
+
+
+def test_partitions_stand_in_order_of_their_numbers() -> None:
+    answer = MetadataResponseTopic(
+        name="t",
+        topic_id=TOPIC_ID,
+        is_internal=True,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=1,
+                leader_id=2,
+                leader_epoch=7,
+                replica_nodes=[2, 3],
+                isr_nodes=[2],
+                offline_replicas=[3],
+            ),
+            MetadataResponsePartition(partition_index=0, leader_id=-1, leader_epoch=-1),
+        ],
+    )
+    assert topic_info(answer) == TopicInfo(
+        "t",
+        TOPIC_ID,
+        True,
+        (PartitionInfo("t", 0, None, None), PartitionInfo("t", 1, 2, 7, (2, 3), (2,), (3,))),
+    )
+
+
+@pytest.mark.parametrize("leader_id", [-1, -2, -(2**31)])
+def test_a_negative_leader_is_none(leader_id: int) -> None:
+    answer = MetadataResponseTopic(
+        name="t", partitions=[MetadataResponsePartition(partition_index=0, leader_id=leader_id)]
+    )
+    assert topic_info(answer).partitions[0].leader_id is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "named"),
+    [
+        ((1,), "1"),
+        ((0, 2), "2"),
+        ((0, 0), "0"),
+        ((-1, 0), "-1"),
+        ((0, 1, 2**31 - 1), str(2**31 - 1)),
+    ],
+)
+def test_gaps_doubles_and_negative_numbers_are_refused(
+    numbers: tuple[int, ...], named: str
+) -> None:
+    answer = MetadataResponseTopic(name="t", partitions=partitions(*numbers))
+    with pytest.raises(DecodeError, match=rf"lists partition {named} of topic 't' where"):
+        topic_info(answer)
+
+
+def test_a_topic_without_a_name_is_refused() -> None:
+    with pytest.raises(DecodeError, match="neither name nor known id"):
+        topic_info(MetadataResponseTopic(name=None))
+
+
+def test_an_address_becomes_a_node() -> None:
+    answer = MetadataResponseBroker(node_id=3, host="h", port=65_535, rack="r")
+    assert broker_node(answer) == Node(3, "h", 65_535, "r")
+
+
+@pytest.mark.parametrize(
+    ("node_id", "host", "port"),
+    [
+        (-1, "h", 1),
+        (1, "", 1),
+        (1, "h" * 254, 1),
+        (1, "a\nb", 1),
+        (1, "a b", 1),
+        (1, "h", 0),
+        (1, "h", 65_536),
+    ],
+)
+def test_an_address_where_nobody_can_be_is_refused(node_id: int, host: str, port: int) -> None:
+    with pytest.raises(DecodeError, match=r"check the broker's advertised\.listeners"):
+        broker_node(MetadataResponseBroker(node_id=node_id, host=host, port=port))
+
+
+def test_addresses_get_negative_ids_in_the_order_given() -> None:
+    assert bootstrap_nodes([("a", 1), ("b", 2)]) == (Node(-1, "a", 1), Node(-2, "b", 2))
+
+
+def test_no_address_gives_no_node() -> None:
+    assert bootstrap_nodes([]) == ()
+
+
+KNOWN = TopicPartition("t", 1)
+
+
+def cluster(epoch: int | None = 5) -> Cluster:
+    return Cluster(
+        version=7,
+        cluster_id="c",
+        controller_id=1,
+        nodes=[Node(1, "a", 9092), Node(2, "b", 9092)],
+        topics=[
+            TopicInfo(
+                "t", bytes(range(16)), False, tuple(PartitionInfo("t", n, 1, epoch) for n in (0, 1))
+            ),
+            TopicInfo("other", bytes(16), False, (PartitionInfo("other", 0, 1, 0),)),
+        ],
+    )
+
+
+def hinted(
+    leader_id: int,
+    epoch: int,
+    *endpoints: NodeEndpoint,
+    partition: TopicPartition = KNOWN,
+    known_epoch: int | None = 5,
+) -> Cluster | None:
+    hints = LeaderHints(endpoints)
+    hints.add(partition, LeaderIdAndEpoch(leader_id, epoch))
+    return hints.newer_than(cluster(known_epoch))
+
+
+@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
+def test_a_newer_leader_replaces_the_old_one_and_nothing_else_changes() -> None:
+    before, after = cluster(), hinted(2, 6)
+    assert after is not None
+    assert after.leader_of(KNOWN) == Node(2, "b", 9092)
+    assert after.partition(KNOWN) == PartitionInfo("t", 1, 2, 6)
+    assert after.partition(TopicPartition("t", 0)) == before.partition(TopicPartition("t", 0))
+    assert after.topics["other"] == before.topics["other"]
+    assert (after.version, after.cluster_id, after.controller_id) == (8, "c", 1)
+    assert after.nodes == before.nodes
+
+
+def test_a_partition_without_an_epoch_takes_any() -> None:
+    assert hinted(2, 0, known_epoch=None) is not None
+
+
+def test_a_leader_that_was_not_known_comes_with_its_address() -> None:
+    after = hinted(3, 6, NodeEndpoint(3, "new", 9093, "r"))
+    assert after is not None
+    assert after.leader_of(KNOWN) == Node(3, "new", 9093, "r")
+
+
+def test_the_address_of_a_known_broker_stays_until_the_metadata_says_otherwise() -> None:
+    after = hinted(2, 6, NodeEndpoint(2, "elsewhere", 9999))
+    assert after is not None
+    assert after.nodes[2] == Node(2, "b", 9092)
+
+
+@pytest.mark.parametrize(
+    ("leader_id", "epoch", "partition"),
+    [
+        (-1, -1, KNOWN),
+        (2, -1, KNOWN),
+        (-1, 6, KNOWN),
+        (2, 5, KNOWN),
+        (2, 4, KNOWN),
+        (3, 6, KNOWN),
+        (2, 6, TopicPartition("t", 2)),
+        (2, 6, TopicPartition("unknown", 0)),
+    ],
+)
+def test_what_tells_nothing_new_or_makes_no_sense_changes_nothing(
+    leader_id: int, epoch: int, partition: TopicPartition
+) -> None:
+    assert hinted(leader_id, epoch, partition=partition) is None
+
+
+def test_a_leader_where_nobody_can_be_is_logged_and_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert hinted(3, 6, NodeEndpoint(3, "", 0)) is None
+    assert "broker 3 is at host ''" in caplog.text

@@ -1,4 +1,4 @@
-"""Log messages tell which client they are of."""
+"""The log of a client: which client it is, what repeats, and what a call waits for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pykclient
-from pykclient.network.log import ClientLog, RateLimitedLog
+from pykclient.network.log import (
+    KEYS_MAX,
+    LONG_WAIT_MS,
+    REMEMBERED_MAX,
+    REPEAT_MS,
+    ClientLog,
+    LongWaits,
+    RateLimitedLog,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,3 +174,113 @@ def test_every_client_logs_by_it() -> None:
         for file in package.rglob("*.py")
         if "getLogger(" in file.read_text() and "testing" not in file.parts
     ] == ["network/log.py"]
+
+
+START_MS = 5_000
+TRY_MS = 100
+
+
+@pytest.fixture
+def repeated() -> RateLimitedLog:
+    return RateLimitedLog(ClientLog("pykclient.network", ""))
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    """What was said at a level."""
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+def lose(repeated: RateLimitedLog, now_ms: int, why: str = "refused") -> bool:
+    """Say that a broker was lost."""
+    return repeated.log(logging.WARNING, now_ms, ("n1", why), "lost %s: %s", "n1", why)
+
+
+@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
+def test_one_line_stands_for_all_that_are_alike(
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    said = [lose(repeated, START_MS + n * TRY_MS) for n in range(REPEAT_MS // TRY_MS)]
+    assert lines(caplog) == ["lost n1: refused"]
+    assert said == [True, *[False] * (len(said) - 1)]
+    assert len(lines(caplog, logging.DEBUG)) == len(said) - 1
+
+
+@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
+def test_after_a_while_it_is_said_again_with_how_often(
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(2 * REPEAT_MS // TRY_MS):
+        lose(repeated, START_MS + n * TRY_MS)
+    again = f"lost n1: refused ({REPEAT_MS // TRY_MS - 1} times since it was last told)"
+    assert lines(caplog) == ["lost n1: refused", again]
+
+
+def test_what_happens_rarely_is_said_each_time_as_it_is(
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(3):
+        assert lose(repeated, START_MS + n * REPEAT_MS)
+    assert lines(caplog) == ["lost n1: refused"] * 3
+
+
+def test_another_reason_is_said_at_once_and_two_that_alternate_are_said_once_each(
+    repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(10):
+        lose(repeated, START_MS + n, ("refused", "timed out")[n % 2])
+    assert lines(caplog) == ["lost n1: refused", "lost n1: timed out"]
+
+
+def test_it_remembers_no_more_than_so_many(repeated: RateLimitedLog) -> None:
+    for n in range(KEYS_MAX + 1):
+        assert lose(repeated, START_MS, str(n))
+    assert not lose(repeated, START_MS, str(KEYS_MAX))
+    assert lose(repeated, START_MS, "0"), "the oldest was forgotten"
+
+
+@pytest.fixture
+def waits() -> LongWaits:
+    return LongWaits(ClientLog("pykclient.network", "c1"))
+
+
+def wait_long(waits: LongWaits, now_ms: int, what: str = "memory", why: str = "all taken") -> None:
+    waits.begin(what, lambda: why, now_ms).look(now_ms + LONG_WAIT_MS)
+
+
+def test_it_is_said_once_after_a_while(waits: LongWaits, caplog: pytest.LogCaptureFixture) -> None:
+    wait = waits.begin("memory", lambda: "all taken", START_MS)
+    deadline_ms = START_MS + 60_000
+    assert wait.until_ms(deadline_ms) == START_MS + LONG_WAIT_MS
+    assert wait.until_ms(START_MS + 1) == START_MS + 1
+    wait.look(START_MS + LONG_WAIT_MS - 1)
+    assert not caplog.records
+    for late_ms in (0, 1, 100_000):
+        wait.look(START_MS + LONG_WAIT_MS + late_ms)
+    [record] = caplog.records
+    assert record.getMessage() == "[c1] still waiting for memory after 5000 ms: all taken"
+    assert record.levelname == "WARNING"
+    assert wait.until_ms(deadline_ms) == deadline_ms
+
+
+def test_many_that_wait_for_the_same_say_it_now_and_then(
+    waits: LongWaits, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(100):
+        wait_long(waits, START_MS)
+    wait_long(waits, START_MS, "a commit", "")
+    assert [record.getMessage() for record in caplog.records] == [
+        "[c1] still waiting for memory after 5000 ms: all taken",
+        "[c1] still waiting for a commit after 5000 ms: no response has come yet",
+    ]
+    wait_long(waits, START_MS + REPEAT_MS)
+    assert len(caplog.records) == 3
+
+
+def test_waits_for_no_more_than_so_many_are_remembered(
+    waits: LongWaits, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(REMEMBERED_MAX + 1):
+        wait_long(waits, START_MS, str(number))
+    wait_long(waits, START_MS, "0")
+    assert len(caplog.records) == REMEMBERED_MAX + 2

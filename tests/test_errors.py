@@ -1,0 +1,342 @@
+"""Errors: what each is, how it crosses to another process, and those of brokers' codes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import errors
+from pykclient.errors import BrokerError, KafkaError, base, broker, error_for_code
+from pykclient.errors.base import CAUSE_LENGTH_MAX, describe_cause, remade
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TREE = {
+    "ConfigError": base.KafkaError,
+    "UsageError": base.KafkaError,
+    "ClosedError": base.UsageError,
+    "ConcurrentModificationError": base.UsageError,
+    "NotSubscribedError": base.UsageError,
+    "NoOffsetForPartitionError": base.UsageError,
+    "TransactionStateError": base.UsageError,
+    "ForkedClientError": base.UsageError,
+    "UnsupportedVersionError": base.UsageError,
+    "WakeupError": base.KafkaError,
+    "RebalanceListenerError": base.KafkaError,
+    "GroupRebalancedError": base.KafkaError,
+    "CommitFailedError": base.GroupRebalancedError,
+    "EncodeError": base.KafkaError,
+    "RecordTooLargeError": base.EncodeError,
+    "SerializationError": base.EncodeError,
+    "DecodeError": base.KafkaError,
+    "CorruptRecordError": base.DecodeError,
+    "FrameTooLargeError": base.DecodeError,
+    "RecordDeserializationError": base.DecodeError,
+    "BufferExhaustedError": base.KafkaError,
+    "BatchDeliveryError": base.KafkaError,
+    "ConnectionFailedError": base.KafkaError,
+    "AdminCallError": base.KafkaError,
+    "DisconnectedError": base.ConnectionFailedError,
+    "TlsError": base.ConnectionFailedError,
+    "AuthenticationError": base.ConnectionFailedError,
+    "KafkaTimeoutError": base.KafkaError,
+    "DeliveryTimeoutError": base.KafkaTimeoutError,
+    "BrokerError": base.KafkaError,
+}
+
+
+@pytest.mark.parametrize(("name", "parent"), TREE.items())
+def test_error_stands_at_its_place_in_the_tree(name: str, parent: type[Exception]) -> None:
+    error = getattr(errors, name)
+    assert error.__bases__[0] is parent
+
+
+def test_the_tree_is_whole() -> None:
+    assert {*TREE, "KafkaError"} == set(base.__all__)
+
+
+def test_a_configuration_error_is_a_value_error_and_a_timeout_a_timeout_error() -> None:
+    assert issubclass(errors.ConfigError, ValueError)
+    assert issubclass(errors.DeliveryTimeoutError, TimeoutError)
+
+
+def test_a_truncated_log_is_an_offset_out_of_range_that_says_more() -> None:
+    error = errors.LogTruncationError("cut", topic="t", partition=0, offset=5, diverging_offset=3)
+    assert isinstance(error, errors.OffsetOutOfRangeError)
+    assert (error.code, error.offset, error.diverging_offset) == (1, 5, 3)
+    assert not error.retriable
+
+
+def test_both_ways_in_which_a_rebalance_ends_a_commit_have_one_parent() -> None:
+    for kind in (errors.CommitFailedError, errors.RebalanceInProgressError):
+        assert issubclass(kind, errors.GroupRebalancedError)
+    assert issubclass(errors.RebalanceInProgressError, errors.BrokerError)
+
+
+def test_everything_is_public_in_one_place() -> None:
+    assert set(base.__all__) < set(errors.__all__)
+    assert set(errors.broker.__all__) < set(errors.__all__)
+    assert all(hasattr(errors, name) for name in errors.__all__)
+    assert len(errors.__all__) == len(set(errors.__all__))
+
+
+SECRET = b"\xffa secret that belongs in no log"
+
+
+def test_it_tells_the_type_and_what_it_says() -> None:
+    assert describe_cause(ValueError("no twos")) == "ValueError: no twos"
+    assert describe_cause(ValueError()) == "ValueError"
+
+
+def test_a_value_that_could_not_be_decoded_is_not_told() -> None:
+    with pytest.raises(UnicodeDecodeError) as raised:
+        SECRET.decode()
+    assert "secret" in repr(raised.value)
+    assert "secret" not in describe_cause(raised.value)
+    assert "can't decode byte 0xff in position 0" in describe_cause(raised.value)
+
+
+def test_of_a_long_text_the_beginning_is_told() -> None:
+    assert describe_cause(ValueError("x" * 10_000)) == "ValueError: " + "x" * CAUSE_LENGTH_MAX
+
+
+PLACE = {"topic": "t", "partition": 3, "offset": 7}
+FIELDS: dict[str, dict[str, object]] = {
+    "AdminCallError": {"errors": {"t": errors.InvalidTopicError("bad name")}},
+    "BatchDeliveryError": {
+        "sent": (range(2),),
+        "failed": (range(2, 5),),
+        "errors": (errors.DeliveryTimeoutError("late"),),
+    },
+    "CorruptRecordError": {**PLACE, "next_offset": 9, "raw": b"\x00\xff"},
+    "LogTruncationError": {**PLACE, "diverging_offset": None},
+    "RecordDeserializationError": {
+        **PLACE,
+        "timestamp_ms": 1_700_000_000_000,
+        "key": None,
+        "value": b"\xff",
+        "headers": (("trace", b"\x01"),),
+    },
+}
+"""What the constructors of some classes need beside the message."""
+
+
+def every_class(kind: type[KafkaError] = KafkaError) -> Iterator[type[KafkaError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        if child.__module__.startswith("pykclient.errors"):
+            yield from every_class(child)
+
+
+CLASSES = sorted(set(every_class()), key=lambda kind: kind.__name__)
+
+WAYS: list[Callable[[KafkaError], KafkaError]] = [
+    *(
+        lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ),
+    copy.copy,
+    copy.deepcopy,
+]
+
+
+def said(error: BaseException | None) -> object:
+    """Everything that an error says, in a form that can be compared."""
+    if error is None:
+        return None
+    fields = {
+        name: [said(item) for item in value]
+        if isinstance(value, tuple) and value and isinstance(value[0], KafkaError)
+        else {key: said(item) for key, item in value.items()}
+        if isinstance(value, dict)
+        else value
+        for name, value in vars(error).items()
+    }
+    suppressed = error.__suppress_context__
+    return type(error), error.args, str(error), fields, said(error.__cause__), suppressed
+
+
+def made(kind: type[KafkaError]) -> KafkaError:
+    return kind("topic t-3: what, where, how to cure", **FIELDS.get(kind.__name__, {}))
+
+
+def raised(error: KafkaError) -> KafkaError:
+    """An error as an application catches it: with a cause, a note and a traceback."""
+    try:
+        try:
+            raise OSError(111, "Connection refused")
+        except OSError as cause:
+            raise errors.ConnectionFailedError("no connection to b1:9092") from cause
+    except errors.ConnectionFailedError as cause:
+        try:
+            raise error from cause
+        except KafkaError as caught:
+            caught.add_note("while importing file 7")
+            return caught
+
+
+def test_every_public_error_is_among_those_that_are_tried() -> None:
+    named = {getattr(errors, name) for name in errors.__all__}
+    assert {kind for kind in named if isinstance(kind, type)} <= set(CLASSES)
+    assert len(CLASSES) > 150
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_error_comes_back_with_all_that_it_says(kind: type[KafkaError]) -> None:
+    error = raised(made(kind))
+    for way in WAYS:
+        assert said(way(error)) == said(error)
+
+
+def test_a_broker_code_that_is_not_known_comes_back_with_its_code() -> None:
+    error = errors.error_for_code(4_711, "t-0")
+    found = pickle.loads(pickle.dumps(error))
+    assert (found.code, found.name) == (4_711, "UNKNOWN_CODE_4711")
+
+
+class OddError(Exception):
+    """An application's error that is written but cannot be read: it is called with one argument."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+class LockedError(Exception):
+    """An application's error that cannot be written."""
+
+    def __init__(self) -> None:
+        super().__init__("has a lock")
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("cause", [OddError("a", "b"), LockedError()])
+def test_a_cause_that_cannot_be_pickled_is_replaced_by_what_it_says(cause: Exception) -> None:
+    error = errors.SerializationError("value_serializer failed")
+    error.__cause__ = cause
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found.__cause__) is KafkaError
+    assert str(found.__cause__) == f"{type(cause).__name__}: {cause}"
+
+
+def test_causes_that_go_round_come_back_going_round() -> None:
+    error = KafkaError("a")
+    error.__cause__ = KafkaError("b")
+    error.__cause__.__cause__ = error
+    found = pickle.loads(pickle.dumps(error))
+    assert found.__cause__.__cause__ is found
+
+
+def test_an_error_without_a_cause_keeps_its_context_shown() -> None:
+    assert not pickle.loads(pickle.dumps(KafkaError("a"))).__suppress_context__
+
+
+def test_an_error_made_with_a_number_keeps_it() -> None:
+    error = remade(errors.KafkaTimeoutError, (110, "timed out"))
+    assert pickle.loads(pickle.dumps(error)).args == (110, "timed out")
+
+
+def fail(kind_name: str) -> None:
+    """What a worker process does."""
+    raise raised(made(getattr(errors, kind_name)))
+
+
+def test_errors_cross_from_worker_processes() -> None:
+    names = ["RecordDeserializationError", "BatchDeliveryError", "AdminCallError", "KafkaError"]
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        for name in names:
+            expected = made(getattr(errors, name))
+            caught = pool.submit(fail, name).exception()
+            assert isinstance(caught, KafkaError)
+            assert (type(caught), caught.args) == (type(expected), expected.args)
+            del caught.__notes__  # the pool has its own cause: the worker's traceback as text
+            caught.__cause__ = None
+            caught.__suppress_context__ = False
+            assert said(caught) == said(expected)
+    with context.Pool(1) as workers, pytest.raises(errors.LogTruncationError) as raised_here:
+        workers.apply(fail, ("LogTruncationError",))
+    assert raised_here.value.offset == 7
+
+
+CODES = sorted(
+    getattr(broker, name).code for name in broker.__all__ if name != error_for_code.__name__
+)
+
+
+def test_every_code_from_minus_one_has_one_class() -> None:
+    assert [-1, *range(1, max(CODES) + 1)] == CODES
+
+
+def test_each_code_gives_its_error() -> None:
+    for code in CODES:
+        error = error_for_code(code)
+        assert isinstance(error, BrokerError)
+        assert error.code == code
+        assert str(error).startswith(f"{error.name} (error code {code}): ")
+        assert len(type(error).__doc__ or "") > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "flags"),
+    [
+        (1, errors.OffsetOutOfRangeError, ""),
+        (2, errors.CorruptMessageError, "retriable"),
+        (3, errors.UnknownTopicOrPartitionError, "retriable refresh_metadata"),
+        (6, errors.NotLeaderOrFollowerError, "retriable refresh_metadata"),
+        (7, errors.RequestTimedOutError, "retriable"),
+        (10, errors.MessageTooLargeError, ""),
+        (13, errors.NetworkError, "retriable refresh_metadata"),
+        (15, errors.CoordinatorNotAvailableError, "retriable"),
+        (29, errors.TopicAuthorizationFailedError, ""),
+        (35, errors.BrokerUnsupportedVersionError, "fatal"),
+        (47, errors.InvalidProducerEpochError, ""),
+        (56, errors.KafkaStorageError, "retriable refresh_metadata"),
+        (58, errors.SaslAuthenticationFailedError, "fatal"),
+        (82, errors.FencedInstanceIdError, "fatal"),
+        (90, errors.ProducerFencedError, "fatal"),
+        (-1, errors.UnknownServerError, ""),
+    ],
+)
+def test_flags_say_what_may_be_done(code: int, kind: type[BrokerError], flags: str) -> None:
+    error = error_for_code(code)
+    assert type(error) is kind
+    names = ("retriable", "refresh_metadata", "fatal")
+    assert [name for name in names if getattr(error, name)] == flags.split()
+
+
+def test_message_of_the_broker_stands_before_the_explanation() -> None:
+    error = error_for_code(36, "Topic 'a' already exists.")
+    assert str(error) == (
+        "TOPIC_ALREADY_EXISTS (error code 36): Topic 'a' already exists."
+        " There is a topic with this name"
+    )
+
+
+def test_explanation_is_one_line() -> None:
+    assert "\n" not in str(error_for_code(3))
+
+
+def test_unknown_code_is_an_error_that_names_it() -> None:
+    error = error_for_code(9999, "topic t")
+    assert type(error) is BrokerError
+    assert error.code == 9999
+    assert error.name == "UNKNOWN_CODE_9999"
+    assert str(error) == "error code 9999, which this client does not know: topic t"
+    assert not error.retriable
+    assert BrokerError.code == -1
+
+
+def test_no_error_is_no_error() -> None:
+    with pytest.raises(AssertionError):
+        error_for_code(0)
+
+
+def test_unsupported_version_from_a_broker_is_caught_like_our_own() -> None:
+    assert issubclass(errors.BrokerUnsupportedVersionError, errors.UnsupportedVersionError)
