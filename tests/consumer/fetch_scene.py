@@ -1,4 +1,4 @@
-"""A fetcher with what it works on, and a broker that answers by hand."""
+"""A fetcher with what it works on, and a broker that responds by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.network.answering import answer_checked
 if TYPE_CHECKING:
     from pykclient.network.manager import Request
 
-__all__ = ["OTHER_ID", "REPLICA_MS", "A", "B", "C", "Scene", "asked", "message_of", "part", "reply"]
+__all__ = ["OTHER_ID", "REPLICA_MS", "A", "B", "C", "Scene", "message_of", "named", "part", "reply"]
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 OTHER_ID = bytes(reversed(range(16)))
@@ -123,11 +123,11 @@ def message_of(request: Request) -> FetchRequest:
     return request.message
 
 
-def asked(request: Request) -> list[tuple[str, int, int]]:
+def named(request: Request) -> list[tuple[str, int, int]]:
     return [
-        (asked_topic.topic, partition.partition, partition.fetch_offset)
-        for asked_topic in message_of(request).topics
-        for partition in asked_topic.partitions
+        (each.topic, partition.partition, partition.fetch_offset)
+        for each in message_of(request).topics
+        for partition in each.partitions
     ]
 
 

@@ -65,7 +65,7 @@ def test_each_record_is_a_row_in_order() -> None:
     ]
 
 
-def test_headers_are_there_when_asked_for() -> None:
+def test_headers_are_there_when_requested() -> None:
     headers = [(("a", b"1"), ("a", None)), ()]
     table = arrow_batch([span(A, [1, 2], headers=headers)], include_headers=True)
     assert table.schema == SCHEMA.append(HEADERS)

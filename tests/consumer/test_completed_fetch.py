@@ -96,7 +96,7 @@ def test_records_come_in_order_with_what_belongs_to_them() -> None:
     assert (partition.fetch_offset, partition.end_offset) == (5, 8)
 
 
-def test_one_take_goes_no_further_than_asked() -> None:
+def test_one_take_goes_no_further_than_requested() -> None:
     partition = fetched(batch(range(4)) + batch(range(4, 9)))
     taken: list[int] = []
     while (rows := partition.peek(len(taken), 3)) is not None:
@@ -172,7 +172,7 @@ def test_an_empty_batch_moves_the_position() -> None:
     assert read_all(fetched(empty_batch(0, 4))) == ([], 5)
 
 
-def test_markers_are_never_handed_out_and_move_the_position() -> None:
+def test_markers_are_never_returned_and_move_the_position() -> None:
     data = batch(range(2)) + marker(2, 7, key=COMMIT_KEY) + batch([3]) + marker(4, 8)
     assert read_all(fetched(data)) == ([0, 1, 3], 5)
 
@@ -257,7 +257,7 @@ def test_a_compressed_batch_with_a_wrong_checksum_is_known_at_once() -> None:
     "contiguous batches are read as one, each is checked first, and any difference ends them"
 )
 @pytest.mark.parametrize("at", range(3))
-def test_of_a_span_all_before_the_damaged_batch_is_handed_out(at: int) -> None:
+def test_of_a_span_all_before_the_damaged_batch_is_returned(at: int) -> None:
     batches = [bytearray(batch(range(first, first + 2))) for first in (0, 2, 4)]
     batches[at][-1] ^= 1
     partition = fetched(b"".join(batches))
@@ -278,7 +278,7 @@ def test_records_that_do_not_fit_their_header_are_found_in_a_span() -> None:
     assert (raised.value.offset, raised.value.next_offset) == (2, 4)
 
 
-def test_of_a_damaged_header_nobody_can_tell_where_the_batch_ends() -> None:
+def test_of_a_damaged_header_it_is_not_known_where_the_batch_ends() -> None:
     data = bytearray(batch(range(3)))
     data[16] = 9  # the format's version
     with pytest.raises(CorruptRecordError, match=r"seek\(\) past it"):
@@ -288,7 +288,7 @@ def test_of_a_damaged_header_nobody_can_tell_where_the_batch_ends() -> None:
 @pytest.mark.promise(
     "readers of committed records see no others; checksums are checked unless switched off"
 )
-def test_checksums_are_checked_only_when_asked_for() -> None:
+def test_checksums_are_checked_only_when_requested() -> None:
     data = bytearray(batch([0]))
     data[17] ^= 1
     assert read_all(fetched(bytes(data), config=UNCHECKED)) == ([0], 1)

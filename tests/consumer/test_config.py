@@ -44,7 +44,7 @@ def test_a_fetch_wait_that_was_not_given_shrinks_with_the_request_timeout() -> N
     assert make_config().fetch_max_wait_ms == 500
 
 
-def test_an_answer_of_the_largest_fetch_must_be_receivable() -> None:
+def test_a_response_of_the_largest_fetch_must_be_receivable() -> None:
     with pytest.raises(ConfigError, match=r"receive_max_bytes=1000 must be at least"):
         make_config(receive_max_bytes=1_000)
 
@@ -55,7 +55,7 @@ def test_a_receive_limit_that_was_not_given_grows_with_the_fetch_size() -> None:
     assert make_config().receive_max_bytes == 100_000_000
 
 
-def test_iteration_is_endless_unless_told_otherwise() -> None:
+def test_iteration_is_endless_unless_set_otherwise() -> None:
     assert make_config().consumer_timeout_ms is None
     assert make_config(consumer_timeout_ms="250").consumer_timeout_ms == 250
 

@@ -70,7 +70,7 @@ def test_the_next_fetch_is_sent_before_records_are_returned(
 
 
 @pytest.mark.promise("`poll` returns what is there, within its time")
-def test_a_poll_returns_no_more_than_asked_and_the_rest_next_time(
+def test_a_poll_returns_no_more_than_requested_and_the_rest_next_time(
     consumer: Consumer, port: ServingPort
 ) -> None:
     port.logs[0].append(1_200)
@@ -125,7 +125,7 @@ def test_a_position_outside_the_log_is_reset_by_the_setting(
     assert consumer.position(A) == 4
 
 
-def test_without_a_reset_a_position_outside_the_log_is_told_until_the_user_seeks(
+def test_without_a_reset_a_position_outside_the_log_is_reported_until_the_user_seeks(
     port: ServingPort,
 ) -> None:
     port.logs[0].append(5)
@@ -144,7 +144,7 @@ def test_without_a_reset_a_position_outside_the_log_is_told_until_the_user_seeks
 @pytest.mark.promise(
     "malformed records raise `CorruptRecordError` with topic, partition and offset"
 )
-def test_corrupt_records_are_told_and_can_be_sought_past(
+def test_corrupt_records_are_raised_and_can_be_sought_past(
     consumer: Consumer, port: ServingPort
 ) -> None:
     damaged = bytearray(batch(range(2, 4)))
@@ -162,7 +162,7 @@ def test_corrupt_records_are_told_and_can_be_sought_past(
     assert poll_until(consumer, 2) == [4, 5]
 
 
-def test_a_record_that_cannot_be_deserialized_is_told_and_can_be_sought_past(
+def test_a_record_that_cannot_be_deserialized_is_raised_and_can_be_sought_past(
     port: ServingPort,
 ) -> None:
     port.logs[0].append(4)
@@ -189,7 +189,7 @@ def test_interceptors_see_records_first(port: ServingPort) -> None:
 # What nobody waits for in vain.
 
 
-def test_an_unknown_topic_is_told_once_when_polls_stay_empty(
+def test_an_unknown_topic_is_reported_once_when_polls_stay_empty(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 500))
@@ -199,7 +199,7 @@ def test_an_unknown_topic_is_told_once_when_polls_stay_empty(
     assert not consumer.poll(SHORT_S)
 
 
-def test_brokers_that_never_answer_are_told_when_polls_stay_empty(
+def test_brokers_that_never_respond_are_reported_when_polls_stay_empty(
     consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "NO_CLUSTER_MS", round(SHORT_S * 500))
@@ -208,7 +208,7 @@ def test_brokers_that_never_answer_are_told_when_polls_stay_empty(
         consumer.poll(SHORT_S)
 
 
-def test_a_refused_connection_is_told_by_the_first_empty_poll(
+def test_a_refused_connection_is_reported_by_the_first_empty_poll(
     consumer: Consumer, port: ServingPort
 ) -> None:
     def refuse(_: int) -> None:
@@ -315,7 +315,7 @@ def test_a_new_assignment_keeps_positions_that_stay(port: ServingPort) -> None:
         assert offsets(consumer.poll(LONG_S)) == [2, 3, 4]
 
 
-def test_only_what_is_assigned_can_be_sought_paused_and_asked_for(consumer: Consumer) -> None:
+def test_only_what_is_assigned_can_be_sought_paused_and_named(consumer: Consumer) -> None:
     calls: list[Callable[[], object]] = [
         lambda: consumer.seek(B, 1),
         lambda: consumer.seek_to_end([B]),
@@ -365,7 +365,7 @@ def test_a_bounded_scan_ends_at_its_limits_and_says_so(port: ServingPort) -> Non
         assert offsets(consumer.poll(LONG_S)) == [3, 4]
 
 
-def test_an_arrow_batch_has_all_that_is_at_hand_unless_told_otherwise(port: ServingPort) -> None:
+def test_an_arrow_batch_has_all_that_is_at_hand_unless_set_otherwise(port: ServingPort) -> None:
     port.logs[0].append(4)
     with consumer_over(port, max_poll_records=1) as consumer:
         consumer.assign([A])

@@ -33,7 +33,7 @@ def of(consumer: Consumer, name: str, partition: TopicPartition | None = None) -
 
 
 @pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
-def test_what_is_told_is_catalogued_and_what_is_catalogued_is_told(
+def test_what_is_reported_is_catalogued_and_what_is_catalogued_is_reported(
     consumer: Consumer, port: ServingPort
 ) -> None:
     port.logs[0].append(3)
@@ -66,7 +66,7 @@ def test_iteration_counts_too(port: ServingPort) -> None:
 
 
 @pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
-def test_lag_is_told_by_partition_and_moves_with_the_position(
+def test_lag_is_reported_by_partition_and_moves_with_the_position(
     consumer: Consumer, port: ServingPort
 ) -> None:
     port.logs[0].append(10)
@@ -116,10 +116,10 @@ def test_polls_are_timed_from_one_to_the_next() -> None:
     metrics = ConsumerMetrics(SubscriptionState(), IsolationLevel.READ_UNCOMMITTED)
     for now_ms in (START_MS, START_MS + 100, START_MS + 400):
         metrics.on_poll(now_ms)
-    told = metrics.snapshot(START_MS + 1_400)
-    assert told[MetricName("time-between-poll-avg", CONSUMER)] == 200
-    assert told[MetricName("time-between-poll-max", CONSUMER)] == 300
-    assert told[MetricName("last-poll-seconds-ago", CONSUMER)] == 1
+    metrics_now = metrics.snapshot(START_MS + 1_400)
+    assert metrics_now[MetricName("time-between-poll-avg", CONSUMER)] == 200
+    assert metrics_now[MetricName("time-between-poll-max", CONSUMER)] == 300
+    assert metrics_now[MetricName("last-poll-seconds-ago", CONSUMER)] == 1
 
 
 def test_lag_is_counted_to_the_end_that_the_reader_sees() -> None:
@@ -132,6 +132,6 @@ def test_lag_is_counted_to_the_end_that_the_reader_sees() -> None:
         (IsolationLevel.READ_UNCOMMITTED, 40),
         (IsolationLevel.READ_COMMITTED, 20),
     ):
-        told = ConsumerMetrics(subscription, level).snapshot(START_MS)
-        assert told[MetricName("records-lag-max", FETCHING)] == lag
-        assert told[MetricName("records-lead-min", FETCHING)] == 6
+        metrics_now = ConsumerMetrics(subscription, level).snapshot(START_MS)
+        assert metrics_now[MetricName("records-lag-max", FETCHING)] == lag
+        assert metrics_now[MetricName("records-lead-min", FETCHING)] == 6

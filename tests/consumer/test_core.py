@@ -40,7 +40,7 @@ def metadata_request(core: ConsumerCore, now_ms: int = START_MS) -> Request:
     return request
 
 
-def asked(request: Request) -> list[str | None]:
+def named(request: Request) -> list[str | None]:
     assert isinstance(request.message, MetadataRequest)
     assert request.message.topics is not None
     return [topic.name for topic in request.message.topics]
@@ -54,9 +54,9 @@ def refuse(core: ConsumerCore, topic: str, code: int, now_ms: int = START_MS) ->
 
 def test_it_follows_the_topics_that_are_assigned_and_no_others() -> None:
     core = make()
-    assert asked(metadata_request(make())) == []
+    assert named(metadata_request(make())) == []
     core.assign([A, OTHER, TopicPartition("t", 1)])
-    assert asked(metadata_request(core)) == ["t", "u"]
+    assert named(metadata_request(core)) == ["t", "u"]
 
 
 @pytest.mark.parametrize("allows", [True, False])
@@ -68,7 +68,7 @@ def test_brokers_may_create_topics_as_the_setting_says(allows: bool) -> None:
     assert message.allow_auto_topic_creation is allows
 
 
-def test_a_topic_that_cannot_exist_is_told_at_once() -> None:
+def test_a_topic_that_cannot_exist_is_reported_at_once() -> None:
     core = make()
     core.assign([A])
     refuse(core, "t", InvalidTopicError.code)

@@ -60,7 +60,7 @@ def test_the_run_ends_before_the_first_record_that_cannot_be_read(
 
 
 @pytest.mark.parametrize(("keys", "values", "what"), [("x", "1", "key"), ("1", "x", "value")])
-def test_a_first_record_that_cannot_be_read_is_told_with_its_raw_bytes(
+def test_a_first_record_that_cannot_be_read_is_reported_with_its_raw_bytes(
     keys: str, values: str, what: str
 ) -> None:
     record = span(

@@ -80,7 +80,7 @@ def test_one_may_seek_and_reading_goes_on_there(port: ServingPort, sought: int) 
         assert poll_until(consumer, 2 + len(rest)) == [0, 1, *rest]
 
 
-def test_one_may_pause_and_nothing_of_that_run_is_handed_out(port: ServingPort) -> None:
+def test_one_may_pause_and_nothing_of_that_run_is_returned(port: ServingPort) -> None:
     three_runs(port)
     deserializer = Deserializer(4, lambda: consumer.pause([A]))
     with consumer_over(port, value_deserializer=deserializer) as consumer:

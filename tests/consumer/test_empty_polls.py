@@ -98,7 +98,7 @@ def test_a_slow_start_is_no_error() -> None:
     assert scene.poll(START_MS, NO_CLUSTER_MS - 1) is None
 
 
-def test_no_answer_at_all_is_an_error_after_a_while_over_all_polls() -> None:
+def test_no_response_at_all_is_an_error_after_a_while_over_all_polls() -> None:
     scene = Scene(A)
     step_ms = NO_CLUSTER_MS // 3
     errors = [scene.poll(START_MS + n * step_ms, step_ms) for n in range(3)]
@@ -117,7 +117,7 @@ def test_when_every_address_refused_the_first_empty_poll_says_so(address_count: 
         assert f"{node.host}:{node.port}" in str(error)
 
 
-def test_who_hangs_up_after_the_handshake_may_want_authentication() -> None:
+def test_a_broker_that_hangs_up_after_the_handshake_may_want_authentication() -> None:
     scene = Scene(A)
     scene.refuse_all()
     assert "SASL" not in str(scene.poll(START_MS, 0))
@@ -126,7 +126,7 @@ def test_who_hangs_up_after_the_handshake_may_want_authentication() -> None:
     assert "SASL" in str(scene.poll(START_MS, 0))
 
 
-def test_as_long_as_one_address_may_answer_it_waits() -> None:
+def test_as_long_as_one_address_may_respond_it_waits() -> None:
     scene = Scene(A, address_count=2)
     scene.network.send()
     scene.network.turn()
@@ -145,7 +145,7 @@ def test_with_a_cluster_nothing_to_read_is_no_error() -> None:
 @pytest.mark.promise(
     "brokers that are lost or never help are reported by `poll` in time, and read again when back"
 )
-def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_told_again_after_that() -> None:
+def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_again_after_that() -> None:
     scene = Scene(A)
     know(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
@@ -301,14 +301,14 @@ def test_a_topic_unknown_at_two_moments_far_apart_may_have_been_known_between() 
     )
 
 
-def test_no_answer_at_two_moments_far_apart_is_no_error_yet() -> None:
+def test_no_response_at_two_moments_far_apart_is_no_error_yet() -> None:
     scene = Scene(A)
     assert scene.poll(START_MS, 0) is None
     assert scene.poll(START_MS + HOURS_MS, 0) is None
     assert scene.poll(START_MS + HOURS_MS, NO_CLUSTER_MS - ABSENCE_CHARGED_MS) is not None
 
 
-def test_polls_for_a_moment_now_and_then_are_told_in_the_end() -> None:
+def test_polls_for_a_moment_now_and_then_are_reported_in_the_end() -> None:
     scene = Scene(ABSENT)
     know(scene.network.metadata, errors=UNKNOWN)
     errors = [scene.poll(START_MS + n * HOURS_MS, 0) for n in range(3)]
@@ -316,7 +316,7 @@ def test_polls_for_a_moment_now_and_then_are_told_in_the_end() -> None:
     assert isinstance(errors[2], UnknownTopicOrPartitionError)
 
 
-def test_who_is_not_taken_in_is_told_where_to_see_the_attempts() -> None:
+def test_a_member_that_is_not_taken_in_learns_where_to_see_the_attempts() -> None:
     scene = Scene(group_id="g")
     scene.subscription.subscribe(["t"])
     know(scene.network.metadata, topic("t", [1]))
@@ -329,7 +329,7 @@ def test_who_is_not_taken_in_is_told_where_to_see_the_attempts() -> None:
     assert "__consumer_offsets" not in str(error)
 
 
-def test_a_coordinator_that_was_forgotten_before_any_poll_saw_it_is_told_as_out_of_reach() -> None:
+def test_a_coordinator_that_was_forgotten_before_any_poll_saw_it_is_out_of_reach() -> None:
     scene = Scene(group_id="g")
     scene.subscription.subscribe(["t"])
     know(scene.network.metadata, topic("t", [1]))

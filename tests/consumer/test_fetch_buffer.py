@@ -96,11 +96,11 @@ def in_epoch(leader_epoch: int, data: bytes) -> bytes:
     return header_changed(data, LEADER_EPOCH_AT, leader_epoch, 4)
 
 
-def told(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
+def offsets_of(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
     return [(span.partition.partition, list(span.columns.offsets)) for span in spans]
 
 
-def told_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
+def offsets_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
     """The same, but spans of one partition that follow one another are put together."""
     by_partition = groupby(spans, lambda span: span.partition.partition)
     return [(index, [o for span in of for o in span.columns.offsets]) for index, of in by_partition]
@@ -109,9 +109,9 @@ def told_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
 def test_positions_move_past_what_is_taken_and_no_further() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(5)) + marker(5, 1)))
-    assert told(scene.take(3)) == [(0, [0, 1, 2])]
+    assert offsets_of(scene.take(3)) == [(0, [0, 1, 2])]
     assert scene[A].offset == 3
-    assert told(scene.take()) == [(0, [3, 4])]
+    assert offsets_of(scene.take()) == [(0, [3, 4])]
     assert scene[A].offset == 6
     assert scene.take() == []
 
@@ -136,9 +136,9 @@ def test_a_batch_that_is_passed_gives_the_position_its_leader_epoch(passed: byte
     aborted = AbortedTransactions([(1, 2)])
     fetched = CompletedFetch(A, 0, data, CONFIG, response=response, aborted=aborted)
     scene.buffer.add(scene[A], fetched)
-    assert told(scene.take(1)) == [(0, [0])]
+    assert offsets_of(scene.take(1)) == [(0, [0])]
     assert (scene[A].offset, scene[A].leader_epoch) == (1, 4)
-    assert told(scene.take(1)) == [(0, [1])]
+    assert offsets_of(scene.take(1)) == [(0, [1])]
     assert scene.take() == []
     assert (scene[A].offset, scene[A].leader_epoch) == (3, 6)
 
@@ -147,25 +147,25 @@ def test_positions_go_over_what_compaction_has_taken_out_of_a_batch() -> None:
     scene = Scene(A)
     scene.add((A, thinned(range(10), kept=[0, 5, 9])))
     for count_max, offsets, position in [(2, [0, 5], 6), (100, [9], 10)]:
-        assert told(scene.take(count_max)) == [(0, offsets)]
+        assert offsets_of(scene.take(count_max)) == [(0, offsets)]
         assert scene[A].offset == position
 
 
-def test_one_take_goes_over_batches_answers_and_partitions() -> None:
+def test_one_take_goes_over_batches_responses_and_partitions() -> None:
     scene = Scene(A, B)
     scene.add((A, batch(range(2)) + batch(range(2, 4))), (B, batch([0])))
     scene.add((A, batch([4])))
-    assert told_together(scene.take(100)) == [(0, [0, 1, 2, 3]), (1, [0]), (0, [4])]
+    assert offsets_together(scene.take(100)) == [(0, [0, 1, 2, 3]), (1, [0]), (0, [4])]
 
 
 @pytest.mark.promise(
     "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
 )
-def test_after_each_answer_of_a_partition_the_others_have_their_turn() -> None:
+def test_after_each_response_of_a_partition_the_others_have_their_turn() -> None:
     scene = Scene(A, B)
     scene.add((A, batch(range(3))))
     scene.add((A, batch(range(3, 6))), (B, batch([0])))
-    assert [partition for partition, _ in told(scene.take(4))] == [0, 1]
+    assert [partition for partition, _ in offsets_of(scene.take(4))] == [0, 1]
 
 
 def test_the_next_fetch_begins_where_the_buffered_ends() -> None:
@@ -179,7 +179,7 @@ def test_the_next_fetch_begins_where_the_buffered_ends() -> None:
     assert scene.buffer.fetch_offset(scene[A]) == 5
 
 
-def test_an_answer_is_in_use_until_all_its_parts_are_taken() -> None:
+def test_a_response_is_in_use_until_all_its_parts_are_taken() -> None:
     scene = Scene(A, B)
     scene.add((A, batch([0])), (B, batch([0])))
     scene.add((B, batch([1])), node_id=2)
@@ -198,14 +198,14 @@ def test_a_paused_partition_keeps_what_is_buffered_and_does_not_hold_up_its_node
     scene.add((A, batch(range(2))), (B, batch([0])))
     scene.subscription.pause(scene[A])
     scene.buffer.refresh(scene[A])
-    assert told(scene.take()) == [(1, [0])]
+    assert offsets_of(scene.take()) == [(1, [0])]
     assert scene.buffer.response_count(NODE) == 0
     scene.add((A, batch([2])))
     assert scene.take() == []
     scene.subscription.resume(scene[A])
     scene.buffer.refresh(scene[A])
     assert scene.buffer.response_count(NODE) == 2
-    assert told(scene.take()) == [(0, [0, 1]), (0, [2])]
+    assert offsets_of(scene.take()) == [(0, [0, 1]), (0, [2])]
     assert scene.buffer.response_count(NODE) == 0
 
 
@@ -223,11 +223,11 @@ def test_of_what_is_parked_the_oldest_is_dropped_when_it_is_too_much() -> None:
     for partition in (A, B, C):
         scene.resume(partition)
     assert scene.buffer.parked_bytes == 0
-    assert told(scene.take()) == [(1, [0, 1, 2, 3]), (2, [0, 1, 2, 3])]
+    assert offsets_of(scene.take()) == [(1, [0, 1, 2, 3]), (2, [0, 1, 2, 3])]
 
 
 @pytest.mark.promise("paused records stay within the budget")
-def test_an_answer_counts_whole_as_long_as_a_part_of_it_is_parked() -> None:
+def test_a_response_counts_whole_as_long_as_a_part_of_it_is_parked() -> None:
     scene = Scene(A, B)
     size_bytes = len(batch(range(4)) + batch([0]))
     scene.add((A, batch(range(4))), (B, batch([0])))
@@ -242,13 +242,13 @@ def test_an_answer_counts_whole_as_long_as_a_part_of_it_is_parked() -> None:
     assert scene.buffer.parked_bytes == 0
 
 
-def test_the_last_answer_is_kept_however_large_it_is() -> None:
+def test_the_last_response_is_kept_however_large_it_is() -> None:
     scene = Scene(A, parked_max_bytes=1)
     scene.add((A, batch(range(4))))
     scene.take(1)
     scene.pause(A)
     scene.resume(A)
-    assert told(scene.take()) == [(0, [1, 2, 3])]
+    assert offsets_of(scene.take()) == [(0, [1, 2, 3])]
 
 
 def test_what_comes_for_a_paused_partition_counts_too() -> None:
@@ -264,29 +264,29 @@ def test_a_limit_is_where_taking_ends_and_fetching_too() -> None:
     scene = Scene(A)
     scene.subscription.set_limits({A: 3})
     scene.add((A, batch(range(5))))
-    assert told(scene.take()) == [(0, [0, 1, 2])]
+    assert offsets_of(scene.take()) == [(0, [0, 1, 2])]
     assert scene[A].has_reached_limit
     assert scene.buffer.response_count(NODE) == 0
     assert scene.buffer.fetch_offset(scene[A]) is None
     scene.subscription.set_limits({})
     scene.buffer.refresh(scene[A])
-    assert told(scene.take()) == [(0, [3, 4])]
+    assert offsets_of(scene.take()) == [(0, [3, 4])]
 
 
 def test_a_limit_inside_a_hole_is_reached_without_a_record() -> None:
     scene = Scene(A)
     scene.subscription.set_limits({A: 5})
     scene.add((A, in_epoch(4, batch(range(2))) + in_epoch(6, batch(range(8, 10)))))
-    assert told(scene.take()) == [(0, [0, 1])]
+    assert offsets_of(scene.take()) == [(0, [0, 1])]
     assert scene[A].offset == 5
     assert scene[A].leader_epoch is None, "nobody knows in which epoch the hole was"
     assert scene[A].has_reached_limit
     scene.subscription.set_limits({})
     scene.buffer.refresh(scene[A])
-    assert told(scene.take()) == [(0, [8, 9])]
+    assert offsets_of(scene.take()) == [(0, [8, 9])]
 
 
-def test_what_is_dropped_is_gone_and_frees_its_answer() -> None:
+def test_what_is_dropped_is_gone_and_frees_its_response() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(2))))
     scene.buffer.drop(scene[A])
@@ -305,7 +305,7 @@ def test_what_is_given_back_is_read_again() -> None:
     scene.buffer.give_back()
     assert (scene[A].offset, scene[A].leader_epoch) == (2, 4)
     scene.add((A, batch(range(6))))
-    assert told(scene.take()) == [(0, [2, 3, 4, 5])]
+    assert offsets_of(scene.take()) == [(0, [2, 3, 4, 5])]
 
 
 def test_what_the_user_has_moved_since_is_not_given_back() -> None:
@@ -341,7 +341,7 @@ def damaged(offsets: range) -> bytes:
 def test_a_corrupt_batch_is_raised_when_nothing_stands_before_it_and_fetched_anew() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(3)) + damaged(range(3, 6))))
-    assert told(scene.take()) == [(0, [0, 1, 2])]
+    assert offsets_of(scene.take()) == [(0, [0, 1, 2])]
     with pytest.raises(CorruptRecordError) as raised:
         scene.take()
     assert raised.value.offset == 3
@@ -350,7 +350,7 @@ def test_a_corrupt_batch_is_raised_when_nothing_stands_before_it_and_fetched_ane
     assert scene.buffer.fetch_offset(scene[A]) == 3
     assert scene.take() == []
     scene.add((A, batch(range(3, 6))))
-    assert told(scene.take()) == [(0, [3, 4, 5])]
+    assert offsets_of(scene.take()) == [(0, [3, 4, 5])]
 
 
 def test_nothing_is_fetched_behind_a_batch_that_is_known_to_be_corrupt() -> None:
@@ -366,7 +366,7 @@ def test_a_corrupt_partition_does_not_stop_the_others() -> None:
     scene.add((A, damaged(range(3))), (B, batch(range(2))))
     with pytest.raises(CorruptRecordError):
         scene.take()
-    assert told(scene.take()) == [(1, [0, 1])]
+    assert offsets_of(scene.take()) == [(1, [0, 1])]
 
 
 def test_a_record_that_cannot_be_deserialized_ends_the_run_before_it() -> None:
@@ -393,7 +393,7 @@ def test_behind_a_bad_record_reading_goes_on_without_a_fetch() -> None:
     assert scene.buffer.can_skip_to(scene[A], 4)
     scene.subscription.skip_to(scene[A], 4)
     scene.buffer.forgive(scene[A])
-    assert told(scene.take()) == [(0, [4, 5])]
+    assert offsets_of(scene.take()) == [(0, [4, 5])]
 
 
 def test_a_bad_record_stops_its_partition_only_and_does_not_hold_up_the_node() -> None:
@@ -402,7 +402,7 @@ def test_a_bad_record_stops_its_partition_only_and_does_not_hold_up_the_node() -
     scene[A].offset = 3
     with pytest.raises(RecordDeserializationError):
         scene.take()
-    assert told(scene.take()) == [(1, [0, 1])]
+    assert offsets_of(scene.take()) == [(1, [0, 1])]
     assert scene.buffer.response_count(NODE) == 0
     with pytest.raises(RecordDeserializationError):
         scene.take()
@@ -428,7 +428,7 @@ def test_an_interrupt_while_records_are_taken_loses_none() -> None:
     assert scene[A].leader_epoch is None
     assert scene.buffer.response_count(NODE) == 0
     scene.add((A, batch(range(2))), (B, batch(range(4))))
-    assert told(scene.take()) == [(0, [0, 1]), (1, [0, 1, 2, 3])]
+    assert offsets_of(scene.take()) == [(0, [0, 1]), (1, [0, 1, 2, 3])]
 
 
 # One span at a time.
@@ -440,25 +440,25 @@ def test_the_next_run_does_not_move_the_position() -> None:
     for _ in range(2):
         found = scene.buffer.next_span(3, START_MS)
         assert found is not None
-        assert told([found[1]]) == [(0, [0, 1, 2])]
+        assert offsets_of([found[1]]) == [(0, [0, 1, 2])]
     assert scene[A].offset == 0
 
 
-def test_what_was_not_handed_out_of_a_run_comes_again() -> None:
+def test_what_was_not_returned_of_a_run_comes_again() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(5))))
     found = scene.buffer.next_span(3, START_MS)
     assert found is not None
     scene[A].offset = 1
-    assert told(scene.take()) == [(0, [1, 2, 3, 4])]
+    assert offsets_of(scene.take()) == [(0, [1, 2, 3, 4])]
 
 
-def test_a_run_handed_out_to_its_end_is_followed_by_the_next() -> None:
+def test_a_run_returned_to_its_end_is_followed_by_the_next() -> None:
     scene = Scene(A)
     scene.add((A, batch(range(2)) + marker(2, 1) + batch([3])))
     seen = []
     while (found := scene.buffer.next_span(3, START_MS)) is not None:
-        seen.append(told([found[1]]))
+        seen.append(offsets_of([found[1]]))
         scene[A].offset = found[1].columns.offsets[-1] + 1
     assert seen == [[(0, [0, 1])], [(0, [3])]]
     assert scene.buffer.response_count(NODE) == 0
@@ -476,7 +476,7 @@ def test_an_interrupt_while_a_run_is_made_loses_nothing() -> None:
     assert not scene.buffer.begun
     assert scene[A].offset == 0
     scene.deserialize = None
-    assert told(scene.take()) == [(0, [0, 1])]
+    assert offsets_of(scene.take()) == [(0, [0, 1])]
 
 
 @pytest.mark.promise(
@@ -489,8 +489,8 @@ def test_a_take_ends_before_it_unfolds_too_much_and_the_next_goes_on(
     compressed = batch(range(3, 6), codec=Codec.GZIP)
     scene.add((A, batch(range(3)) + compressed), (B, batch(range(3))))
     monkeypatch.setattr(fetch_buffer, "TAKEN_SIZE_BYTES_MAX", 1)
-    assert told(scene.take()) == [(0, [0, 1, 2])]
+    assert offsets_of(scene.take()) == [(0, [0, 1, 2])]
     assert scene[A].offset == 3
-    assert told(scene.take()) == [(0, [3, 4, 5])]
+    assert offsets_of(scene.take()) == [(0, [3, 4, 5])]
     monkeypatch.undo()
-    assert told(scene.take()) == [(1, [0, 1, 2])]
+    assert offsets_of(scene.take()) == [(1, [0, 1, 2])]

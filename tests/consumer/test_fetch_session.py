@@ -1,4 +1,4 @@
-"""FetchSession by its answers: what each fetch names, and what ends a session."""
+"""FetchSession by the responses: what each fetch names, and what ends a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ID, OTHER_ID = b"i" * 16, b"o" * 16
 FIRST = PartitionFetch(ID, 4, 0)
 
 
-def ask(session: FetchSession, *, uses_ids: bool = True, **wanted: int) -> SessionFetch:
+def next_fetch(session: FetchSession, *, uses_ids: bool = True, **wanted: int) -> SessionFetch:
     """Ask for partitions by the last letter of their name, each from an offset."""
     names = {"a": A, "b": B, "c": C}
     asked = {names[name]: FIRST._replace(offset=offset) for name, offset in wanted.items()}
@@ -30,19 +30,19 @@ def ask(session: FetchSession, *, uses_ids: bool = True, **wanted: int) -> Sessi
 
 def begun(session_id: int = 7) -> FetchSession:
     session = FetchSession()
-    ask(session, a=0, b=0)
+    next_fetch(session, a=0, b=0)
     session.on_response(session_id)
     return session
 
 
 def test_the_first_fetch_names_everything_and_asks_for_a_session() -> None:
-    fetch = ask(FetchSession(), a=1, b=2)
+    fetch = next_fetch(FetchSession(), a=1, b=2)
     assert (fetch.session_id, fetch.epoch, fetch.is_full) == (0, 0, True)
     assert set(fetch.named) == {A, B}
 
 
 def test_a_fetch_of_a_session_names_what_has_changed_and_what_is_read_no_more() -> None:
-    fetch = ask(begun(), a=0, c=5)
+    fetch = next_fetch(begun(), a=0, c=5)
     assert (fetch.session_id, fetch.epoch, fetch.is_full) == (7, 1, False)
     assert fetch.named == {C: FIRST._replace(offset=5)}
     assert fetch.forgotten == [(B, ID)]
@@ -51,7 +51,7 @@ def test_a_fetch_of_a_session_names_what_has_changed_and_what_is_read_no_more() 
 def test_nothing_is_named_while_nothing_changes() -> None:
     session = begun()
     for epoch in range(1, 5):
-        fetch = ask(session, a=0, b=0)
+        fetch = next_fetch(session, a=0, b=0)
         assert (fetch.epoch, fetch.named, fetch.forgotten) == (epoch, {}, [])
         session.on_response(7)
 
@@ -65,9 +65,9 @@ def test_a_new_leader_epoch_is_a_change() -> None:
 def test_after_the_largest_epoch_comes_one() -> None:
     session = begun()
     session._epoch = EPOCH_MAX
-    assert ask(session, a=0).epoch == EPOCH_MAX
+    assert next_fetch(session, a=0).epoch == EPOCH_MAX
     session.on_response(7)
-    assert ask(session, a=0).epoch == 1
+    assert next_fetch(session, a=0).epoch == 1
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_another_topic_id_ends_the_session_and_begins_one(topic_id: bytes, uses_
     assert (fetch.session_id, fetch.epoch, fetch.named) == (7, 0, wanted)
 
 
-def test_a_broker_without_room_for_a_session_is_told_everything_each_time() -> None:
+def test_a_broker_without_room_for_a_session_has_everything_named_each_time() -> None:
     session = FetchSession()
     for _ in range(3):
-        fetch = ask(session, a=0, b=0)
+        fetch = next_fetch(session, a=0, b=0)
         assert (fetch.session_id, fetch.epoch, set(fetch.named)) == (0, 0, {A, B})
         session.on_response(0)
 
 
 def test_a_session_that_the_broker_ends_begins_anew() -> None:
     session = begun()
-    ask(session, a=0, b=0)
+    next_fetch(session, a=0, b=0)
     session.on_response(0)
-    fetch = ask(session, a=0, b=0)
+    fetch = next_fetch(session, a=0, b=0)
     assert (fetch.session_id, fetch.epoch, set(fetch.named)) == (0, 0, {A, B})
 
 
@@ -110,12 +110,12 @@ def test_after_an_error_everything_is_named_and_a_session_that_may_be_left_is_en
     error: KafkaError, session_id: int
 ) -> None:
     session = begun()
-    ask(session, a=3, b=0)
+    next_fetch(session, a=3, b=0)
     session.on_error(error)
-    fetch = ask(session, a=3, b=0)
+    fetch = next_fetch(session, a=3, b=0)
     assert (fetch.session_id, fetch.epoch, set(fetch.named)) == (session_id, 0, {A, B})
     session.on_response(8)
-    assert ask(session, a=3, b=0) == SessionFetch(8, 1, {}, [])
+    assert next_fetch(session, a=3, b=0) == SessionFetch(8, 1, {}, [])
 
 
 def test_a_session_is_ended_once() -> None:
@@ -174,10 +174,10 @@ def test_whatever_happens_the_broker_reads_what_is_wanted(
     assert len(sessions) <= 1 + [outcome for _, outcome in fetches].count("lost after")
 
 
-def test_who_asks_for_all_each_time_has_no_session() -> None:
+def test_full_fetches_have_no_session() -> None:
     session = FetchSession(is_always_full=True)
     for offset in (0, 5):
-        fetch = ask(session, a=offset, b=0)
+        fetch = next_fetch(session, a=offset, b=0)
         assert (fetch.session_id, fetch.epoch, fetch.is_full) == (0, -1, True)
         assert set(fetch.named) == {A, B}
         session.on_response(0)

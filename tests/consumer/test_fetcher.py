@@ -1,4 +1,4 @@
-"""Fetcher by numbers: whom it asks, from where, when again, and what it takes of answers."""
+"""Fetcher by numbers: which nodes, from where, when again, and what it takes of responses."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from pykclient.protocol.messages.fetch import (
     PartitionData,
 )
 from pykclient.types import IsolationLevel, TopicPartition
-from tests.consumer.fetch_scene import OTHER_ID, A, B, C, Scene, asked, message_of, part, reply
+from tests.consumer.fetch_scene import OTHER_ID, A, B, C, Scene, message_of, named, part, reply
 from tests.consumer.fetched_records import aborted_batch, batch, marker
 from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID, is_outdated, know, topic
 from tests.network.answering import answer_checked
 
-# Whom to ask for what.
+# Which node has what.
 
 
 @pytest.mark.promise("a fetch returns the records of the partitions that were assigned")
-def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
+def test_each_leader_is_fetched_from_once_for_all_its_partitions() -> None:
     scene = Scene()
     scene.read(A, B, C, offset=7)
-    assert {request.node_id: asked(request) for request in scene.poll()} == {
+    assert {request.node_id: named(request) for request in scene.poll()} == {
         1: [("t", 0, 7), ("t", 2, 7)],
         2: [("t", 1, 7)],
     }
@@ -67,7 +67,7 @@ def test_the_nodes_share_one_budget_of_bytes() -> None:
     assert message_of(scene.fetch()).max_bytes == 50_000
 
 
-def test_a_topic_without_an_id_is_asked_for_by_name() -> None:
+def test_a_topic_without_an_id_is_requested_by_name() -> None:
     scene = Scene()
     scene.read(A)
     assert scene.fetch().max_version is None
@@ -84,7 +84,7 @@ def test_partitions_without_a_position_or_paused_are_not_fetched() -> None:
     scene.subscription.pause(scene.subscription.require(C))
     assert scene.poll() == []
     scene.subscription.resume(scene.subscription.require(C))
-    assert asked(scene.fetch()) == [("t", 2, 0)]
+    assert named(scene.fetch()) == [("t", 2, 0)]
 
 
 def test_a_node_has_one_fetch_in_flight() -> None:
@@ -93,19 +93,19 @@ def test_a_node_has_one_fetch_in_flight() -> None:
     request = scene.fetch()
     assert scene.poll() == []
     reply(request, part(0))
-    assert asked(scene.fetch()) == [("t", 0, 0)]
+    assert named(scene.fetch()) == [("t", 0, 0)]
 
 
-def test_the_next_fetch_goes_out_while_one_answer_waits_to_be_read_not_two() -> None:
+def test_the_next_fetch_goes_out_while_one_response_waits_to_be_read_not_two() -> None:
     scene = Scene()
     scene.read(A)
     reply(scene.fetch(), part(0, batch(range(5))))
     second = scene.fetch()
-    assert asked(second) == [("t", 0, 5)]
+    assert named(second) == [("t", 0, 5)]
     reply(second, part(0, batch(range(5, 9))))
     assert scene.poll() == []
     assert scene.taken(5) == [0, 1, 2, 3, 4]
-    assert asked(scene.fetch()) == [("t", 0, 9)]
+    assert named(scene.fetch()) == [("t", 0, 9)]
 
 
 def test_no_fetch_waits_at_the_end_of_the_log_while_records_are_left_to_be_read() -> None:
@@ -114,7 +114,7 @@ def test_no_fetch_waits_at_the_end_of_the_log_while_records_are_left_to_be_read(
     reply(scene.fetch(), part(0, batch(range(5)), high_watermark=5), part(2, high_watermark=0))
     assert scene.poll() == []
     scene.taken()
-    assert asked(scene.fetch()) == [("t", 2, 0), ("t", 0, 5)]
+    assert named(scene.fetch()) == [("t", 2, 0), ("t", 0, 5)]
 
 
 @pytest.mark.parametrize("change", ["seek", "drop", "resume", "limit"])
@@ -155,7 +155,7 @@ def test_a_back_off_that_ends_is_noticed_while_records_are_left_to_be_read() -> 
     for _ in range(2):
         result = scene.fetcher.poll(START_MS)
         assert (list(result.requests), result.next_poll_ms) == ([], START_MS + RETRY_MS)
-    assert ("t", 2, 0) in asked(scene.fetch(START_MS + RETRY_MS))
+    assert ("t", 2, 0) in named(scene.fetch(START_MS + RETRY_MS))
 
 
 def test_a_reader_of_committed_records_has_its_own_end_of_the_log() -> None:
@@ -171,7 +171,7 @@ def test_a_node_in_back_off_is_left_alone_until_it_is_over() -> None:
     scene.nodes.retry_ms[1] = START_MS + 50
     result = scene.fetcher.poll(START_MS)
     assert (list(result.requests), result.next_poll_ms) == ([], START_MS + 50)
-    assert asked(scene.fetch(START_MS + 50)) == [("t", 0, 0)]
+    assert named(scene.fetch(START_MS + 50)) == [("t", 0, 0)]
 
 
 def test_new_leaders_are_followed() -> None:
@@ -196,7 +196,7 @@ def test_partitions_that_had_their_turn_come_last_in_the_next_request() -> None:
     know(scene.metadata, topic("t", [1, 1, 1]))
     scene.read(A, B, C)
     reply(scene.fetch(), part(0, batch([0])), part(1), part(2))
-    assert [partition for _, partition, _ in asked(scene.fetch())] == [1, 2, 0]
+    assert [partition for _, partition, _ in named(scene.fetch())] == [1, 2, 0]
 
 
 def test_nothing_beyond_a_limit_is_fetched() -> None:
@@ -204,7 +204,7 @@ def test_nothing_beyond_a_limit_is_fetched() -> None:
     scene.read(A, C)
     scene.subscription.set_limits({A: 5})
     reply(scene.fetch(), part(0, batch(range(5))), part(2))
-    assert asked(scene.fetch()) == [("t", 2, 0)]
+    assert named(scene.fetch()) == [("t", 2, 0)]
 
 
 # Answers.
@@ -253,14 +253,14 @@ def test_records_of_aborted_transactions_are_left_out_for_read_committed() -> No
 
 @pytest.mark.promise("a fetch returns the records of the partitions that were assigned")
 @pytest.mark.parametrize("sought", [2, 50])
-def test_an_answer_from_before_a_seek_is_thrown_away(sought: int) -> None:
+def test_a_response_from_before_a_seek_is_thrown_away(sought: int) -> None:
     scene = Scene()
     assigned = scene.read(A, offset=10)
     request = scene.fetch()
     scene.subscription.seek(assigned, sought)
     reply(request, part(0, batch(range(10, 13))))
     assert scene.taken() == []
-    assert asked(scene.fetch()) == [("t", 0, sought)]
+    assert named(scene.fetch()) == [("t", 0, sought)]
 
 
 def test_a_response_for_another_offset_than_is_due_is_not_kept() -> None:
@@ -270,13 +270,13 @@ def test_a_response_for_another_offset_than_is_due_is_not_kept() -> None:
     reply(scene.fetch(), part(0, batch(range(3)), high_watermark=9))
     assert scene.taken() == [0, 1, 2]
     ahead = scene.fetch()
-    assert asked(ahead) == [("t", 0, 3)]
+    assert named(ahead) == [("t", 0, 3)]
     fetch_epoch = assigned.fetch_epoch
     scene.buffer.give_back()
     reply(ahead, part(0, batch(range(3, 6))))
     assert assigned.fetch_epoch == fetch_epoch
     assert scene.taken() == []
-    assert asked(scene.fetch()) == [("t", 0, 0)]
+    assert named(scene.fetch()) == [("t", 0, 0)]
 
 
 def test_a_response_from_before_a_validation_is_not_used_though_the_position_stays() -> None:
@@ -289,10 +289,10 @@ def test_a_response_from_before_a_validation_is_not_used_though_the_position_sta
     reply(request, part(0, batch(range(10, 13)), high_watermark=77))
     assert scene.taken() == []
     assert assigned.high_watermark is None
-    assert asked(scene.fetch()) == [("t", 0, 10)]
+    assert named(scene.fetch()) == [("t", 0, 10)]
 
 
-def test_an_answer_from_before_an_unassign_is_thrown_away() -> None:
+def test_a_response_from_before_an_unassign_is_thrown_away() -> None:
     scene = Scene()
     scene.read(A)
     request = scene.fetch()
@@ -303,7 +303,7 @@ def test_an_answer_from_before_an_unassign_is_thrown_away() -> None:
     assert scene.subscription.require(A).high_watermark is None
 
 
-def test_an_answer_that_came_from_two_leaders_is_used_once() -> None:
+def test_a_response_that_came_from_two_leaders_is_used_once() -> None:
     scene = Scene()
     scene.read(A)
     old = scene.fetch()
@@ -342,7 +342,7 @@ PARTS = st.builds(
     ),
     st.sampled_from([0, 0, 0, 70, 71, 100, 999]),
 )
-def test_whatever_a_broker_answers_only_our_errors_come_of_it_and_it_goes_on(
+def test_whatever_a_broker_responds_only_our_errors_come_of_it_and_it_goes_on(
     topics: list[FetchableTopicResponse], error_code: int
 ) -> None:
     scene = Scene(isolation_level=IsolationLevel.READ_COMMITTED)
@@ -361,10 +361,10 @@ def test_whatever_a_broker_answers_only_our_errors_come_of_it_and_it_goes_on(
         if assigned.state is PositionState.FETCHING
     }
     again = scene.poll(START_MS + NEVER_MS // 2)
-    assert {TopicPartition(name, index) for r in again for name, index, _ in asked(r)} == waiting
+    assert {TopicPartition(name, index) for r in again for name, index, _ in named(r)} == waiting
 
 
-def test_an_answer_is_as_large_as_all_that_came_in_it() -> None:
+def test_a_response_is_as_large_as_all_that_came_in_it() -> None:
     scene = Scene()
     a = scene.read(A, C)
     first, second = batch(range(5)), batch(range(3))
@@ -383,7 +383,7 @@ def test_what_is_furthest_behind_is_named_first_where_that_is_wanted() -> None:
     assert message_of(request).session_epoch == -1
     ends = [part(0, high_watermark=10), part(1, high_watermark=30), part(2, high_watermark=20)]
     reply(request, *ends)
-    assert asked(scene.fetch()) == [("t", 1, 0), ("t", 2, 0), ("t", 0, 0)]
+    assert named(scene.fetch()) == [("t", 1, 0), ("t", 2, 0), ("t", 0, 0)]
 
 
 def begun() -> Scene:
@@ -402,7 +402,7 @@ def test_nothing_is_named_at_the_end_of_all_logs() -> None:
     reply(scene.fetch(), session_id=9)
     for _ in range(3):
         request = scene.fetch()
-        assert asked(request) == []
+        assert named(request) == []
         reply(request, session_id=9)
 
 
@@ -411,7 +411,7 @@ def test_a_partition_that_a_session_says_nothing_of_is_not_left_alone() -> None:
     reply(scene.fetch(), session_id=9)
     reply(scene.fetch(), part(1, batch(range(3))), session_id=9)
     assert scene.taken() == [0, 1, 2]
-    assert asked(scene.fetch()) == [("t", 1, 3)]
+    assert named(scene.fetch()) == [("t", 1, 3)]
 
 
 def test_what_is_paused_is_forgotten_and_named_again_when_it_is_resumed() -> None:
@@ -423,7 +423,7 @@ def test_what_is_paused_is_forgotten_and_named_again_when_it_is_resumed() -> Non
     assert forgotten.partitions == [1]
     reply(request, session_id=9)
     scene.subscription.resume(b)
-    assert asked(scene.fetch()) == [("t", 1, 0)]
+    assert named(scene.fetch()) == [("t", 1, 0)]
 
 
 def test_records_of_a_partition_sought_meanwhile_are_thrown_away_and_it_is_named() -> None:
@@ -433,7 +433,7 @@ def test_records_of_a_partition_sought_meanwhile_are_thrown_away_and_it_is_named
     scene.subscription.seek(b, 7)
     reply(request, part(1, batch(range(3))), session_id=9)
     assert scene.taken() == []
-    assert asked(scene.fetch()) == [("t", 1, 7)]
+    assert named(scene.fetch()) == [("t", 1, 7)]
 
 
 @pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
@@ -447,7 +447,7 @@ def test_a_lost_session_is_begun_anew_at_once(kind: type[BrokerError], session_i
     request = scene.fetch()
     message = message_of(request)
     assert (message.session_id, message.session_epoch) == (session_id, 0)
-    assert set(asked(request)) == {("t", 0, 5), ("t", 1, 0), ("t", 2, 0)}
+    assert set(named(request)) == {("t", 0, 5), ("t", 1, 0), ("t", 2, 0)}
 
 
 def test_a_broker_that_refuses_a_new_session_too_is_left_alone_for_a_while() -> None:
@@ -455,7 +455,7 @@ def test_a_broker_that_refuses_a_new_session_too_is_left_alone_for_a_while() -> 
     reply(scene.fetch(), error_code=FetchSessionIdNotFoundError.code)
     reply(scene.fetch(), error_code=FetchSessionIdNotFoundError.code)
     assert scene.poll() == []
-    assert len(asked(scene.fetch(START_MS + RETRY_MS))) == 3
+    assert len(named(scene.fetch(START_MS + RETRY_MS))) == 3
 
 
 def test_after_a_lost_connection_everything_is_named() -> None:
@@ -463,7 +463,7 @@ def test_after_a_lost_connection_everything_is_named() -> None:
     scene.fetch().on_failure(DisconnectedError("gone"), START_MS)
     request = scene.fetch(START_MS + RETRY_MS)
     assert (message_of(request).session_id, message_of(request).session_epoch) == (9, 0)
-    assert len(asked(request)) == 3
+    assert len(named(request)) == 3
 
 
 def test_at_the_end_brokers_that_owe_nothing_forget_us() -> None:

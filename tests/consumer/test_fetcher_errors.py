@@ -1,4 +1,4 @@
-"""Fetcher by numbers: which errors are tried again, and which are told to the user."""
+"""Fetcher by numbers: which errors are tried again, and which are raised."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pykclient.protocol.messages.fetch import (
     FetchResponse,
     LeaderIdAndEpoch,
 )
-from tests.consumer.fetch_scene import OTHER_ID, REPLICA_MS, A, C, Scene, asked, part, reply
+from tests.consumer.fetch_scene import OTHER_ID, REPLICA_MS, A, C, Scene, named, part, reply
 from tests.consumer.fetched_records import batch
 from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID, is_outdated, know, topic
 from tests.network.answering import answer_checked
@@ -60,7 +60,7 @@ def test_what_newer_metadata_may_cure_is_tried_again_in_silence(kind: type[Broke
     reply(scene.fetch(), part(0, code=kind.code), part(2))
     assert is_outdated(scene.metadata)
     assert scene.subscription.take_error() is None
-    assert asked(scene.fetch()) == [("t", 2, 0)]
+    assert named(scene.fetch()) == [("t", 2, 0)]
 
 
 @pytest.mark.parametrize("kind", PASSING)
@@ -69,15 +69,15 @@ def test_the_partition_is_back_after_its_back_off(kind: type[BrokerError]) -> No
     scene.read(A)
     reply(scene.fetch(), part(0, code=kind.code))
     assert scene.fetcher.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
-    assert asked(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0)]
+    assert named(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0)]
 
 
-def test_an_error_of_the_whole_answer_concerns_all_its_partitions() -> None:
+def test_an_error_of_the_whole_response_concerns_all_its_partitions() -> None:
     scene = Scene()
     scene.read(A, C)
     reply(scene.fetch(), error_code=UnknownTopicIdError.code)
     assert scene.poll() == []
-    assert len(asked(scene.fetch(START_MS + RETRY_MS))) == 2
+    assert len(named(scene.fetch(START_MS + RETRY_MS))) == 2
 
 
 def test_a_brokers_unexplained_failure_is_logged_and_tried_again(
@@ -105,7 +105,7 @@ def test_an_unexplained_failure_that_lasts_is_said_once_a_partition(
 
 
 @pytest.mark.parametrize("kind", [TopicAuthorizationFailedError])
-def test_a_refusal_is_told_and_tried_again_later(kind: type[BrokerError]) -> None:
+def test_a_refusal_is_raised_and_tried_again_later(kind: type[BrokerError]) -> None:
     scene = Scene()
     scene.read(A, offset=5)
     reply(scene.fetch(), part(0, code=kind.code))
@@ -116,7 +116,7 @@ def test_a_refusal_is_told_and_tried_again_later(kind: type[BrokerError]) -> Non
     assert len(scene.poll(START_MS + RETRY_MS)) == 1
 
 
-def test_a_brokers_own_corrupt_log_is_told_with_its_place() -> None:
+def test_a_brokers_own_corrupt_log_is_reported_with_its_place() -> None:
     scene = Scene()
     scene.read(A, offset=5)
     reply(scene.fetch(), part(0, code=CorruptMessageError.code))
@@ -184,7 +184,7 @@ def test_an_application_that_was_away_does_not_make_a_leader_late() -> None:
 
 
 @pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
-def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
+def test_a_leader_that_the_refusal_names_is_fetched_from_at_once() -> None:
     """KIP-951: no wait for metadata, nor for a back-off."""
     scene = Scene()
     scene.read(A, C)
@@ -192,7 +192,7 @@ def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
     refusal.current_leader = LeaderIdAndEpoch(2, leader_epoch=9)
     reply(scene.fetch(), refusal, part(2, code=NotLeaderOrFollowerError.code))
     (request,) = scene.poll()
-    assert (request.node_id, asked(request)) == (2, [("t", 0, 0)])
+    assert (request.node_id, named(request)) == (2, [("t", 0, 0)])
     assert {r.node_id for r in scene.poll(START_MS + RETRY_MS)} == {1}
 
 
@@ -210,7 +210,7 @@ def test_back_offs_grow_and_end_with_success() -> None:
     assert scene.fetcher.poll(now_ms).next_poll_ms == now_ms + RETRY_MS
 
 
-def test_what_no_attempt_cures_is_told() -> None:
+def test_what_no_attempt_cures_is_reported() -> None:
     scene = Scene()
     scene.read(A)
     error = UnsupportedVersionError("too old")
@@ -219,7 +219,7 @@ def test_what_no_attempt_cures_is_told() -> None:
 
 
 @pytest.mark.promise("a response that cannot be read twice in a row is reported")
-def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_once() -> None:
+def test_a_response_that_cannot_be_read_is_requested_again_and_then_reported_once() -> None:
     """One flipped bit is cured by another connection; a second is no accident."""
     scene = Scene()
     scene.read(A, C)
@@ -236,7 +236,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_once() -
 @pytest.mark.promise(
     "a record that is too large is reported with place and cure, and not fetched again before"
 )
-def test_an_answer_too_large_is_told_with_its_cure_and_asked_again_only_once_that_was_heard() -> (
+def test_a_response_too_large_is_reported_with_its_cure_and_requested_again_only_after_that() -> (
     None
 ):
     scene = Scene()
@@ -259,7 +259,7 @@ def test_an_answer_too_large_is_told_with_its_cure_and_asked_again_only_once_tha
         assert scene.subscription.take_error() is None
 
 
-def test_unreadable_answers_with_a_good_one_between_them_are_not_told() -> None:
+def test_unreadable_responses_with_a_good_one_between_them_are_not_reported() -> None:
     scene = Scene()
     scene.read(A)
     error = DisconnectedError("given up")
@@ -270,7 +270,7 @@ def test_unreadable_answers_with_a_good_one_between_them_are_not_told() -> None:
     assert scene.subscription.take_error() is None
 
 
-def test_nobody_is_told_of_a_failure_after_an_unassign() -> None:
+def test_no_failure_is_reported_after_an_unassign() -> None:
     scene = Scene()
     scene.read(A)
     request = scene.fetch()
@@ -305,7 +305,7 @@ def test_a_replica_that_left_the_cluster_is_not_read_from() -> None:
 @pytest.mark.parametrize(
     "code", [OffsetOutOfRangeError.code, NotLeaderOrFollowerError.code, UnknownServerError.code]
 )
-def test_after_an_error_of_a_replica_the_leader_is_asked(code: int) -> None:
+def test_after_an_error_of_a_replica_the_leader_is_fetched_from(code: int) -> None:
     scene = Scene(rack="r1")
     assigned = scene.read(A)
     reply(scene.fetch(), part(0, replica=3))
@@ -322,7 +322,7 @@ def test_after_an_error_of_a_replica_the_leader_is_asked(code: int) -> None:
     [([1], TOPIC_ID), ([0, 1], TOPIC_ID), ([0, 2, 0], TOPIC_ID), ([0], OTHER_ID)],
     ids=["another", "one_too_many", "twice", "another_topic"],
 )
-def test_an_answer_that_contradicts_its_request_counts_as_none_and_is_asked_again(
+def test_a_response_that_contradicts_its_request_counts_as_none_and_is_requested_again(
     indexes: list[int], topic_id: bytes
 ) -> None:
     scene = Scene()
@@ -336,26 +336,26 @@ def test_an_answer_that_contradicts_its_request_counts_as_none_and_is_asked_agai
     assert "was not asked for, or twice" in str(error)
     assert scene.taken() == []
     assert scene.subscription.take_error() is None
-    assert asked(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0), ("t", 2, 0)]
+    assert named(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0), ("t", 2, 0)]
 
 
-def test_a_partition_that_an_answer_leaves_out_is_asked_for_again_after_a_back_off() -> None:
+def test_a_partition_that_a_response_leaves_out_is_requested_again_after_a_back_off() -> None:
     """A broker that throttles us names none; it contradicts nothing."""
     scene = Scene()
     scene.read(A, C)
     reply(scene.fetch(), part(0, batch([0])))
     assert scene.taken() == [0]
-    assert asked(scene.fetch()) == [("t", 0, 1)]
+    assert named(scene.fetch()) == [("t", 0, 1)]
     result = scene.fetcher.poll(START_MS + RETRY_MS)
     assert result.requests == []
     scene = Scene()
     scene.read(A)
     reply(scene.fetch())
     assert scene.poll() == []
-    assert asked(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0)]
+    assert named(scene.fetch(START_MS + RETRY_MS)) == [("t", 0, 0)]
 
 
-def test_a_fetch_says_how_long_its_answer_may_be_held_back() -> None:
+def test_a_fetch_says_how_long_its_response_may_be_held_back() -> None:
     scene = Scene()
     scene.read(A)
     request = scene.fetch()

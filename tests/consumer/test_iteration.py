@@ -70,7 +70,7 @@ def test_what_is_at_hand_shares_turns_of_the_engine(
     assert len(set(wait_counts)) == 1
 
 
-def test_what_a_former_leader_sent_is_not_handed_out_once_another_one_is_known(
+def test_what_a_former_leader_sent_is_not_returned_once_another_one_is_known(
     consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn between finding records and handing them out may find that; the log was cut."""
@@ -179,7 +179,7 @@ def test_a_bad_record_ends_the_loop_where_it_stands(port: ServingPort) -> None:
         assert consumer.position(A) == 2
 
 
-def test_iteration_hands_out_what_interceptors_leave(port: ServingPort) -> None:
+def test_iteration_returns_what_interceptors_leave(port: ServingPort) -> None:
     for _ in range(3):
         port.logs[0].append(2)
     with consumer_over(port, interceptors=[KeepEven], consumer_timeout_ms=250) as consumer:

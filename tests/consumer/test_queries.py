@@ -1,4 +1,4 @@
-"""The consumer's questions to brokers: answered, refused, or given up in time."""
+"""Calls about offsets and topics: responded to, refused, or given up in time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.promise("beginning and end offsets are reported")
-def test_offsets_are_asked_for_without_an_assignment(port: ServingPort) -> None:
+def test_offsets_are_requested_without_an_assignment(port: ServingPort) -> None:
     port.logs[0].append(5)
     port.logs[0].start = 2
     with consumer_over(port) as consumer:
@@ -52,13 +52,13 @@ def test_a_time_that_no_record_can_have_is_refused(consumer: Consumer, timestamp
         consumer.offsets_for_times({A: timestamp_ms})
 
 
-def test_topics_and_partitions_are_told(consumer: Consumer) -> None:
+def test_topics_and_partitions_are_reported(consumer: Consumer) -> None:
     partitions = consumer.partitions_for("t")
     assert [(p.topic, p.partition, p.leader_id) for p in partitions] == [("t", 0, 1), ("t", 1, 1)]
     assert consumer.list_topics().keys() == {"t"}
 
 
-def test_a_question_about_an_unknown_topic_ends_in_time_with_its_name(consumer: Consumer) -> None:
+def test_a_query_about_an_unknown_topic_ends_in_time_with_its_name(consumer: Consumer) -> None:
     calls: list[Callable[[], object]] = [
         lambda: consumer.partitions_for("absent", SHORT_S),
         lambda: consumer.end_offsets([UNKNOWN], SHORT_S),
@@ -79,7 +79,7 @@ def test_a_typing_error_in_a_topic_does_not_cost_the_whole_time_out(
     assert time.monotonic() - started_s < LONG_S / 2
 
 
-def test_a_question_without_an_answer_says_what_it_waited_for(
+def test_a_query_without_a_response_says_what_it_waited_for(
     consumer: Consumer, port: ServingPort
 ) -> None:
     port.is_silent = True
@@ -105,7 +105,7 @@ def test_a_timeout_may_be_endless(consumer: Consumer, port: ServingPort) -> None
     assert len(consumer.poll(float("inf"))) == 1
 
 
-def test_no_records_at_all_cannot_be_asked_for(consumer: Consumer) -> None:
+def test_no_records_at_all_cannot_be_requested(consumer: Consumer) -> None:
     with pytest.raises(UsageError, match="max_records=0"):
         consumer.poll(SHORT_S, max_records=0)
 

@@ -87,7 +87,7 @@ def test_a_record_names_its_partition() -> None:
     assert all(type(record.topic_partition) is TopicPartition for record in RECORDS)
 
 
-def test_next_offsets_are_behind_the_last_records_where_nobody_knows_more() -> None:
+def test_next_offsets_are_behind_the_last_records_where_nothing_more_is_known() -> None:
     assert RECORDS.next_offsets == {
         A: OffsetAndMetadata(4, leader_epoch=5),
         B: OffsetAndMetadata(8, leader_epoch=5),

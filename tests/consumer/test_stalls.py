@@ -47,7 +47,7 @@ def test_the_first_reason_says_when_and_the_last_one_why() -> None:
     assert oldest(scene) == (A, "last", START_MS)
 
 
-def test_a_lost_connection_is_a_stall_of_all_partitions_asked_for() -> None:
+def test_a_lost_connection_is_a_stall_of_all_partitions_requested() -> None:
     scene = Scene()
     scene.read(A, C)
     scene.fetch().on_failure(DisconnectedError("gone"), START_MS)
@@ -57,7 +57,7 @@ def test_a_lost_connection_is_a_stall_of_all_partitions_asked_for() -> None:
 @pytest.mark.promise(
     "brokers that are lost or never help are reported by `poll` in time, and read again when back"
 )
-def test_a_broker_that_is_late_is_one_and_its_answer_ends_it() -> None:
+def test_a_broker_that_is_late_is_one_and_its_response_ends_it() -> None:
     scene = Scene()
     scene.read(A)
     request = scene.fetch()
@@ -70,7 +70,7 @@ def test_a_broker_that_is_late_is_one_and_its_answer_ends_it() -> None:
     assert oldest(scene) is None
 
 
-def test_a_partition_that_nobody_leads_stalls() -> None:
+def test_a_partition_without_a_leader_stalls() -> None:
     scene = Scene()
     know(scene.metadata, topic("t", [None, 2, 1]))
     scene.read(A)
@@ -78,7 +78,7 @@ def test_a_partition_that_nobody_leads_stalls() -> None:
     assert oldest(scene) == (A, "it has no leader", START_MS)
 
 
-def test_in_a_session_no_news_is_good_news_and_in_a_full_answer_it_is_none() -> None:
+def test_in_a_session_no_news_is_good_news_and_in_a_full_response_it_is_none() -> None:
     scene = Scene()
     a = scene.read(A, C)
     reply(scene.fetch(), part(0), part(2), session_id=9)

@@ -69,7 +69,7 @@ def test_no_names_mean_all_partitions(subscription: SubscriptionState) -> None:
     assert [assigned.partition for assigned in subscription.require_all(None)] == [A, B]
 
 
-def test_a_seek_voids_what_was_asked_before(subscription: SubscriptionState) -> None:
+def test_a_seek_voids_what_was_requested_before(subscription: SubscriptionState) -> None:
     assigned = subscription.require(A)
     subscription.await_reset(assigned, OffsetReset.LATEST)
     asked_epoch = assigned.epoch
@@ -154,7 +154,7 @@ def test_a_paused_partition_has_a_position_and_is_not_fetched(
         lambda s, a: s.await_reset(a, OffsetReset.LATEST),
     ],
 )
-def test_the_version_tells_when_other_partitions_may_be_fetched(change: object) -> None:
+def test_the_version_says_when_other_partitions_may_be_fetched(change: object) -> None:
     subscription = SubscriptionState()
     subscription.assign([A, B])
     before = subscription.version
@@ -181,7 +181,7 @@ def test_a_limit_is_reached_by_a_known_position_only(subscription: SubscriptionS
     assert a.has_reached_limit
 
 
-def test_errors_are_told_once_the_oldest_first(subscription: SubscriptionState) -> None:
+def test_errors_are_reported_once_the_oldest_first(subscription: SubscriptionState) -> None:
     a, b = subscription
     newer = NoOffsetForPartitionError("newer")
     subscription.fail(a, ERROR)
@@ -207,7 +207,7 @@ def test_every_state_can_be_left_and_reached() -> None:
     }
 
 
-def test_partitions_are_told_apart_by_identity() -> None:
+def test_partitions_are_distinguished_by_identity() -> None:
     assert AssignedPartition(A) != AssignedPartition(A)
 
 
@@ -216,7 +216,7 @@ def partitions(count: int) -> list[TopicPartition]:
     return [TopicPartition("t", number) for number in reversed(range(count))]
 
 
-def test_a_few_are_told_in_order() -> None:
+def test_a_few_are_reported_in_order() -> None:
     assert describe_partitions([TopicPartition("u", 0), *partitions(2)]) == "t-0, t-1, u-0"
 
 

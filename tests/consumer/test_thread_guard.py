@@ -87,7 +87,7 @@ def test_an_error_inside_lets_go() -> None:
         other.submit(enter, guard).result()
 
 
-def test_nobody_enters_after_close_not_even_from_inside() -> None:
+def test_no_thread_enters_after_close_not_even_from_inside() -> None:
     guard = ThreadGuard("consumer")
     with guard:
         guard.is_closed = True
@@ -198,7 +198,7 @@ def test_a_child_process_is_refused_even_one_that_was_forked_inside() -> None:
 
 
 @pytest.mark.promise("heartbeats go on while the application or a listener works")
-def test_the_core_lock_is_held_inside_and_lent_to_user_code() -> None:
+def test_the_core_lock_is_held_inside_and_not_held_in_user_code() -> None:
     guard = ThreadGuard("consumer")
 
     def call() -> None:
@@ -228,7 +228,7 @@ def test_what_user_code_returns_and_raises_comes_out() -> None:
     enter(guard)
 
 
-def test_while_it_is_lent_another_thread_is_refused_all_the_same() -> None:
+def test_while_it_is_in_user_code_another_thread_is_refused_all_the_same() -> None:
     guard = ThreadGuard("consumer")
     with ThreadPoolExecutor(1) as other, guard:
         refused = guard.call_unlocked(lambda: other.submit(enter, guard).exception())
@@ -236,7 +236,7 @@ def test_while_it_is_lent_another_thread_is_refused_all_the_same() -> None:
     enter(guard)
 
 
-def test_who_steps_in_the_background_is_waited_for() -> None:
+def test_a_step_in_the_background_is_waited_for() -> None:
     guard = ThreadGuard("consumer")
     with ThreadPoolExecutor(1) as other:
         assert guard.background.acquire(blocking=False)
@@ -247,7 +247,7 @@ def test_who_steps_in_the_background_is_waited_for() -> None:
         entering.result()
 
 
-def test_who_steps_in_the_background_does_not_wait() -> None:
+def test_a_step_in_the_background_does_not_wait() -> None:
     guard = ThreadGuard("consumer")
     with ThreadPoolExecutor(1) as other, guard:
         assert not other.submit(step, guard).result()
@@ -255,7 +255,7 @@ def test_who_steps_in_the_background_does_not_wait() -> None:
 
 
 @pytest.mark.usefixtures("busy_switching")
-def test_steps_in_the_background_refuse_nobody() -> None:
+def test_steps_in_the_background_refuse_no_thread() -> None:
     guard = ThreadGuard("consumer")
     is_over = threading.Event()
 
