@@ -175,7 +175,7 @@ class ClassicScene:
         assert isinstance(request.message, kind), request.message
         return request.message
 
-    def answer(self, response: Message) -> None:
+    def respond(self, response: Message) -> None:
         """Answer the oldest request."""
         self.sent.pop(0).on_response(response, self.now_ms)
 
@@ -191,18 +191,18 @@ class ClassicScene:
 
     # Whole steps.
 
-    def ask(self) -> None:
+    def start_joining(self) -> None:
         """Want to be a member, and poll until JoinGroup is sent."""
         self.membership.request_join("a test wants it")
         self.poll()
 
-    def answer_join(
+    def respond_to_join(
         self, *, member_id: str = "m-1", leader: str = "m-2", generation: int = 1
     ) -> None:
         """Take the member in."""
         self.take(JoinGroupRequest)
         members = [JoinGroupResponseMember(member_id=member_id)] if leader == member_id else []
-        self.answer(
+        self.respond(
             JoinGroupResponse(
                 generation_id=generation,
                 protocol_name="range",
@@ -212,17 +212,17 @@ class ClassicScene:
             )
         )
 
-    def answer_sync(self, assignment: bytes = b"share") -> None:
+    def respond_to_sync(self, assignment: bytes = b"share") -> None:
         """Give the member its share."""
         self.take(SyncGroupRequest)
-        self.answer(SyncGroupResponse(assignment=assignment))
+        self.respond(SyncGroupResponse(assignment=assignment))
 
     def join(self, generation: int = 1) -> None:
         """Become a member, whatever that needs."""
-        self.ask()
-        self.answer_join(generation=generation)
+        self.start_joining()
+        self.respond_to_join(generation=generation)
         self.poll()
-        self.answer_sync()
+        self.respond_to_sync()
         self.poll()
         assert not self.sent
 
@@ -230,4 +230,4 @@ class ClassicScene:
         """Let a heartbeat fall due, and answer it."""
         self.wait(INTERVAL_MS)
         self.take(HeartbeatRequest)
-        self.answer(HeartbeatResponse(error_code=error_code))
+        self.respond(HeartbeatResponse(error_code=error_code))

@@ -152,7 +152,7 @@ class GroupScene:
 
     # The coordinator.
 
-    def told(self, kind: type[MessageT]) -> MessageT:
+    def sent_request(self, kind: type[MessageT]) -> MessageT:
         """The one request that waits, which is of this kind."""
         [request] = self.sent
         assert isinstance(request.message, kind), request.message
@@ -163,62 +163,62 @@ class GroupScene:
         self.know(topic("t", [1, 1]))
         self.group.on_subscribed(self.listener)
         self.poll()
-        self.share(partitions)
+        self.assign(partitions)
         assert self.subscription.partitions == set(partitions)
         self.diary.clear()
 
     def lead(self, members: Mapping[str, Iterable[str]]) -> None:
         """Make the member, which has asked to join, the leader of these, by their topics."""
-        self.told(JoinGroupRequest)
-        told = [
+        self.sent_request(JoinGroupRequest)
+        found = [
             JoinGroupResponseMember(
                 member_id=member_id,
                 metadata=encode_subscription(GroupMember(topics=frozenset(topics))),
             )
             for member_id, topics in members.items()
         ]
-        self._answer(
+        self._respond(
             JoinGroupResponse(
                 generation_id=1,
                 protocol_name="range",
                 leader="m-1",
                 member_id="m-1",
-                members=told,
+                members=found,
             )
         )
 
-    def share(self, partitions: Iterable[TopicPartition], generation: int = 1) -> None:
+    def assign(self, partitions: Iterable[TopicPartition], generation: int = 1) -> None:
         """Take the member, which has asked for that, into a generation with these partitions."""
         if isinstance(self.group, Kip848Coordinator):
-            self.told(ConsumerGroupHeartbeatRequest)
+            self.sent_request(ConsumerGroupHeartbeatRequest)
             self.beat(partitions, generation)
             self.poll()
             while self.sent:
                 self.beat(epoch=generation)
             return
-        self.told(JoinGroupRequest)
-        self._answer(
+        self.sent_request(JoinGroupRequest)
+        self._respond(
             JoinGroupResponse(
                 generation_id=generation, protocol_name="range", leader="m-2", member_id="m-1"
             )
         )
         self.poll()
-        self.told(SyncGroupRequest)
-        self._answer(SyncGroupResponse(assignment=encode_assignment(partitions)))
+        self.sent_request(SyncGroupRequest)
+        self._respond(SyncGroupResponse(assignment=encode_assignment(partitions)))
         self.poll()
 
     def beat(self, partitions: Iterable[TopicPartition] | None = None, epoch: int = 1) -> None:
         """Answer the heartbeat that waits; under KIP-848 with an assignment, perhaps."""
         if not isinstance(self.group, Kip848Coordinator):
             assert partitions is None
-            self.told(HeartbeatRequest)
-            self._answer(HeartbeatResponse())
+            self.sent_request(HeartbeatRequest)
+            self._respond(HeartbeatResponse())
             return
         assignment = None
         if partitions is not None:
             numbers = [partition.partition for partition in partitions]
             assignment = Assignment([ResponseTopicPartitions(TOPIC_ID, numbers)])
-        self._answer(
+        self._respond(
             ConsumerGroupHeartbeatResponse(
                 member_id="m-1",
                 member_epoch=epoch,
@@ -227,7 +227,7 @@ class GroupScene:
             )
         )
 
-    def _answer(self, response: object) -> None:
+    def _respond(self, response: object) -> None:
         self.sent.pop(0).on_response(response, self.now_ms)  # type: ignore[arg-type]  # a Message
 
     # The consumer.

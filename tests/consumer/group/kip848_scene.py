@@ -98,7 +98,7 @@ class Kip848Scene:
         self.now_ms += passed_ms
         self.sent += self.membership.poll(self.now_ms, may_rebalance=False).requests
 
-    def told(self) -> ConsumerGroupHeartbeatRequest:
+    def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
         """The one heartbeat that waits for its answer."""
         (request,) = self.sent
         message = request.message
@@ -111,7 +111,7 @@ class Kip848Scene:
         assert isinstance(message, ConsumerGroupHeartbeatRequest)
         return message.member_epoch
 
-    def answer(
+    def respond(
         self,
         epoch: int = 1,
         assigned: TopicIdPartitions | None = None,
@@ -120,11 +120,13 @@ class Kip848Scene:
         interval_ms: int = INTERVAL_MS,
     ) -> None:
         """Answer it; `assigned` None tells nothing about partitions."""
-        self.told()
+        self.heartbeat()
         request = self.sent.pop()
         assignment = None
         if assigned is not None:
-            topics = [ResponseTopicPartitions(each, list(told)) for each, told in assigned.items()]
+            topics = [
+                ResponseTopicPartitions(each, list(numbers)) for each, numbers in assigned.items()
+            ]
             assignment = Assignment(topics)
         response = ConsumerGroupHeartbeatResponse(
             error_code=code,
@@ -136,7 +138,7 @@ class Kip848Scene:
 
     def lose_response(self, error: KafkaError) -> None:
         """Let the heartbeat under way fail."""
-        self.told()
+        self.heartbeat()
         self.sent.pop().on_failure(error, self.now_ms)
 
     def leave(self, *, sends: bool = True) -> Operation[None]:
@@ -146,11 +148,11 @@ class Kip848Scene:
         return self.membership.left
 
     def join(self, assigned: TopicIdPartitions | None = None) -> None:
-        """Become a stable member that has these partitions, and has told so."""
+        """Become a stable member that has these partitions, and has acknowledged them."""
         self.membership.request_join()
         self.poll()
-        self.answer(1, assigned or {})
+        self.respond(1, assigned or {})
         self.poll()
         if assigned:
-            self.answer(1)
+            self.respond(1)
         self.carried_out.diary.clear()

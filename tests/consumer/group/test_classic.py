@@ -56,8 +56,8 @@ def joined(scene: ClassicScene) -> ClassicScene:
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
-def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: ClassicScene) -> None:
-    scene.ask()
+def test_a_member_joins_with_its_settings_and_takes_its_assignment(scene: ClassicScene) -> None:
+    scene.start_joining()
     first = scene.take(JoinGroupRequest)
     assert (first.group_id, first.member_id, first.protocol_type) == ("g", "", "consumer")
     assert (first.session_timeout_ms, first.rebalance_timeout_ms) == (SESSION_MS, MAX_POLL_MS)
@@ -65,27 +65,27 @@ def test_a_member_joins_with_what_it_is_told_and_takes_its_share(scene: ClassicS
     assert protocol.name == "range"
     assert read_subscription(protocol.metadata, None).topics == {"t"}
     assert first.reason == "a test wants it"
-    scene.answer(JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id="m-1"))
+    scene.respond(JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id="m-1"))
     scene.poll()
     second = scene.take(JoinGroupRequest)
     assert second.member_id == "m-1"
     assert second.reason == "need to re-join with the given member-id: m-1"
-    scene.answer_join()
+    scene.respond_to_join()
     scene.poll()
     sync = scene.take(SyncGroupRequest)
     assert (sync.generation_id, sync.member_id, sync.protocol_name) == (1, "m-1", "range")
     assert sync.assignments == []
-    scene.answer_sync(b"share")
+    scene.respond_to_sync(b"share")
     scene.poll()
     assert scene.membership.state is ClassicState.STABLE
     assert scene.carried_out.diary == ["lose all", "assign share"]
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
-def test_the_leader_shares_out_before_it_syncs(scene: ClassicScene) -> None:
+def test_the_leader_assigns_before_it_syncs(scene: ClassicScene) -> None:
     scene.leader.assigned = None
-    scene.ask()
-    scene.answer_join(leader="m-1")
+    scene.start_joining()
+    scene.respond_to_join(leader="m-1")
     scene.poll()
     assert not scene.sent, "not all topics are known yet"
     scene.leader.assigned = [("m-1", b"mine"), ("m-2", b"yours")]
@@ -97,9 +97,9 @@ def test_the_leader_shares_out_before_it_syncs(scene: ClassicScene) -> None:
     ]
 
 
-def test_a_leader_shares_out_only_while_the_application_polls(scene: ClassicScene) -> None:
-    scene.ask()
-    scene.answer_join(leader="m-1")
+def test_a_leader_assigns_only_while_the_application_polls(scene: ClassicScene) -> None:
+    scene.start_joining()
+    scene.respond_to_join(leader="m-1")
     scene.wait(1)
     assert not scene.sent
     assert scene.leader.call_count == 0
@@ -109,10 +109,10 @@ def test_a_leader_shares_out_only_while_the_application_polls(scene: ClassicScen
 def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     scene: ClassicScene,
 ) -> None:
-    scene.ask()
-    scene.answer_join()
+    scene.start_joining()
+    scene.respond_to_join()
     scene.wait(1)
-    scene.answer_sync()
+    scene.respond_to_sync()
     scene.wait(1)
     assert scene.membership.state is ClassicState.ASSIGNING
     assert scene.carried_out.diary == ["lose all"]
@@ -151,12 +151,14 @@ def test_heartbeats_go_on_while_partitions_are_given_up(joined: ClassicScene) ->
     assert joined.membership.state is ClassicState.REVOKING
 
 
-def test_a_share_that_takes_something_away_leads_to_another_round(scene: ClassicScene) -> None:
+def test_an_assignment_that_takes_something_away_leads_to_another_round(
+    scene: ClassicScene,
+) -> None:
     scene.carried_out.rejoin_reason = "need to revoke partitions and re-join"
-    scene.ask()
-    scene.answer_join()
+    scene.start_joining()
+    scene.respond_to_join()
     scene.poll()
-    scene.answer_sync()
+    scene.respond_to_sync()
     scene.poll()
     assert scene.take(JoinGroupRequest).reason == "need to revoke partitions and re-join"
 
@@ -164,7 +166,7 @@ def test_a_share_that_takes_something_away_leads_to_another_round(scene: Classic
 @pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
 @pytest.mark.parametrize("is_syncing", [False, True])
-def test_another_coordinator_is_looked_for_and_asked_after_a_pause(
+def test_another_coordinator_is_looked_up_and_gets_the_request_after_a_pause(
     error: type[BrokerError], is_syncing: bool, scene: ClassicScene
 ) -> None:
     refuse(scene, error, is_syncing=is_syncing)
@@ -176,7 +178,7 @@ def test_another_coordinator_is_looked_for_and_asked_after_a_pause(
     assert not scene.membership.has_error
 
 
-def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: ClassicScene) -> None:
+def test_a_coordinator_that_loads_gets_the_request_again_after_a_pause(scene: ClassicScene) -> None:
     refuse(scene, CoordinatorLoadInProgressError, is_syncing=False)
     assert scene.coordinator.reasons == []
     scene.poll(passed_ms=100)
@@ -185,7 +187,7 @@ def test_a_coordinator_that_loads_is_asked_again_after_a_pause(scene: ClassicSce
 
 @pytest.mark.promise("joins that are refused again and again back off, and are reported")
 @pytest.mark.parametrize("is_syncing", [False, True])
-def test_who_is_refused_again_and_again_takes_its_time(
+def test_a_member_that_is_refused_again_and_again_pauses(
     is_syncing: bool, scene: ClassicScene
 ) -> None:
     """Some coordinators refuse as fast as they are asked."""
@@ -194,12 +196,12 @@ def test_who_is_refused_again_and_again_takes_its_time(
         scene.poll()
         scene.take(JoinGroupRequest)
         if is_syncing:
-            scene.answer_join()
+            scene.respond_to_join()
             scene.poll()
             scene.take(SyncGroupRequest)
-            scene.answer(SyncGroupResponse(error_code=RebalanceInProgressError.code))
+            scene.respond(SyncGroupResponse(error_code=RebalanceInProgressError.code))
         else:
-            scene.answer(JoinGroupResponse(error_code=UnknownMemberIdError.code))
+            scene.respond(JoinGroupResponse(error_code=UnknownMemberIdError.code))
     scene.poll()
     assert not [each for each in scene.sent if isinstance(each.message, JoinGroupRequest)]
     scene.poll(passed_ms=RETRY_MS)
@@ -207,31 +209,31 @@ def test_who_is_refused_again_and_again_takes_its_time(
 
 
 @pytest.mark.parametrize("given", ["m-1", ""])
-def test_who_is_given_a_name_again_and_again_takes_its_time(
+def test_a_member_that_is_given_an_id_again_and_again_pauses(
     given: str, scene: ClassicScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first time is how to begin, and no failure; who has a name needs no other one."""
     caplog.set_level(logging.INFO)
     refusal = JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=given)
-    scene.ask()
+    scene.start_joining()
     if given:
-        scene.answer(refusal)
+        scene.respond(refusal)
         scene.poll()
     before = scene.membership.rejection
     assert before is None
     for _ in range(AT_ONCE_COUNT):
         scene.take(JoinGroupRequest)
-        scene.answer(refusal)
+        scene.respond(refusal)
         scene.poll()
     assert isinstance(scene.membership.rejection, MemberIdRequiredError)
     scene.take(JoinGroupRequest)
-    scene.answer(refusal)
+    scene.respond(refusal)
     scene.poll()
     assert scene.sent == []
     scene.poll(passed_ms=RETRY_MS)
     scene.take(JoinGroupRequest)
-    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert told == [
+    logged = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert logged == [
         "to be joined: a test wants it",
         "joining as ''",
         *(["joining as 'm-1'"] if given else []),
@@ -255,7 +257,7 @@ def test_a_round_that_another_one_overtook_is_begun_again_at_once(
 @pytest.mark.parametrize(
     ("error", "member_id"), [(UnknownMemberIdError, ""), (IllegalGenerationError, "m-1")]
 )
-def test_who_is_no_member_any_more_joins_anew(
+def test_one_that_is_no_member_any_more_joins_anew(
     error: type[BrokerError], member_id: str, joined: ClassicScene
 ) -> None:
     joined.beat(error.code)
@@ -291,7 +293,7 @@ def test_a_sync_of_no_member_leads_to_joining_anew(
     ],
 )
 @pytest.mark.parametrize("is_syncing", [False, True])
-def test_what_no_waiting_cures_is_told_and_tried_again_after_that(
+def test_what_no_waiting_cures_is_raised_and_tried_again_after_that(
     error: type[BrokerError], is_syncing: bool, scene: ClassicScene
 ) -> None:
     refuse(scene, error, is_syncing=is_syncing)
@@ -341,9 +343,9 @@ def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: ClassicSce
 def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
     is_syncing: bool, scene: ClassicScene
 ) -> None:
-    scene.ask()
+    scene.start_joining()
     if is_syncing:
-        scene.answer_join()
+        scene.respond_to_join()
         scene.poll()
     hanging = scene.sent.pop()
     scene.poll(passed_ms=SESSION_MS)
@@ -359,16 +361,16 @@ def test_a_coordinator_that_hangs_is_left_for_the_one_in_its_place(
 
 
 def test_no_heartbeat_waits_behind_a_sync(scene: ClassicScene) -> None:
-    scene.ask()
-    scene.answer_join()
+    scene.start_joining()
+    scene.respond_to_join()
     scene.poll()
     scene.wait(SESSION_MS - 1)
     scene.take(SyncGroupRequest)
 
 
-def test_an_old_broker_that_knows_no_static_members_is_told_of() -> None:
+def test_an_old_broker_that_knows_no_static_members_is_reported() -> None:
     scene = ClassicScene(group_instance_id="i")
-    scene.ask()
+    scene.start_joining()
     scene.fail(UnsupportedVersionError("group_instance_id needs version 5"))
     assert isinstance(scene.membership.take_error(), UnsupportedVersionError)
 
@@ -404,7 +406,7 @@ def test_a_heartbeat_that_is_lost_is_followed_by_another(joined: ClassicScene) -
 
 
 @pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
-def test_a_session_without_an_answer_leads_to_another_coordinator(joined: ClassicScene) -> None:
+def test_a_session_without_a_response_leads_to_another_coordinator(joined: ClassicScene) -> None:
     joined.wait(3_000)
     joined.wait(SESSION_MS - 3_000)
     assert len(joined.coordinator.reasons) == 1
@@ -432,15 +434,15 @@ def test_a_coordinator_that_is_found_after_a_session_gets_a_heartbeat(
     assert len(joined.coordinator.reasons) == 1, "its session has begun, and ends"
 
 
-def test_an_answer_to_a_heartbeat_of_before_says_nothing(joined: ClassicScene) -> None:
+def test_a_response_to_an_earlier_heartbeat_is_void(joined: ClassicScene) -> None:
     joined.wait(3_000)
     old = joined.sent.pop()
     joined.membership.request_join("again")
     joined.poll()
-    joined.answer_join(generation=2)
+    joined.respond_to_join(generation=2)
     old.on_response(HeartbeatResponse(error_code=UnknownMemberIdError.code), joined.now_ms)
     joined.poll()
-    joined.answer_sync()
+    joined.respond_to_sync()
     joined.poll()
     assert joined.membership.state is ClassicState.STABLE
 
@@ -462,23 +464,23 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(
 ) -> None:
     joined.wait(3_000)
     joined.coordinator.known = OTHER_NODE_ID
-    joined.answer(HeartbeatResponse(error_code=error.code))
+    joined.respond(HeartbeatResponse(error_code=error.code))
     assert joined.membership.can_commit
     joined.wait(100)
     joined.take(HeartbeatRequest)
 
 
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
-def test_attempts_to_join_that_fail_alike_are_told_once(
+def test_attempts_to_join_that_fail_alike_are_logged_once(
     scene: ClassicScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    scene.ask()
+    scene.start_joining()
     for _ in range(5):
         scene.fail(DisconnectedError("gone"))
         scene.poll(passed_ms=10_000)
-    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert told == [
+    logged = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert logged == [
         "to be joined: a test wants it",
         "joining as ''",
         "to be joined: rebalance failed due to DisconnectedError",
@@ -491,7 +493,7 @@ def test_reasons_are_cut_to_what_coordinators_take(scene: ClassicScene) -> None:
     assert scene.take(JoinGroupRequest).reason == "x" * 255
 
 
-def test_a_refused_commit_tells_of_the_membership(joined: ClassicScene) -> None:
+def test_a_refused_commit_counts_for_the_membership(joined: ClassicScene) -> None:
     member = joined.membership.member
     joined.membership.on_commit_refused(IllegalGenerationError.code, member._replace(generation=0))
     assert not joined.membership.needs_join, "it was about another generation"
@@ -508,16 +510,16 @@ def test_a_commit_of_a_stranger_ends_the_membership(joined: ClassicScene) -> Non
 
 
 @pytest.mark.parametrize("field", ["type", "name"])
-def test_another_protocol_than_ours_is_told_of(field: str, scene: ClassicScene) -> None:
-    scene.ask()
-    scene.answer_join()
+def test_another_protocol_than_ours_is_reported(field: str, scene: ClassicScene) -> None:
+    scene.start_joining()
+    scene.respond_to_join()
     scene.poll()
     response = SyncGroupResponse(protocol_type="consumer", protocol_name="range")
     if field == "type":
         response.protocol_type = "connect"
     else:
         response.protocol_name = "sticky"
-    scene.answer(response)
+    scene.respond(response)
     assert isinstance(scene.membership.take_error(), InconsistentGroupProtocolError)
 
 
@@ -529,11 +531,11 @@ def test_every_state_can_be_left_and_reached() -> None:
 
 def refuse(scene: ClassicScene, error: type[BrokerError], *, is_syncing: bool) -> None:
     """Refuse the member's JoinGroup, or its SyncGroup."""
-    scene.ask()
+    scene.start_joining()
     if not is_syncing:
-        scene.answer(JoinGroupResponse(error_code=error.code))
+        scene.respond(JoinGroupResponse(error_code=error.code))
         return
-    scene.answer_join()
+    scene.respond_to_join()
     scene.poll()
     scene.take(SyncGroupRequest)
-    scene.answer(SyncGroupResponse(error_code=error.code))
+    scene.respond(SyncGroupResponse(error_code=error.code))

@@ -1,4 +1,4 @@
-"""A member of a classic group as its consumer sees it: when it joins, and what it is told."""
+"""A member of a classic group as its consumer sees it: when it joins, and what is reported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_pattern_is_joined_with_when_its_topics_are_known(scene: GroupScene) -
     scene.know(T, U)
     assert scene.group.wants_turn(scene.now_ms)
     scene.poll()
-    assert topics_in(scene.told(JoinGroupRequest)) == {"t", "u"}
+    assert topics_in(scene.sent_request(JoinGroupRequest)) == {"t", "u"}
 
 
 def test_a_new_pattern_begins_a_round_with_its_topics(scene: GroupScene) -> None:
@@ -56,7 +56,7 @@ def test_a_new_pattern_begins_a_round_with_its_topics(scene: GroupScene) -> None
     scene.group.on_subscribed(scene.listener)
     scene.know(T, U)
     scene.poll()
-    scene.share([A])
+    scene.assign([A])
     scene.subscription.subscribe_pattern(re.compile("u"))
     scene.group.on_subscribed(scene.listener)
     scene.poll(INTERVAL_MS)
@@ -64,10 +64,10 @@ def test_a_new_pattern_begins_a_round_with_its_topics(scene: GroupScene) -> None
     assert scene.subscription.partitions == {A}
     scene.know(T, U)
     scene.poll()
-    assert topics_in(scene.told(JoinGroupRequest)) == {"u"}
+    assert topics_in(scene.sent_request(JoinGroupRequest)) == {"u"}
 
 
-def test_a_leader_shares_out_what_a_pattern_matches_however_metadata_came(
+def test_a_leader_assigns_what_a_pattern_matches_however_metadata_came(
     scene: GroupScene,
 ) -> None:
     """Who asks for all topics hears nothing of one that is gone; nor of any, while it starts over.
@@ -85,7 +85,7 @@ def test_a_leader_shares_out_what_a_pattern_matches_however_metadata_came(
     assert scene.sent == []
     scene.know(T)
     scene.poll()
-    given = scene.told(SyncGroupRequest).assignments
+    given = scene.sent_request(SyncGroupRequest).assignments
     assert {
         each.member_id: [
             str(partition) for partition in read_assignment(each.assignment).partitions
@@ -94,7 +94,7 @@ def test_a_leader_shares_out_what_a_pattern_matches_however_metadata_came(
     } == {"m-1": ["t-0"], "m-2": ["t-1"]}
 
 
-def test_a_leader_asks_anew_in_each_round_for_the_topics_of_the_others(scene: GroupScene) -> None:
+def test_a_leader_requests_the_topics_of_the_others_in_each_round(scene: GroupScene) -> None:
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
     scene.know(T)
@@ -112,7 +112,7 @@ def test_a_leader_asks_anew_in_each_round_for_the_topics_of_the_others(scene: Gr
     assert scene.sent == [], "metadata may tell of this one, too"
     scene.know(T, topic("come", [1]))
     scene.poll()
-    given = scene.told(SyncGroupRequest).assignments
+    given = scene.sent_request(SyncGroupRequest).assignments
     assert [each.member_id for each in given if read_assignment(each.assignment).partitions] == [
         "m-1",
         "m-2",
@@ -125,7 +125,7 @@ def test_other_topics_begin_a_round(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t", "u"])
     scene.group.on_subscribed(scene.listener)
     scene.poll()
-    assert topics_in(scene.told(JoinGroupRequest)) == {"t", "u"}
+    assert topics_in(scene.sent_request(JoinGroupRequest)) == {"t", "u"}
 
 
 def test_a_round_can_be_enforced(scene: GroupScene) -> None:
@@ -133,10 +133,10 @@ def test_a_round_can_be_enforced(scene: GroupScene) -> None:
     scene.join(A)
     scene.group.enforce_rebalance("racks have changed")
     scene.poll()
-    assert scene.told(JoinGroupRequest).reason == "racks have changed"
+    assert scene.sent_request(JoinGroupRequest).reason == "racks have changed"
 
 
-def test_nobody_commits_while_the_group_shares_out(scene: GroupScene) -> None:
+def test_no_member_commits_while_the_group_rebalances(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t"])
     scene.join(A)
     scene.group.enforce_rebalance("now")
@@ -146,7 +146,7 @@ def test_nobody_commits_while_the_group_shares_out(scene: GroupScene) -> None:
 
 
 @pytest.mark.parametrize("data", [ValueError("mistake"), "text"])
-def test_user_data_that_cannot_be_told_is_the_assignors_fault(data: object) -> None:
+def test_user_data_that_cannot_be_sent_is_the_assignors_fault(data: object) -> None:
     class Own(RoundRobinAssignor):
         def user_data(self, topics: frozenset[str]) -> None:
             if isinstance(data, Exception):
@@ -162,15 +162,15 @@ def test_user_data_that_cannot_be_told_is_the_assignors_fault(data: object) -> N
 
 
 @pytest.mark.promise("a leader's mistake causes no storm of rebalances")
-def test_a_leader_that_gives_what_is_not_read_is_told_of(scene: GroupScene) -> None:
+def test_a_leader_that_assigns_what_is_not_read_is_reported(scene: GroupScene) -> None:
     """Once may be what a static member had before; to join for ever would be a storm."""
     scene.know(T)
     scene.subscription.subscribe(["t"])
     scene.group.on_subscribed(scene.listener)
     scene.poll()
-    scene.share([TopicPartition("u", 0)])
+    scene.assign([TopicPartition("u", 0)])
     assert not scene.group.has_error
-    scene.share([TopicPartition("u", 0)], generation=2)
+    scene.assign([TopicPartition("u", 0)], generation=2)
     assert isinstance(scene.group.take_error(), UsageError)
     scene.poll()
     assert scene.sent == []
@@ -184,12 +184,12 @@ def test_what_was_read_when_it_joined_is_no_fault_of_the_leader(scene: GroupScen
     scene.group.on_subscribed(scene.listener)
     scene.poll()
     scene.subscription.subscribe(["u"])
-    scene.share([A])
+    scene.assign([A])
     assert not scene.group.has_error
-    assert topics_in(scene.told(JoinGroupRequest)) == {"u"}
+    assert topics_in(scene.sent_request(JoinGroupRequest)) == {"u"}
 
 
-def test_a_refused_commit_tells_that_others_may_read(scene: GroupScene) -> None:
+def test_a_refused_commit_says_that_others_may_read(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t"])
     scene.join(A)
     error = scene.group.on_commit_refused(scene.group.member(), StaleMemberEpochError("old"))
@@ -205,7 +205,7 @@ def test_a_commit_of_a_generation_of_before_ends_nothing(
     before = scene.group.member()
     scene.group.enforce_rebalance("now")
     scene.poll()
-    scene.share([A], generation=2)
+    scene.assign([A], generation=2)
     assert isinstance(scene.group.on_commit_refused(before, error("late")), CommitFailedError)
     scene.group.enforce_rebalance("again")
     scene.poll()

@@ -29,7 +29,7 @@ def test_a_member_that_is_late_leaves_the_group(joined: ClassicScene) -> None:
     leave = joined.take(LeaveGroupRequest)
     [identity] = leave.members
     assert (identity.member_id, identity.reason) == ("m-1", "consumer poll timeout has expired.")
-    joined.answer(LeaveGroupResponse())
+    joined.respond(LeaveGroupResponse())
     joined.wait(10_000)
     assert not joined.sent, "it joins when the application polls"
     assert not joined.membership.can_commit
@@ -61,7 +61,7 @@ def test_leaving_gives_up_everything_first(joined: ClassicScene) -> None:
     [identity] = leave.members
     assert (leave.group_id, identity.member_id, identity.reason) == ("g", "m-1", "done")
     was_left = left.is_done
-    joined.answer(LeaveGroupResponse())
+    joined.respond(LeaveGroupResponse())
     assert not was_left
     assert left.is_done
     assert joined.carried_out.diary == ["revoke all"]
@@ -77,7 +77,7 @@ def test_a_leave_that_is_refused_or_lost_ends_well(joined: ClassicScene) -> None
             joined.fail(DisconnectedError("gone"))
         else:
             unknown = MemberResponse(member_id="m-1", error_code=UnknownMemberIdError.code)
-            joined.answer(LeaveGroupResponse(members=[unknown]))
+            joined.respond(LeaveGroupResponse(members=[unknown]))
         assert left.is_done
         joined.join()
 

@@ -59,7 +59,7 @@ def test_a_subscription_is_read_as_it_was_written(member: GroupMember) -> None:
     assert read_subscription(data, member.group_instance_id) == member
 
 
-def test_the_oldest_subscription_tells_of_topics_alone() -> None:
+def test_the_oldest_subscription_has_topics_alone() -> None:
     data = b"\x00\x00\x00\x00\x00\x01\x00\x01a\xff\xff\xff\xff"
     assert read_subscription(data, None) == GroupMember(frozenset({"a"}))
 

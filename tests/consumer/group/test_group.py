@@ -71,7 +71,7 @@ def test_an_application_that_polls_is_not_late(scene: GroupScene) -> None:
 @pytest.mark.promise(
     "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
 )
-def test_a_topic_that_may_not_be_read_is_told_by_poll(scene: GroupScene) -> None:
+def test_a_topic_that_may_not_be_read_is_raised_by_poll(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t", "secret"])
     scene.join(A)
     refusal = TopicAuthorizationFailedError("secret")
@@ -85,7 +85,7 @@ def test_a_topic_that_may_not_be_read_is_told_by_poll(scene: GroupScene) -> None
     ("name", "error"),
     [("other", TopicAuthorizationFailedError), ("t", LeaderNotAvailableError)],
 )
-def test_a_topic_of_others_and_one_that_is_waited_for_are_not_told(
+def test_a_topic_of_others_and_one_that_is_waited_for_are_not_raised(
     scene: GroupScene, name: str, error: type[BrokerError]
 ) -> None:
     scene.subscription.subscribe(["t"])
@@ -95,7 +95,7 @@ def test_a_topic_of_others_and_one_that_is_waited_for_are_not_told(
 
 
 @pytest.mark.parametrize("is_leaving", [True, False])
-def test_a_topic_that_is_not_wanted_any_more_is_not_told(
+def test_a_topic_that_is_not_wanted_any_more_is_not_raised(
     scene: GroupScene, is_leaving: bool
 ) -> None:
     scene.subscription.subscribe(["t", "secret"])
@@ -119,7 +119,7 @@ def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None
     scene.group.on_subscribed(scene.listener)
     scene.know(T)
     scene.poll()
-    scene.share([A])
+    scene.assign([A])
     scene.diary.clear()
     scene.start_over()
     scene.poll(INTERVAL_MS)
@@ -143,7 +143,7 @@ def matched(scene: GroupScene) -> GroupScene:
     scene.group.on_subscribed(scene.listener)
     scene.know(T)
     scene.poll()
-    scene.share([A, B])
+    scene.assign([A, B])
     scene.diary.clear()
     return scene
 
@@ -151,7 +151,7 @@ def matched(scene: GroupScene) -> GroupScene:
 @pytest.mark.promise(
     "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
 )
-def test_a_new_pattern_keeps_the_member_while_no_broker_tells_of_topics(
+def test_a_new_pattern_keeps_the_member_while_no_metadata_comes(
     matched: GroupScene,
 ) -> None:
     """It polls, so it is not late; and what it has stays, with a heartbeat now and then."""
@@ -201,19 +201,19 @@ def test_partitions_assigned_by_hand_are_the_groups_alone(scene: GroupScene) -> 
     assert scene.group.member() == GroupMetadata(GROUP)
 
 
-def test_nobody_commits_before_the_group_has_taken_him_in(scene: GroupScene) -> None:
+def test_no_member_commits_before_it_has_joined(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t"])
     scene.group.on_subscribed(scene.listener)
     with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
         scene.group.member()
     scene.poll()
     scene.know(T)
-    scene.share([A])
+    scene.assign([A])
     assert scene.group.member() == scene.group.identity
     assert scene.group.identity.generation == 1
 
 
-def test_a_commit_in_nobodys_name_tells_of_the_members(scene: GroupScene) -> None:
+def test_a_commit_of_no_member_says_that_the_group_has_members(scene: GroupScene) -> None:
     error = scene.group.on_commit_refused(GroupMetadata(GROUP), UnknownMemberIdError("no"))
     assert isinstance(error, CommitFailedError)
     assert "assign()" in str(error)

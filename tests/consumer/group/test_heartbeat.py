@@ -40,7 +40,7 @@ def test_none_is_due_while_one_is_in_flight(heartbeat: Heartbeat) -> None:
     assert heartbeat.is_due(9_000)
 
 
-def test_an_answer_begins_a_session(heartbeat: Heartbeat) -> None:
+def test_a_response_begins_a_session(heartbeat: Heartbeat) -> None:
     heartbeat.start(0)
     assert heartbeat.has_session_ended(10_000)
     heartbeat.on_received(5_000)
@@ -59,7 +59,7 @@ def test_failures_are_followed_ever_later(heartbeat: Heartbeat) -> None:
     assert heartbeat.next_ms == 3_100
 
 
-def test_doubt_asks_at_once_and_waits_for_a_session(heartbeat: Heartbeat) -> None:
+def test_an_extended_session_has_a_heartbeat_at_once(heartbeat: Heartbeat) -> None:
     heartbeat.start(0)
     heartbeat.on_sent(3_000)
     heartbeat.extend(10_000)

@@ -17,7 +17,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 @pytest.mark.promise(
     "a rebalance is enforced with a reason (KIP-568, KIP-800), and shown by `group_history`"
 )
-def test_a_rebalance_tells_when_why_what_moved_and_how_long() -> None:
+def test_a_rebalance_says_when_why_what_moved_and_how_long() -> None:
     history = GroupHistory()
     history.begin("subscription has changed", 10_000)
     history.note_revoked([A, B], 10_001)

@@ -58,31 +58,35 @@ def test_nothing_is_sent_before_it_is_to_join(scene: Kip848Scene) -> None:
 
 
 @pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
-def test_the_first_heartbeat_tells_everything() -> None:
+def test_the_first_heartbeat_has_everything() -> None:
     scene = Kip848Scene("instance", "range")
     scene.membership.request_join()
     scene.poll()
-    told = scene.told()
-    assert (told.group_id, told.member_epoch, told.instance_id) == ("g", 0, "instance")
-    assert len(told.member_id) == MEMBER_ID_LENGTH
-    assert (told.rebalance_timeout_ms, told.rack_id) == (MAX_POLL_MS, "rack")
-    assert told.server_assignor == "range"
-    assert told.subscribed_topic_names == ["a", "b"]
-    assert told.subscribed_topic_regex is None
-    assert told.topic_partitions == []
+    heartbeat = scene.heartbeat()
+    assert (heartbeat.group_id, heartbeat.member_epoch, heartbeat.instance_id) == (
+        "g",
+        0,
+        "instance",
+    )
+    assert len(heartbeat.member_id) == MEMBER_ID_LENGTH
+    assert (heartbeat.rebalance_timeout_ms, heartbeat.rack_id) == (MAX_POLL_MS, "rack")
+    assert heartbeat.server_assignor == "range"
+    assert heartbeat.subscribed_topic_names == ["a", "b"]
+    assert heartbeat.subscribed_topic_regex is None
+    assert heartbeat.topic_partitions == []
 
 
 def test_what_is_assigned_is_taken_and_acknowledged_at_once(scene: Kip848Scene) -> None:
     scene.membership.request_join()
     scene.poll()
-    scene.answer(3, {A: (0, 1)})
+    scene.respond(3, {A: (0, 1)})
     assert scene.is_in(MemberState.RECONCILING)
     scene.poll()
     assert scene.carried_out.diary == ["assign a0 a1"]
-    told = scene.told()
-    assert (told.member_epoch, told.subscribed_topic_names) == (3, None)
-    assert told.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
-    scene.answer(3)
+    heartbeat = scene.heartbeat()
+    assert (heartbeat.member_epoch, heartbeat.subscribed_topic_names) == (3, None)
+    assert heartbeat.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
+    scene.respond(3)
     assert scene.is_in(MemberState.STABLE)
     assert (scene.membership.member.generation, scene.membership.can_commit) == (3, True)
 
@@ -98,18 +102,18 @@ def test_a_member_without_partitions_is_stable(scene: Kip848Scene) -> None:
 
 
 @pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
-def test_heartbeats_come_at_the_coordinators_interval_and_tell_only_news(
+def test_heartbeats_come_at_the_coordinators_interval_and_have_only_news(
     stable: Kip848Scene,
 ) -> None:
     stable.poll(passed_ms=INTERVAL_MS - 1)
     assert stable.sent == []
     stable.wait(1)
-    told = stable.told()
-    assert (told.subscribed_topic_names, told.topic_partitions) == (None, None)
-    assert told.rebalance_timeout_ms == -1
+    heartbeat = stable.heartbeat()
+    assert (heartbeat.subscribed_topic_names, heartbeat.topic_partitions) == (None, None)
+    assert heartbeat.rebalance_timeout_ms == -1
     stable.wait(INTERVAL_MS)
     assert len(stable.sent) == 1
-    stable.answer()
+    stable.respond()
 
 
 @pytest.mark.parametrize(
@@ -125,61 +129,61 @@ def test_heartbeats_neither_flood_a_coordinator_nor_end(
     told_ms: int, kept_ms: int, stable: Kip848Scene
 ) -> None:
     stable.poll(passed_ms=INTERVAL_MS)
-    stable.answer(interval_ms=told_ms)
+    stable.respond(interval_ms=told_ms)
     stable.poll()
     stable.now_ms += kept_ms - 1
     stable.poll()
     assert stable.sent == []
     stable.poll(passed_ms=1)
-    stable.told()
+    stable.heartbeat()
 
 
-def test_a_change_of_the_subscription_is_told_at_once(stable: Kip848Scene) -> None:
+def test_a_change_of_the_subscription_is_sent_at_once(stable: Kip848Scene) -> None:
     stable.subscription.subscribe(["b"])
     stable.poll()
-    assert stable.told().subscribed_topic_names == ["b"]
-    stable.answer()
+    assert stable.heartbeat().subscribed_topic_names == ["b"]
+    stable.respond()
     stable.subscription.unsubscribe()
     stable.subscription.subscribe_broker_pattern("b.*")
     stable.poll()
-    told = stable.told()
-    assert (told.subscribed_topic_names, told.subscribed_topic_regex) == ([], "b.*")
-    stable.answer()
+    heartbeat = stable.heartbeat()
+    assert (heartbeat.subscribed_topic_names, heartbeat.subscribed_topic_regex) == ([], "b.*")
+    stable.respond()
     stable.subscription.unsubscribe()
     stable.subscription.subscribe(["b"])
     stable.poll()
-    assert stable.told().subscribed_topic_regex == ""
+    assert stable.heartbeat().subscribed_topic_regex == ""
 
 
-def test_after_a_lost_answer_everything_is_told_again(stable: Kip848Scene) -> None:
+def test_after_a_lost_response_everything_is_sent_again(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
     stable.lose_response(DisconnectedError("gone"))
     assert stable.coordinator.reasons == ["gone"]
     stable.wait(RETRY_MS - 1)
     assert stable.sent == []
     stable.wait(1)
-    told = stable.told()
-    assert told.subscribed_topic_names == ["a", "b"]
-    assert told.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
+    heartbeat = stable.heartbeat()
+    assert heartbeat.subscribed_topic_names == ["a", "b"]
+    assert heartbeat.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
 
 
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
-def test_another_coordinator_is_told_as_soon_as_it_is_found(
+def test_another_coordinator_gets_a_heartbeat_as_soon_as_it_is_found(
     stable: Kip848Scene, error: type[BrokerError]
 ) -> None:
     stable.wait(INTERVAL_MS)
-    stable.answer(code=error.code)
+    stable.respond(code=error.code)
     assert stable.coordinator.reasons == [error.name]
     stable.poll()
-    assert stable.told().member_epoch == 1
+    assert stable.heartbeat().member_epoch == 1
 
 
-def test_a_coordinator_that_loads_is_asked_again_at_growing_intervals(
+def test_a_coordinator_that_loads_gets_heartbeats_at_growing_intervals(
     stable: Kip848Scene,
 ) -> None:
     stable.wait(INTERVAL_MS)
     for delay_ms in (RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS):
-        stable.answer(code=CoordinatorLoadInProgressError.code)
+        stable.respond(code=CoordinatorLoadInProgressError.code)
         stable.wait(delay_ms - 1)
         assert stable.sent == []
         stable.wait(1)
@@ -195,23 +199,23 @@ def test_a_coordinator_that_loads_is_asked_again_at_growing_intervals(
 def test_what_is_given_up_is_acknowledged_only_when_it_is_gone(stable: Kip848Scene) -> None:
     stable.carried_out.is_slow = True
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (0,)})
+    stable.respond(2, {A: (0,)})
     stable.poll()
     assert stable.carried_out.diary == ["assign a0"]
     assert stable.sent == []
     stable.wait(INTERVAL_MS)
-    assert stable.told().topic_partitions is None
-    stable.answer(2)
+    assert stable.heartbeat().topic_partitions is None
+    stable.respond(2)
     stable.carried_out.finish()
     stable.wait(1)
     assert stable.sent == []
     stable.poll()
-    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
+    assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0])]
 
 
-def test_nothing_changes_hands_while_the_application_is_away(stable: Kip848Scene) -> None:
+def test_nothing_is_revoked_or_assigned_while_the_application_is_away(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (0,)})
+    stable.respond(2, {A: (0,)})
     stable.wait(10)
     assert stable.carried_out.diary == []
     assert stable.membership.wants_turn(stable.now_ms)
@@ -224,19 +228,19 @@ def test_a_target_that_changes_meanwhile_is_reconciled_after_the_first(
 ) -> None:
     stable.carried_out.is_slow = True
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (0,)})
+    stable.respond(2, {A: (0,)})
     stable.poll()
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (0,), B: (5,)})
+    stable.respond(2, {A: (0,), B: (5,)})
     stable.carried_out.finish()
     stable.poll()
-    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
-    stable.answer(2)
+    assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0])]
+    stable.respond(2)
     stable.poll()
     stable.carried_out.finish()
     stable.poll()
     assert stable.carried_out.diary == ["assign a0", "assign a0 b5"]
-    assert len(stable.told().topic_partitions or ()) == 2
+    assert len(stable.heartbeat().topic_partitions or ()) == 2
 
 
 def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
@@ -244,12 +248,12 @@ def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
 ) -> None:
     stable.know("a")
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (0,), B: (5,)})
+    stable.respond(2, {A: (0,), B: (5,)})
     stable.poll()
     assert stable.carried_out.diary == ["assign a0"]
     assert is_outdated(stable.metadata)
-    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0])]
-    stable.answer(2)
+    assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0])]
+    stable.respond(2)
     assert stable.is_in(MemberState.RECONCILING)
     assert not stable.membership.wants_turn(stable.now_ms)
     stable.know("a", "b")
@@ -260,7 +264,7 @@ def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
 
 def test_the_same_assignment_again_changes_nothing(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (1, 0)})
+    stable.respond(2, {A: (1, 0)})
     stable.poll()
     assert stable.carried_out.diary == []
     assert stable.sent == []
@@ -275,18 +279,18 @@ def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
 ) -> None:
     """The coordinator gives it to nobody else before it hears that this member has it not."""
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (0, 1), B: (5,)})
+    stable.respond(2, {A: (0, 1), B: (5,)})
     stable.wait(INTERVAL_MS)
-    assert stable.told().topic_partitions is None
+    assert stable.heartbeat().topic_partitions is None
     # What comes in its stead has no name yet, perhaps.
     stable.know("a")
-    stable.answer(2, {A: (0, 1)} if is_known else {A: (0, 1), C: (0,)})
+    stable.respond(2, {A: (0, 1)} if is_known else {A: (0, 1), C: (0,)})
     stable.wait(0)
-    assert stable.told().topic_partitions == [RequestTopicPartitions(A, [0, 1])]
-    stable.answer(3)
+    assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0, 1])]
+    stable.respond(3)
     assert stable.carried_out.diary == []
     stable.wait(0)
-    assert stable.sent == [], "it is told once"
+    assert stable.sent == [], "it is sent once"
 
 
 # Being thrown out.
@@ -299,34 +303,38 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
 ) -> None:
     member_id = stable.membership.member.member_id
     stable.wait(INTERVAL_MS)
-    stable.answer(code=error.code)
+    stable.respond(code=error.code)
     assert not stable.membership.can_commit
     stable.wait(INTERVAL_MS)
     assert stable.sent == []
     assert stable.carried_out.diary == []
     stable.poll()
     assert stable.carried_out.diary == ["lose all"]
-    told = stable.told()
-    assert (told.member_epoch, told.member_id, told.topic_partitions) == (0, member_id, [])
-    assert told.subscribed_topic_names == ["a", "b"]
+    heartbeat = stable.heartbeat()
+    assert (heartbeat.member_epoch, heartbeat.member_id, heartbeat.topic_partitions) == (
+        0,
+        member_id,
+        [],
+    )
+    assert heartbeat.subscribed_topic_names == ["a", "b"]
 
 
 @pytest.mark.promise("joins that are refused again and again back off, and are reported")
-def test_who_is_fenced_again_and_again_takes_its_time(stable: Kip848Scene) -> None:
+def test_a_member_that_is_fenced_again_and_again_pauses(stable: Kip848Scene) -> None:
     """Some coordinators refuse as fast as they are asked."""
     stable.wait(INTERVAL_MS)
-    stable.answer(code=FencedMemberEpochError.code)
+    stable.respond(code=FencedMemberEpochError.code)
     for _ in range(AT_ONCE_COUNT):
         stable.poll()
-        stable.answer(code=FencedMemberEpochError.code)
+        stable.respond(code=FencedMemberEpochError.code)
     stable.poll()
     assert stable.sent == []
     assert isinstance(stable.membership.rejection, FencedMemberEpochError)
     due_ms = stable.membership.poll(stable.now_ms, may_rebalance=True).next_poll_ms
     assert due_ms <= stable.now_ms + RETRY_MS, "a back-off, not a heartbeat's interval"
     stable.poll(passed_ms=RETRY_MS)
-    assert stable.told().member_epoch == 0
-    stable.answer()
+    assert stable.heartbeat().member_epoch == 0
+    stable.respond()
     assert stable.membership.rejection is None
 
 
@@ -334,12 +342,12 @@ def test_who_is_fenced_again_and_again_takes_its_time(stable: Kip848Scene) -> No
     "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
 )
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
-def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(
+def test_a_broker_that_is_coordinator_no_more_removes_no_member(
     stable: Kip848Scene, error: type[BrokerError]
 ) -> None:
     stable.wait(INTERVAL_MS)
     stable.coordinator.known = NODE_ID + 5
-    stable.answer(code=error.code)
+    stable.respond(code=error.code)
     assert stable.is_in(MemberState.STABLE)
     stable.poll()
     assert stable.sent[0].node_id == NODE_ID + 5
@@ -348,44 +356,44 @@ def test_a_broker_that_is_coordinator_no_more_throws_nobody_out(
 def test_a_member_fenced_while_it_gives_up_acknowledges_nothing(stable: Kip848Scene) -> None:
     stable.carried_out.is_slow = True
     stable.wait(INTERVAL_MS)
-    stable.answer(2, {A: (0,)})
+    stable.respond(2, {A: (0,)})
     stable.poll()
     stable.wait(INTERVAL_MS)
-    stable.answer(code=FencedMemberEpochError.code)
+    stable.respond(code=FencedMemberEpochError.code)
     assert stable.carried_out.pending.pop().is_cancelled
     stable.poll()
     stable.carried_out.finish()
     stable.poll()
     assert stable.carried_out.diary == ["assign a0", "lose all"]
-    assert stable.told().member_epoch == 0
+    assert stable.heartbeat().member_epoch == 0
 
 
 def test_a_member_that_is_late_leaves_and_joins_again(stable: Kip848Scene) -> None:
     stable.membership.leave_late()
     stable.wait(0)
-    assert stable.told().member_epoch == -1
+    assert stable.heartbeat().member_epoch == -1
     assert stable.is_in(MemberState.STALE)
-    stable.answer()
+    stable.respond()
     stable.wait(INTERVAL_MS)
     assert stable.sent == []
     stable.poll()
     assert stable.carried_out.diary == ["lose all"]
-    assert stable.told().member_epoch == 0
+    assert stable.heartbeat().member_epoch == 0
 
 
 @pytest.mark.parametrize(
     "error", [GroupAuthorizationFailedError, UnsupportedAssignorError, FencedInstanceIdError]
 )
-def test_what_no_attempt_cures_is_told_and_costs_the_partitions(
+def test_what_no_attempt_cures_is_raised_and_costs_the_partitions(
     stable: Kip848Scene, error: type[BrokerError]
 ) -> None:
     stable.wait(INTERVAL_MS)
-    stable.answer(code=error.code)
+    stable.respond(code=error.code)
     stable.poll()
     assert stable.carried_out.diary == ["lose all"]
-    told = stable.membership.take_error()
-    assert isinstance(told, error)
-    assert "group 'g'" in str(told)
+    raised = stable.membership.take_error()
+    assert isinstance(raised, error)
+    assert "group 'g'" in str(raised)
 
 
 def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() -> None:
@@ -393,7 +401,7 @@ def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() ->
         scene = Kip848Scene()
         scene.join()
         scene.wait(INTERVAL_MS)
-        scene.answer(code=error.code)
+        scene.respond(code=error.code)
         scene.poll(passed_ms=RETRY_MS)
         assert scene.sent == []
         scene.membership.take_error()
@@ -403,36 +411,36 @@ def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() ->
 
 
 @pytest.mark.promise("a static member's name that is not released yet is reported, and tried again")
-def test_a_name_that_is_not_free_yet_is_told_and_tried_again() -> None:
+def test_a_name_that_is_not_free_yet_is_raised_and_tried_again() -> None:
     scene = Kip848Scene("instance")
     scene.membership.request_join()
     scene.poll()
     for delay_ms in (RETRY_MS, 2 * RETRY_MS):
-        scene.answer(code=UnreleasedInstanceIdError.code)
+        scene.respond(code=UnreleasedInstanceIdError.code)
         assert isinstance(scene.membership.take_error(), UnreleasedInstanceIdError)
         assert not scene.membership.has_error
         scene.poll(passed_ms=delay_ms)
-    scene.answer(1, {})
+    scene.respond(1, {})
     assert scene.is_in(MemberState.STABLE)
 
 
-def test_a_topic_that_may_not_be_read_is_told_and_the_rest_goes_on(stable: Kip848Scene) -> None:
+def test_a_topic_that_may_not_be_read_is_raised_and_the_rest_goes_on(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
-    stable.answer(code=TopicAuthorizationFailedError.code)
+    stable.respond(code=TopicAuthorizationFailedError.code)
     assert isinstance(stable.membership.take_error(), TopicAuthorizationFailedError)
     assert stable.is_in(MemberState.STABLE)
     stable.wait(RETRY_MS)
-    assert stable.told().member_epoch == 1
+    assert stable.heartbeat().member_epoch == 1
 
 
-def test_brokers_without_such_groups_are_told_as_such() -> None:
+def test_brokers_without_such_groups_are_reported_as_such() -> None:
     """Old ones do not know the API; others have it switched off."""
     old, off = Kip848Scene(), Kip848Scene()
     for scene in (old, off):
         scene.membership.request_join()
         scene.poll()
     old.lose_response(UnsupportedVersionError("no such API"))
-    off.answer(code=BrokerUnsupportedVersionError.code)
+    off.respond(code=BrokerUnsupportedVersionError.code)
     for scene in (old, off):
         error = scene.membership.take_error()
         assert isinstance(error, UnsupportedVersionError)

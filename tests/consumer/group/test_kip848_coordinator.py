@@ -49,24 +49,24 @@ def test_what_is_taken_away_is_revoked_before_the_rest_is_assigned(joined: Group
     assert joined.diary == [f"revoked {A}", f"assigned {B}"]
 
 
-def test_a_pattern_of_pythons_is_told_as_topics() -> None:
+def test_a_pattern_of_pythons_is_sent_as_topics() -> None:
     scene = GroupScene("consumer")
     scene.know(T, U)
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
     scene.poll()
-    message = scene.told(ConsumerGroupHeartbeatRequest)
+    message = scene.sent_request(ConsumerGroupHeartbeatRequest)
     assert message.subscribed_topic_names == ["t"]
     assert message.subscribed_topic_regex is None
 
 
-def test_a_pattern_of_the_brokers_is_told_as_it_is() -> None:
+def test_a_pattern_of_the_brokers_is_sent_as_it_is() -> None:
     scene = GroupScene("consumer")
     scene.know(T, U)
     scene.subscription.subscribe_broker_pattern("t.*")
     scene.group.on_subscribed(scene.listener)
     scene.poll()
-    message = scene.told(ConsumerGroupHeartbeatRequest)
+    message = scene.sent_request(ConsumerGroupHeartbeatRequest)
     assert message.subscribed_topic_names == []
     assert message.subscribed_topic_regex == "t.*"
 
@@ -78,15 +78,15 @@ def test_a_member_whose_epoch_has_grown_may_commit_again(joined: GroupScene) -> 
     assert isinstance(fenced, CommitFailedError)
 
 
-def test_a_refused_commit_has_the_coordinator_asked_at_once(joined: GroupScene) -> None:
+def test_a_refused_commit_is_followed_by_a_heartbeat_at_once(joined: GroupScene) -> None:
     joined.wait(0)
     assert joined.sent == []
     joined.group.on_commit_refused(joined.group.member(), FencedMemberEpochError("no"))
     joined.wait(0)
-    joined.told(ConsumerGroupHeartbeatRequest)
+    joined.sent_request(ConsumerGroupHeartbeatRequest)
 
 
-def test_sharing_out_is_not_for_members_to_ask(
+def test_a_rebalance_is_not_for_members_to_request(
     joined: GroupScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -29,7 +29,7 @@ def stable() -> Kip848Scene:
     ("instance_id", "sends", "epoch"),
     [(None, True, -1), (None, False, None), ("i", True, -1), ("i", False, -2)],
 )
-def test_leaving_gives_up_first_and_then_tells(
+def test_leaving_gives_up_first_and_then_notifies(
     instance_id: str | None, sends: bool, epoch: int | None
 ) -> None:
     scene = Kip848Scene(instance_id)
@@ -46,8 +46,8 @@ def test_leaving_gives_up_first_and_then_tells(
     if epoch is None:
         assert scene.sent == []
     else:
-        assert scene.told().member_epoch == epoch
-        scene.answer()
+        assert scene.heartbeat().member_epoch == epoch
+        scene.respond()
     assert left.is_done
 
 
@@ -57,16 +57,18 @@ def test_heartbeats_go_on_while_everything_is_given_up(stable: Kip848Scene) -> N
     stable.poll()
     assert stable.sent == []
     stable.wait(INTERVAL_MS)
-    assert stable.told().member_epoch == 1
-    stable.answer(2, {B: (0,)})
+    assert stable.heartbeat().member_epoch == 1
+    stable.respond(2, {B: (0,)})
     assert stable.membership.can_commit
     stable.carried_out.finish()
     stable.poll()
     assert stable.carried_out.diary == ["revoke all"]
-    assert stable.told().member_epoch == -1
+    assert stable.heartbeat().member_epoch == -1
 
 
-def test_leaving_ends_also_when_the_answer_is_lost_or_nobody_is_there(stable: Kip848Scene) -> None:
+def test_leaving_ends_also_when_the_response_is_lost_or_no_coordinator_is_known(
+    stable: Kip848Scene,
+) -> None:
     left = stable.leave()
     stable.poll()
     stable.lose_response(DisconnectedError("gone"))
@@ -83,10 +85,10 @@ def test_leaving_ends_also_when_the_answer_is_lost_or_nobody_is_there(stable: Ki
 def test_one_that_left_may_join_again(stable: Kip848Scene) -> None:
     stable.leave()
     stable.poll()
-    stable.answer()
+    stable.respond()
     stable.membership.request_join()
     stable.poll()
-    assert stable.told().member_epoch == 0
+    assert stable.heartbeat().member_epoch == 0
 
 
 def test_one_that_is_to_join_while_it_leaves_joins_after_that(stable: Kip848Scene) -> None:
@@ -96,31 +98,31 @@ def test_one_that_is_to_join_while_it_leaves_joins_after_that(stable: Kip848Scen
     stable.membership.request_join()
     stable.carried_out.finish()
     stable.poll(times=1)
-    assert stable.told().member_epoch == -1
-    stable.answer()
+    assert stable.heartbeat().member_epoch == -1
+    stable.respond()
     stable.poll()
-    assert stable.told().member_epoch == 0
+    assert stable.heartbeat().member_epoch == 0
 
 
 def test_leaving_ends_what_was_fatal() -> None:
     scene = Kip848Scene("instance")
     scene.membership.request_join()
     scene.poll()
-    scene.answer(code=FencedInstanceIdError.code)
+    scene.respond(code=FencedInstanceIdError.code)
     scene.poll()
     scene.leave()
     scene.poll()
     scene.membership.request_join()
     scene.poll(passed_ms=RETRY_MS)
     assert not scene.membership.has_error
-    assert scene.told().member_epoch == 0
+    assert scene.heartbeat().member_epoch == 0
 
 
 def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
     stable.carried_out.is_slow = True
     left = stable.leave()
-    stable.answer(code=UnknownMemberIdError.code)
+    stable.respond(code=UnknownMemberIdError.code)
     stable.poll()
     stable.carried_out.finish()
     stable.poll()
@@ -130,17 +132,17 @@ def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: Kip848Scene) 
 
 @pytest.mark.promise("a member that leaves before its first response leaves all the same")
 @pytest.mark.parametrize("has_answer", [False, True])
-def test_one_whose_first_heartbeat_is_not_answered_yet_is_told_to_leave(has_answer: bool) -> None:
+def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_answer: bool) -> None:
     """The coordinator has it, and would keep its partitions for a whole session."""
     scene = Kip848Scene()
     scene.carried_out.is_slow = True
     scene.membership.request_join()
     scene.poll()
-    assert scene.told().member_epoch == 0
+    assert scene.heartbeat().member_epoch == 0
     left = scene.leave()
     assert scene.carried_out.diary == ["lose all"]
     if has_answer:
-        scene.answer(1, {A: (0,)})
+        scene.respond(1, {A: (0,)})
     scene.carried_out.finish()
     scene.poll()
     assert scene.last_epoch() == -1
@@ -150,21 +152,21 @@ def test_one_whose_first_heartbeat_is_not_answered_yet_is_told_to_leave(has_answ
 
 
 @pytest.mark.promise("a member that leaves before its first response leaves all the same")
-def test_one_whose_first_heartbeat_was_lost_is_told_to_leave() -> None:
+def test_one_whose_first_heartbeat_was_lost_leaves() -> None:
     scene = Kip848Scene()
     scene.membership.request_join()
     scene.poll()
     scene.lose_response(DisconnectedError("gone"))
     scene.leave()
     scene.poll()
-    assert scene.told().member_epoch == -1
+    assert scene.heartbeat().member_epoch == -1
 
 
-def test_one_that_joins_and_does_not_poll_leaves_before_it_is_answered() -> None:
+def test_one_that_joins_and_does_not_poll_leaves_before_a_response() -> None:
     scene = Kip848Scene()
     scene.membership.request_join()
     scene.poll()
-    assert scene.told().member_epoch == 0
+    assert scene.heartbeat().member_epoch == 0
     scene.membership.leave_late()
     scene.wait(0)
     assert scene.last_epoch() == -1
@@ -186,7 +188,7 @@ def test_one_that_was_never_let_in_has_nothing_to_leave(error: type[BrokerError]
     scene = Kip848Scene("instance")
     scene.membership.request_join()
     scene.poll()
-    scene.answer(code=error.code)
+    scene.respond(code=error.code)
     left = scene.leave()
     scene.poll()
     assert scene.sent == []

@@ -67,7 +67,7 @@ def test_members_are_read_with_their_instance_ids() -> None:
     assert read_members([answer]) == {"m": member}
 
 
-def test_a_member_that_cannot_be_read_is_told_of() -> None:
+def test_a_member_that_cannot_be_read_is_reported() -> None:
     with pytest.raises(DecodeError):
         read_members([JoinGroupResponseMember(member_id="m", metadata=b"x")])
 
@@ -115,14 +115,14 @@ def test_an_assignor_assigns() -> None:
         (ValueError("mistake"), r"failed: ValueError\('mistake'\)"),
     ],
 )
-def test_an_own_assignor_that_breaks_the_rules_is_told_of(
+def test_an_own_assignor_that_breaks_the_rules_is_reported(
     assigned: Mapping[str, object] | Exception, message: str
 ) -> None:
     with pytest.raises(UsageError, match=f"the assignor 'roundrobin' {message}"):
         assign_partitions(OwnAssignor(assigned), RebalanceProtocol.EAGER, TWO, MEMBERS)
 
 
-def test_who_is_left_out_gets_nothing_and_what_can_be_read_once_is_given() -> None:
+def test_a_member_left_out_gets_nothing_and_what_can_be_read_once_is_given() -> None:
     assignor = OwnAssignor({"m2": iter([A1])})
     assigned = assign_partitions(assignor, RebalanceProtocol.EAGER, TWO, MEMBERS)
     assert assigned == {"m1": Assignment(()), "m2": Assignment((A1,))}

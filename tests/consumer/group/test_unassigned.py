@@ -73,7 +73,7 @@ def described(*shares: bytes, state: str = "Stable", error_code: int = 0) -> Des
     ("second", "has_found"),
     [([P1, P2], False), ([P1], True), ([P1, P2, TopicPartition("u", 0)], False)],
 )
-def test_a_partition_that_nobody_has_is_a_gap(
+def test_a_partition_that_no_member_has_is_unassigned(
     scene: Scene, second: list[TopicPartition], has_found: bool
 ) -> None:
     answer = described(encode_assignment([P0]), encode_assignment(second))
@@ -92,7 +92,7 @@ def test_a_group_that_is_about_to_assign_partitions_has_no_gap(scene: Scene, sta
 @pytest.mark.parametrize(
     ("error", "doubt_count"), [(NotCoordinatorError, 1), (CoordinatorLoadInProgressError, 0)]
 )
-def test_what_passes_is_asked_again(
+def test_what_passes_is_requested_again(
     scene: Scene, error: type[BrokerError], doubt_count: int
 ) -> None:
     scene.sent().on_response(described(error_code=error.code), 0)
@@ -120,7 +120,7 @@ def test_what_no_attempt_cures_leaves_the_group_as_it_is(
     assert scene.is_idle()
 
 
-def test_nobody_is_asked_before_there_is_a_coordinator(scene: Scene) -> None:
+def test_nothing_is_requested_before_there_is_a_coordinator(scene: Scene) -> None:
     scene.coordinator.known = None
     assert scene.is_idle()
     scene.coordinator.known = NODE_ID
@@ -128,7 +128,7 @@ def test_nobody_is_asked_before_there_is_a_coordinator(scene: Scene) -> None:
     assert scene.is_idle(), "it is asked"
 
 
-def test_an_answer_that_comes_too_late_says_nothing(scene: Scene) -> None:
+def test_a_response_that_comes_too_late_is_void(scene: Scene) -> None:
     first = scene.sent()
     scene.unassigned.forget()
     first.on_response(described(), 0)

@@ -56,7 +56,7 @@ def test_a_member_in_a_rack_reads_what_has_a_replica_there() -> None:
     }
 
 
-def test_racks_do_not_change_the_shares() -> None:
+def test_racks_do_not_change_the_numbers() -> None:
     topics = {"t": [frozenset({"east"})] * 3 + [frozenset({"west"})]}
     members = {"a": member("t", rack="west"), "b": member("t", rack="east")}
     got = RangeAssignor().assign(topics, members)

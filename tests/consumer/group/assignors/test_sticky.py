@@ -68,7 +68,7 @@ def test_a_partition_that_two_claim_in_one_generation_is_neither_ones() -> None:
     assert TopicPartition("t", 2) not in got["a"] + got["b"]
 
 
-def test_an_eager_member_tells_what_it_had() -> None:
+def test_an_eager_member_sends_what_it_had() -> None:
     before = StickyAssignor()
     before.on_assignment(partitions(5, 1), 3)
     user_data = before.user_data(frozenset({"t"}))
@@ -79,7 +79,7 @@ def test_an_eager_member_tells_what_it_had() -> None:
     assert set(partitions(1, 5)) < set(StickyAssignor().assign(TOPICS, members)["b"])
 
 
-def test_a_new_member_has_nothing_to_tell() -> None:
+def test_a_new_member_has_nothing_to_send() -> None:
     assert StickyAssignor().user_data(frozenset({"t"})) is None
 
 
