@@ -27,7 +27,6 @@ from pykclient.config.setting import (
     string,
 )
 from pykclient.config.unknown_keys import serializer_hint
-from pykclient.consumer.group.assignors.setting import assignor_list
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.errors.base import ConfigError
 from pykclient.records.compression import DECOMPRESSED_SIZE_BYTES_MAX
@@ -146,6 +145,46 @@ def _on_record_error() -> Kind[object]:
     return Kind(parse, f"{RAISE}, {SKIP}, a function or 'package.module:name'")
 
 
+_JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
+_ASSIGNORS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""Kafka's assignors by the names of Java's classes."""
+
+
+def _assignor_list() -> Kind[tuple[object, ...]]:
+    """Several assignors: names, Java's class names, or what `object_list` takes; at least one."""
+    others = object_list()
+
+    def parse(value: object) -> tuple[object, ...]:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)) or not items:
+            raise ValueError("Give at least one.")
+        return tuple(_assignor_name(item) or others.parse([item])[0] for item in items)
+
+    return Kind(
+        parse,
+        f"a list of {', '.join(_ASSIGNORS.values())}, or assignors of your own ({others.allowed})",
+        lambda value: ",".join(map(_java_name, value)),
+    )
+
+
+def _java_name(item: object) -> str:
+    by_name = {name: java_name for java_name, name in _ASSIGNORS.items()}
+    return f"{_JAVA_PACKAGE}{by_name[item]}" if item in by_name else str(item)
+
+
+def _assignor_name(item: object) -> str | None:
+    if not isinstance(item, str):
+        return None
+    name = item.strip()
+    name = _ASSIGNORS.get(name.removeprefix(_JAVA_PACKAGE), name)
+    return name if name in _ASSIGNORS.values() else None
+
+
 class ConsumerConfig(ClientConfig):
     """Settings of a consumer. Times are milliseconds, sizes bytes."""
 
@@ -175,7 +214,7 @@ class ConsumerConfig(ClientConfig):
         "it to the group.",
     )
     partition_assignment_strategy: Setting[tuple[object, ...]] = Setting(
-        assignor_list(),
+        _assignor_list(),
         ("range", "cooperative-sticky"),
         "How the group's leader shares partitions out, in order of preference: range, roundrobin, "
         "sticky, cooperative-sticky, or an assignor of your own.",
