@@ -30,11 +30,11 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PROTOCOLS = ("classic", "consumer")
 RECORDS_AHEAD = 300
 UNREACHED_MAX = 5
-STEP = 7
+STEPS = [17, pytest.param(7, marks=pytest.mark.soak)]
 LINES_MAX = 1_400
 CHECK_INTERVAL = 300
 JOIN_STEPS, JOIN_LINES_MAX = {"classic": 31, "consumer": 1_200}, 2_500
-CLOSE_STEP, CLOSE_LINES_MAX = 13, 2_500
+CLOSE_STEPS, CLOSE_LINES_MAX = [29, pytest.param(13, marks=pytest.mark.soak)], 2_500
 PATIENCE_S = 8.0
 CLOSE_MAX_S = 4.0
 
@@ -147,14 +147,15 @@ RAISED_TYPES: Final = (Alarm, KeyboardInterrupt, SystemExit, KafkaTimeoutError, 
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("call", [poll, iterate, commit, commit_async, look_up])
+@pytest.mark.parametrize("step", STEPS)
 def test_nothing_is_skipped_read_twice_or_committed_unread(
-    call: Callable[[Reader], None], protocol: str, fake_kafka: FakeKafka
+    call: Callable[[Reader], None], protocol: str, step: int, fake_kafka: FakeKafka
 ) -> None:
     reader = Reader(fake_kafka, protocol)
     reader.read_on()
     unreached_count = number = interrupted_count = 0
     while unreached_count < UNREACHED_MAX and number < LINES_MAX:
-        number += STEP
+        number += step
         reader.returned = ()
         at = SignalAtLine(number, RAISED_TYPES[number % len(RAISED_TYPES)]())
         try:
@@ -170,7 +171,7 @@ def test_nothing_is_skipped_read_twice_or_committed_unread(
         except BaseException as error:
             error.add_note(f"line {number}: {at.place}")
             raise
-        if number % CHECK_INTERVAL < STEP:
+        if number % CHECK_INTERVAL < step:
             reader.check_commits()
     assert interrupted_count > 10
     reader.close()
@@ -228,14 +229,15 @@ def test_a_rebalance_that_is_interrupted_comes_to_its_end(
     "a call interrupted at any line skips no record, doubles none, commits none unread"
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("step", CLOSE_STEPS)
 def test_a_close_that_is_interrupted_ends_the_consumer_all_the_same(
-    protocol: str, fake_kafka: FakeKafka
+    protocol: str, step: int, fake_kafka: FakeKafka
 ) -> None:
     with fake_kafka.control() as cluster:
         cluster.create_topic("t", 2)
     unreached_count = number = 0
     while unreached_count < UNREACHED_MAX and number < CLOSE_LINES_MAX:
-        number += CLOSE_STEP
+        number += step
         threads_before = set(threading.enumerate())
         consumer = Consumer(
             bootstrap_servers=fake_kafka.bootstrap_servers,

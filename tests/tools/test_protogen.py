@@ -14,6 +14,7 @@ from tools.protogen.__main__ import main
 
 jar_or_skip()
 
+ROOT = Path(__file__).parents[2]
 FETCH = Path("pykclient/protocol/messages/fetch.py")
 
 
@@ -25,17 +26,13 @@ def _compiler() -> None:
 
 @pytest.mark.promise("the messages are generated; `--check` fails when the output differs")
 @pytest.mark.usefixtures("_compiler")
-def test_generated_files_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--check"]) == 0, capsys.readouterr().out
-
-
-@pytest.mark.promise("the messages are generated; `--check` fails when the output differs")
-@pytest.mark.usefixtures("_compiler")
 def test_check_names_what_differs_and_writing_cures_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--into", str(tmp_path)]
     assert main(arguments) == 0
+    generated = (tmp_path / FETCH).read_bytes()
+    assert generated == (ROOT / FETCH).read_bytes()
     (tmp_path / FETCH).write_text("changed")
     (tmp_path / FETCH).with_name("old_api.py").write_text("stale")
     capsys.readouterr()
@@ -47,7 +44,7 @@ def test_check_names_what_differs_and_writing_cures_it(
     assert "produce.py" not in output
 
     assert main(arguments) == 0
-    assert main([*arguments, "--check"]) == 0
+    assert (tmp_path / FETCH).read_bytes() == generated
     assert not (tmp_path / FETCH).with_name("old_api.py").exists()
 
 
