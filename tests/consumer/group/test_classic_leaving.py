@@ -49,6 +49,34 @@ def test_a_static_member_that_does_not_poll_says_nothing() -> None:
     assert scene.take(JoinGroupRequest).group_instance_id == "i"
 
 
+def test_a_member_whose_rebalance_was_interrupted_leaves_when_it_is_late(
+    joined: ClassicScene,
+) -> None:
+    joined.carried_out.is_slow = True
+    joined.membership.request_join("a test wants it")
+    joined.poll()
+    joined.membership.restart(joined.now_ms, is_wanted=True)
+    joined.membership.leave_late()
+    joined.wait(0)
+    [identity] = joined.take(LeaveGroupRequest).members
+    assert identity.member_id == "m-1"
+    joined.respond(LeaveGroupResponse())
+    joined.carried_out.diary.clear()
+    joined.poll()
+    assert joined.carried_out.diary == ["lose all"]
+
+
+def test_what_a_late_member_was_about_to_revoke_is_lost(joined: ClassicScene) -> None:
+    joined.carried_out.is_slow = True
+    joined.membership.request_join("a test wants it")
+    joined.poll()
+    [revoking] = joined.carried_out.pending
+    joined.membership.leave_late()
+    assert revoking.is_cancelled
+    joined.poll()
+    assert joined.carried_out.diary == ["revoke to join", "lose all"]
+
+
 def test_leaving_gives_up_everything_first(joined: ClassicScene) -> None:
     joined.carried_out.is_slow = True
     left = joined.leave()

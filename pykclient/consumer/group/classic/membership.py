@@ -499,8 +499,11 @@ class ClassicMembership:
             self._leave_requests.append(request)
         else:
             self.left.succeed(None)
-        self._to(ClassicState.UNJOINED)
-        self._intent = None
+        if self._intent is not None:
+            self._intent.cancel()  # what it would still revoke may be another member's by then
+            self._intent = None
+        if self.state is not ClassicState.UNJOINED:  # as a restart leaves one that is a member
+            self._to(ClassicState.UNJOINED)
         self._forget_round()
         self.member = self.member.without_member_id()
 
