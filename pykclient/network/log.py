@@ -70,6 +70,13 @@ def keep_messages() -> Iterator[None]:
             log()
 
 
+_LOGGERS: Final = {
+    name: logging.getLogger(name)
+    for name in ("pykclient.admin", "pykclient.consumer", "pykclient.network", "pykclient.producer")
+}
+"""Found when this is imported: `getLogger` takes the lock of `logging`, which an exception of a
+signal handler may leave taken for good (see `ClientLog.isEnabledFor`)."""
+
 _logging: dict[int, logging.Logger] = {}
 """Which logger a thread is in, by the thread's identifier."""
 
@@ -95,7 +102,7 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
     """How often a filter or handler has raised, in all clients."""
 
     def __init__(self, name: str, client_id: str) -> None:
-        super().__init__(logging.getLogger(name), {"client_id": client_id})
+        super().__init__(_LOGGERS.get(name) or logging.getLogger(name), {"client_id": client_id})
         # The logger formats messages that have arguments and no others, so that a percent sign
         # can stand in none; the attribute has it.
         self._prefix = f"[{client_id}] ".replace("%", "") if client_id else ""

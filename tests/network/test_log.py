@@ -155,16 +155,23 @@ def test_what_a_signal_handler_raises_while_something_is_logged_is_the_applicati
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_lock_of_logging_that_an_interrupt_left_taken_holds_nobody_up(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("name", ["admin", "consumer", "network", "producer"])
+def test_a_lock_of_logging_that_an_interrupt_left_taken_holds_up_no_thread(
+    caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    log = ClientLog(f"{LOGGER}.fresh", "c1")  # no level of it was looked for yet
-    thread = threading.Thread(target=log.warning, args=("gone on",), daemon=True)
+    old = ClientLog(f"{LOGGER}.fresh", "c1")  # no level of it was looked for yet
+
+    def log() -> None:
+        old.warning("gone on")
+        ClientLog(f"pykclient.{name}", "c1").warning("made")
+
+    thread = threading.Thread(target=log, daemon=True)
     with logging._lock:  # type: ignore[attr-defined]
         thread.start()
         thread.join(10.0)
         assert not thread.is_alive()
     assert "gone on" in caplog.text
+    assert "made" in caplog.text
 
 
 def test_every_client_logs_by_it() -> None:
