@@ -2,7 +2,8 @@
 
 Names, values and defaults are those of Spark's own Kafka source. An option that is unknown, or
 known but not built, is refused by name. Immutable and picklable: it travels to the tasks. Values of
-``kafka.*`` never appear in messages or in `repr`, since secrets are among them.
+``kafka.*`` never appear in `repr`, since secrets are among them; the client's own errors show the
+value of a setting that is none.
 
 Owner: none, it is immutable.
 Source: Spark's Structured Streaming + Kafka Integration Guide.

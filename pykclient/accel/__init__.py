@@ -57,7 +57,7 @@ def flaw_of_compiled() -> tuple[str | None, bool]:
         return "this build has no compiled core", False
     try:
         from pykclient.accel import compiled  # noqa: F401  # whether it loads is the question
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:  # an older build may lack a name
         return f"the compiled core does not load ({error})", True
     return None, False
 

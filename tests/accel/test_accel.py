@@ -103,6 +103,15 @@ def test_a_compiled_core_that_does_not_load_is_a_warning(unbuilt: Path) -> None:
     assert "RuntimeWarning: pykclient runs on its pure core" in done.stderr
 
 
+def test_a_compiled_core_of_an_older_build_that_lacks_a_name_is_a_warning(unbuilt: Path) -> None:
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    (unbuilt / COMPILED / f"send{suffix}").touch()
+    (unbuilt / COMPILED / "__init__.py").write_text("import types\n\ntypes.of_a_later_build\n")
+    done = run(SHOW, unbuilt)
+    assert done.stdout.startswith("pure the compiled core does not load (module 'types' has no")
+    assert "RuntimeWarning: pykclient runs on its pure core" in done.stderr
+
+
 @pytest.mark.promise(
     "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
 )
