@@ -25,24 +25,25 @@ def old_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluste
     return kafka_cluster_factory(version=KAFKA_VERSIONS[-1])
 
 
-@pytest.fixture(params=KAFKA_VERSIONS)
-def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
-    """In turn the shared cluster of each tested version."""
+def shared_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    """The run's cluster of the version that is the fixture's parameter."""
     newest = request.param == KAFKA_VERSIONS[0]
     cluster: KafkaCluster = request.getfixturevalue(
         "kafka_cluster" if newest else "old_kafka_cluster"
     )
     return cluster
+
+
+@pytest.fixture(params=KAFKA_VERSIONS)
+def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    """In turn the shared cluster of each tested version."""
+    return shared_cluster(request)
 
 
 @pytest.fixture(params=NEWEST_FIRST)
 def any_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     """For what is not about a version: the newest one's shared cluster; in soak, the others'."""
-    newest = request.param == KAFKA_VERSIONS[0]
-    cluster: KafkaCluster = request.getfixturevalue(
-        "kafka_cluster" if newest else "old_kafka_cluster"
-    )
-    return cluster
+    return shared_cluster(request)
 
 
 @pytest.fixture

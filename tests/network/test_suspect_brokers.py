@@ -24,6 +24,14 @@ def network() -> ScriptedNetwork:
     return network
 
 
+@pytest.fixture
+def updates_ms(network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """When a metadata update was requested."""
+    times_ms: list[int] = []
+    monkeypatch.setattr(network.metadata, "request_update", lambda: times_ms.append(network.now_ms))
+    return times_ms
+
+
 @pytest.mark.promise(
     "a hanging broker is replaced at once: coordinator, leader, and for any other request"
 )
@@ -115,12 +123,8 @@ def test_a_silent_node_is_asked_when_the_only_other_one_keeps_us_waiting(
     "a hanging broker is replaced at once: coordinator, leader, and for any other request"
 )
 def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
-    network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
+    network: ScriptedNetwork, updates_ms: list[int]
 ) -> None:
-    wishes_ms: list[int] = []
-    monkeypatch.setattr(
-        network.metadata, "request_update", lambda: wishes_ms.append(network.now_ms)
-    )
     network.make_ready(1)
     network.send(1, timeout_ms=600_000)
     network.turn()
@@ -128,8 +132,8 @@ def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
     started_ms = network.now_ms
     while network.now_ms < started_ms + 200_000:
         network.turn(100)
-    assert wishes_ms[0] == started_ms + SUSPECT_MS
-    delays_ms = [later - sooner for sooner, later in pairwise(wishes_ms)]
+    assert updates_ms[0] == started_ms + SUSPECT_MS
+    delays_ms = [later - sooner for sooner, later in pairwise(updates_ms)]
     # As often as before while it may be replaced; then less and less, each client at its own time.
     assert all(0.8 * SUSPECT_MS <= delay_ms <= 1.2 * SUSPECT_MS + 100 for delay_ms in delays_ms[:5])
     assert all(delay_ms >= 0.8 * SUSPECT_INTERVAL_MS_MAX for delay_ms in delays_ms[9:])
@@ -137,29 +141,21 @@ def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
 
 
 def test_a_broker_that_holds_an_answer_back_as_told_is_not_silent(
-    network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
+    network: ScriptedNetwork, updates_ms: list[int]
 ) -> None:
-    wishes_ms: list[int] = []
-    monkeypatch.setattr(
-        network.metadata, "request_update", lambda: wishes_ms.append(network.now_ms)
-    )
     network.make_ready(1)
     network.send(1, timeout_ms=60_000, held_ms=10_000)
     network.turn()
     started_ms = network.now_ms
     network.turn(10_000 + SUSPECT_MS - 1)
-    assert not wishes_ms
+    assert not updates_ms
     network.turn(1)
-    assert wishes_ms == [started_ms + 10_000 + SUSPECT_MS]
+    assert updates_ms == [started_ms + 10_000 + SUSPECT_MS]
 
 
 def test_a_broker_that_is_slow_each_time_is_asked_about_less_and_less(
-    network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
+    network: ScriptedNetwork, updates_ms: list[int]
 ) -> None:
-    wishes_ms: list[int] = []
-    monkeypatch.setattr(
-        network.metadata, "request_update", lambda: wishes_ms.append(network.now_ms)
-    )
     peer = network.make_ready(1)
     for _ in range(100):
         network.send(1, timeout_ms=60_000)
@@ -167,7 +163,7 @@ def test_a_broker_that_is_slow_each_time_is_asked_about_less_and_less(
         network.turn()
         peer.serve()
         network.turn()
-    assert len(wishes_ms) < 20
+    assert len(updates_ms) < 20
 
 
 @pytest.mark.promise(
