@@ -1,6 +1,6 @@
 """The tree of errors that this library raises.
 
-Every error is a `KafkaError`. What a caller may do about it is told by class attributes:
+Every error is a `KafkaError`. Class attributes say what a caller may do about it:
 `retriable` (the same call may succeed later), `refresh_metadata` (our view of the cluster was
 stale), `fatal` (the client can do no more; close it) and `not_written` (nothing of a batch whose
 request ended so is in the log; after any other error it may be). They are attributes rather than

@@ -3,8 +3,8 @@
 Per key it is *unknown* (not needed), *wanted*, *looking up* (requested from a broker), *known*,
 *suspect* (it owes a response for so long that others are asked whether it still is the one, and
 stays in use meanwhile), or *failed* (trying again would not help; after a back-off it may be asked
-for anew). A coordinator is looked for when somebody wants it, and forgotten when its connection is
-lost or somebody hears that it is another one. It sends nothing to the coordinator.
+for anew). A coordinator is looked up when a manager needs it, and forgotten when its connection is
+lost or a response says that it is another one. It sends nothing to the coordinator.
 
 Owner: the driver of the engine.
 Source: Java classes ``AbstractCoordinator``, ``CoordinatorRequestManager``; KIP-699 (several keys
@@ -215,7 +215,7 @@ class Coordinators:
         return PollResult(requests, next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Forget all of them: they are looked up again when somebody wants them."""
+        """Forget all of them: they are looked up again when they are needed."""
         del now_ms
         self._lookups.clear()
 

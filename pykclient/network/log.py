@@ -217,7 +217,7 @@ class RateLimitedLog:
         self._said[key] = _Said(now_ms)
         if said is not None and said.since_count:
             message, args = (
-                f"{message} (%d times since it was last told)",
+                f"{message} (%d times since it was last logged)",
                 (*args, said.since_count),
             )
         self._log.log(level, message, *args, exc_info=exc_info)

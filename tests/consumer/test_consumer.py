@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.fetch import stalls as silence
+from pykclient.consumer.fetch import stalls
 from pykclient.errors import (
     CorruptRecordError,
     KafkaTimeoutError,
@@ -192,7 +192,7 @@ def test_interceptors_see_records_first(port: ServingPort) -> None:
 def test_an_unknown_topic_is_reported_once_when_polls_stay_empty(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "UNKNOWN_TOPIC_MS", round(SHORT_S * 500))
+    monkeypatch.setattr(stalls, "UNKNOWN_TOPIC_MS", round(SHORT_S * 500))
     consumer.assign([UNKNOWN])
     with pytest.raises(UnknownTopicOrPartitionError, match=r"'absent'.*create_topics"):
         consumer.poll(SHORT_S)
@@ -202,7 +202,7 @@ def test_an_unknown_topic_is_reported_once_when_polls_stay_empty(
 def test_brokers_that_never_respond_are_reported_when_polls_stay_empty(
     consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "NO_CLUSTER_MS", round(SHORT_S * 500))
+    monkeypatch.setattr(stalls, "NO_CLUSTER_MS", round(SHORT_S * 500))
     port.is_silent = True
     with pytest.raises(KafkaTimeoutError, match="boot:9092"):
         consumer.poll(SHORT_S)

@@ -205,17 +205,17 @@ def test_the_core_lock_is_held_inside_and_not_held_in_user_code() -> None:
         assert not is_held(guard)
         with guard:
             assert is_held(guard)
-            guard.call_unlocked(lambda: told.append(is_held(guard)))
+            guard.call_unlocked(lambda: held.append(is_held(guard)))
             assert is_held(guard)
         assert not is_held(guard)
 
-    told: list[bool] = []
+    held: list[bool] = []
     with guard:
         assert is_held(guard)
         guard.call_unlocked(call)
         assert is_held(guard)
     assert not is_held(guard)
-    assert told == [False]
+    assert held == [False]
 
 
 def test_what_user_code_returns_and_raises_comes_out() -> None:
@@ -318,7 +318,7 @@ for _ in range(5_000):
         places.add((traceback.tb_frame.f_code.co_name, traceback.tb_lasti))
     assert not guard.is_held, places
     assert guard._user_thread is None, places
-threading.excepthook = lambda told: print(told.exc_value)
+threading.excepthook = lambda failed: print(failed.exc_value)
 enter_from_another_thread()
 print(len(places))
 """

@@ -31,7 +31,7 @@ def short_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "LONG_WAIT_MS", LONG_WAIT_MS)
 
 
-def waits_told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged_waits(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was said of waits."""
     messages = [record.getMessage() for record in caplog.records]
     return [message for message in messages if "still waiting for" in message]
@@ -43,9 +43,9 @@ def test_a_send_says_that_it_waits_for_metadata_and_why(caplog: pytest.LogCaptur
         pytest.raises(KafkaTimeoutError),
     ):
         producer.send("t", b"v")
-    [told] = waits_told(caplog)
-    assert f"still waiting for topic 't' after {LONG_WAIT_MS} ms: no broker could be" in told
-    assert "connection refused" in told
+    [logged] = logged_waits(caplog)
+    assert f"still waiting for topic 't' after {LONG_WAIT_MS} ms: no broker could be" in logged
+    assert "connection refused" in logged
 
 
 def test_a_send_says_that_it_waits_for_memory(
@@ -62,10 +62,10 @@ def test_a_send_says_that_it_waits_for_memory(
         producer.send("t", bytes(15_000))
         with pytest.raises(BufferExhaustedError):
             producer.send("t", bytes(15_000))
-        [told] = waits_told(caplog)
-        assert "bytes of memory" in told
-        assert "buffer_memory is 20000" in told
-        assert "has not responded to PRODUCE yet" in told
+        [logged] = logged_waits(caplog)
+        assert "bytes of memory" in logged
+        assert "buffer_memory is 20000" in logged
+        assert "has not responded to PRODUCE yet" in logged
         producer.close(0)
 
 
@@ -87,9 +87,9 @@ def test_a_call_of_a_consumer_says_what_it_waits_for(
         pytest.raises(KafkaTimeoutError),
     ):
         call(consumer)
-    [told] = waits_told(caplog)
-    assert f"still waiting for {what}" in told
-    assert "connection refused" in told
+    [logged] = logged_waits(caplog)
+    assert f"still waiting for {what}" in logged
+    assert "connection refused" in logged
 
 
 def test_what_brokers_have_responded_is_why_a_call_still_waits(
@@ -108,7 +108,7 @@ def test_what_brokers_have_responded_is_why_a_call_still_waits(
         pytest.raises(KafkaTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS"),
     ):
         consumer.commit({TopicPartition("t", 0): OffsetAndMetadata(0)})
-    [said] = waits_told(caplog)
+    [said] = logged_waits(caplog)
     assert "COORDINATOR_LOAD_IN_PROGRESS" in said
 
 
@@ -118,5 +118,5 @@ def test_a_call_of_an_admin_says_what_it_waits_for(caplog: pytest.LogCaptureFixt
         pytest.raises(KafkaTimeoutError),
     ):
         admin.delete_topics(["t"])
-    [told] = waits_told(caplog)
-    assert "still waiting for DeleteTopics of t" in told
+    [logged] = logged_waits(caplog)
+    assert "still waiting for DeleteTopics of t" in logged

@@ -219,7 +219,7 @@ def test_after_a_while_it_is_said_again_with_how_often(
 ) -> None:
     for n in range(2 * REPEAT_MS // TRY_MS):
         lose(repeated, START_MS + n * TRY_MS)
-    again = f"lost n1: refused ({REPEAT_MS // TRY_MS - 1} times since it was last told)"
+    again = f"lost n1: refused ({REPEAT_MS // TRY_MS - 1} times since it was last logged)"
     assert lines(caplog) == ["lost n1: refused", again]
 
 

@@ -182,7 +182,7 @@ def test_the_sender_is_woken_once_and_only_for_what_it_would_not_see_in_time() -
     bench = SenderBench(leaders=(1, 1), batch_size=500, linger_ms=10)
     bench.accumulator.look(bench.now_ms)
     bench.send(partition=0)
-    assert bench.wakeup_count == 1  # a first batch: nobody knows of its deadline
+    assert bench.wakeup_count == 1  # a first batch: its deadline is known to no thread
     bench.send(partition=1)
     assert bench.wakeup_count == 1  # it has been woken already
     bench.accumulator.look(bench.now_ms)
@@ -196,7 +196,7 @@ def test_the_sender_is_woken_once_and_only_for_what_it_would_not_see_in_time() -
 
 @pytest.mark.promise("an interrupted wake-up, start or end of a thread leaves nothing undone")
 def test_what_interrupts_a_wake_up_wakes_the_sender_itself() -> None:
-    """A signal handler that flushes in there waits for the sender, which nobody else wakes."""
+    """A signal handler that flushes in there waits for the sender, which no other thread wakes."""
     wakeups: list[str] = []
 
     def wakeup() -> None:

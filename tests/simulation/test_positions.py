@@ -156,15 +156,15 @@ FIRST_SEEDS = {"what skips ahead has no epoch": 70}
 def test_the_simulation_notices_a_rule_that_is_broken(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant, told = RULES[rule]
-    run_with(monkeypatch, [plant], told, first_seed=FIRST_SEEDS.get(rule, 0))
+    plant, message = RULES[rule]
+    run_with(monkeypatch, [plant], message, first_seed=FIRST_SEEDS.get(rule, 0))
 
 
 @pytest.mark.promise(
     "an idle topic whose leaders change loses no position; each batch gives it its epoch"
 )
 @pytest.mark.parametrize(
-    ("plants", "told"),
+    ("plants", "message"),
     [
         ([keep_the_epoch_of_a_lookup, take_an_unknown_epoch_for_a_truncation], "without a cause"),
         ([keep_the_epoch_past_markers], "without a cause|the log was cut"),
@@ -173,19 +173,19 @@ def test_the_simulation_notices_a_rule_that_is_broken(
     ],
 )
 def test_the_simulation_notices_what_becomes_of_records(
-    plants: list[Plant], told: str, monkeypatch: pytest.MonkeyPatch
+    plants: list[Plant], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a look at the epochs of positions: what they are for."""
     monkeypatch.setattr(Reader, "looks_at_epochs", False)
-    run_with(monkeypatch, plants, told)
+    run_with(monkeypatch, plants, message)
 
 
 def run_with(
-    patch: pytest.MonkeyPatch, plants: list[Plant], told: str, *, first_seed: int = 0
+    patch: pytest.MonkeyPatch, plants: list[Plant], message: str, *, first_seed: int = 0
 ) -> None:
     for plant in plants:
         plant(patch)
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         run_until_noticed(first_seed)
 
 
