@@ -82,37 +82,26 @@ __all__ = [
 ]
 
 _HOME = {
-    "Admin": "pykclient.admin.admin",
-    "Assignment": "pykclient.consumer.group.assignors",
-    "Assignor": "pykclient.consumer.group.assignors",
-    "Consumer": "pykclient.consumer.consumer",
-    "ConsumerRecord": "pykclient.accel",
-    "ConsumerRecords": "pykclient.consumer.record",
-    "CreatedTopic": "pykclient.admin.topics",
-    "Delivery": "pykclient.accel",
-    "GroupDescription": "pykclient.admin.groups",
-    "GroupListing": "pykclient.admin.groups",
-    "GroupMember": "pykclient.consumer.group.assignors",
-    "GroupMetadata": "pykclient.consumer.group.metadata",
-    "MemberDescription": "pykclient.admin.groups",
-    "MetricName": "pykclient.metrics",
-    "NewTopic": "pykclient.admin.topics",
-    "Node": "pykclient.types",
-    "OffsetAndMetadata": "pykclient.types",
-    "OffsetAndTimestamp": "pykclient.types",
-    "PartitionInfo": "pykclient.network.cluster.cluster",
-    "Producer": "pykclient.producer.producer",
-    "ProducerRecord": "pykclient.producer.record",
-    "Rebalance": "pykclient.consumer.group.history",
-    "RebalanceListener": "pykclient.consumer.group.rebalance",
-    "RebalanceProtocol": "pykclient.consumer.group.assignors",
-    "RecordMetadata": "pykclient.producer.record",
-    "RecordMetadataRange": "pykclient.producer.bulk.delivery",
-    "TimestampType": "pykclient.types",
-    "TopicDescription": "pykclient.admin.topics",
-    "TopicListing": "pykclient.admin.topics",
-    "TopicPartition": "pykclient.types",
-    "TopicRacks": "pykclient.consumer.group.assignors",
+    name: module
+    for module, names in {
+        ".accel": "ConsumerRecord Delivery",
+        ".admin.admin": "Admin",
+        ".admin.groups": "GroupDescription GroupListing MemberDescription",
+        ".admin.topics": "CreatedTopic NewTopic TopicDescription TopicListing",
+        ".consumer.consumer": "Consumer",
+        ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
+        ".consumer.group.history": "Rebalance",
+        ".consumer.group.metadata": "GroupMetadata",
+        ".consumer.group.rebalance": "RebalanceListener",
+        ".consumer.record": "ConsumerRecords",
+        ".metrics": "MetricName",
+        ".network.cluster.cluster": "PartitionInfo",
+        ".producer.bulk.delivery": "RecordMetadataRange",
+        ".producer.producer": "Producer",
+        ".producer.record": "ProducerRecord RecordMetadata",
+        ".types": "Node OffsetAndMetadata OffsetAndTimestamp TimestampType TopicPartition",
+    }.items()
+    for name in names.split()
 }
 
 
@@ -121,7 +110,7 @@ if not TYPE_CHECKING:  # a type checker would take it for a promise of any name
     def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOME[name]), name)
+        value = getattr(importlib.import_module(_HOME[name], __name__), name)
         globals()[name] = value  # later uses find it without coming here
         return value
 

@@ -21,29 +21,6 @@ from pykclient.types import TOPIC_LENGTH_MAX, OffsetAndMetadata, TopicPartition,
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-__all__ = [
-    "FOREVER_MS",
-    "TOPIC_NAME",
-    "check_callable",
-    "check_count",
-    "check_number",
-    "check_offset",
-    "check_partition",
-    "check_text",
-    "check_topic",
-    "compiled_pattern",
-    "is_number",
-    "limits_by_partition",
-    "name_list",
-    "offsets_by_partition",
-    "partition_list",
-    "shown_argument",
-    "subscribed_topics",
-    "timeout_ms",
-    "times_by_partition",
-    "value_list",
-]
-
 T = TypeVar("T")
 
 
@@ -234,7 +211,7 @@ def compiled_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
 
 
 def check_topic(topic: object, call: str) -> str:
-    """Return a topic's name. Whether it is a good one, brokers tell; but they must be able to."""
+    """Return a topic's name. Brokers decide whether it is legal; a request must hold it."""
     if isinstance(topic, str) and is_topic_name(topic):
         return topic
     raise UsageError(

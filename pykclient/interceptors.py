@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pykclient.network.log import ClientLog
 
-__all__ = ["InterceptorChain"]
-
 Interceptor = TypeVar("Interceptor")
 T = TypeVar("T")
 

@@ -19,27 +19,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from pykclient.errors.base import ConfigError, KafkaError, SerializationError, describe_cause
 
-__all__ = [
-    "BytesDeserializer",
-    "BytesSerializer",
-    "Deserialize",
-    "Deserializer",
-    "DoubleDeserializer",
-    "DoubleSerializer",
-    "IntegerDeserializer",
-    "IntegerSerializer",
-    "JsonDeserializer",
-    "JsonSerializer",
-    "LongDeserializer",
-    "LongSerializer",
-    "Serialize",
-    "Serializer",
-    "StringDeserializer",
-    "StringSerializer",
-    "deserialize_function",
-    "serialize_function",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 

@@ -11,17 +11,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = [
-    "Headers",
-    "IsolationLevel",
-    "Node",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "TimestampType",
-    "TopicPartition",
-    "is_topic_name",
-]
-
 TOPIC_LENGTH_MAX = 249
 """Brokers refuse longer names, and a request with one gets an error for all others as well."""
 
@@ -40,7 +29,7 @@ class TopicPartition(NamedTuple):
 
 
 def is_topic_name(name: object) -> bool:
-    """Return whether brokers can be asked about a topic of this name; they tell if it is legal."""
+    """Return whether a request can name such a topic; whether it is legal brokers decide."""
     if not isinstance(name, str) or not 0 < len(name) <= TOPIC_LENGTH_MAX:
         return False
     if name.isascii():

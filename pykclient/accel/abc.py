@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from pykclient.accel.pure import Delivery
     from pykclient.types import Headers
 
-__all__ = [
-    "DeliveryBatch",
-    "HeadersInput",
-    "Lock",
-    "OnDelivery",
-    "RecordColumns",
-    "SendSlowly",
-]
-
 HeadersInput = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 """What a caller may pass as headers: pairs of a name and a value, None = null, or a mapping."""
 

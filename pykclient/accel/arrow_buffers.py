@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | array[int]
 
-__all__ = ["ArrowBuffers", "BinaryBuffers", "HeaderBuffers"]
-
 
 class BinaryBuffers(NamedTuple):
     """An Arrow array of type binary or string, with 32-bit offsets; no `validity`: no nulls."""
@@ -35,14 +33,14 @@ class HeaderBuffers(NamedTuple):
 
 
 class ArrowBuffers(NamedTuple):
-    """Records in the layout of Arrow; `headers` only where they were asked for.
+    """Records in the layout of Arrow; keys, values and headers only where they are wanted.
 
     `offsets` and `timestamps_us` are 64-bit numbers. A time that microseconds cannot hold is null.
     """
 
     record_count: int
-    keys: BinaryBuffers
-    values: BinaryBuffers
+    keys: BinaryBuffers | None
+    values: BinaryBuffers | None
     offsets: Buffer
     timestamps_us: Buffer
     timestamp_null_count: int

@@ -9,23 +9,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-__all__ = [
-    "ATTRIBUTE_CODEC",
-    "ATTRIBUTE_CONTROL",
-    "ATTRIBUTE_DELETE_HORIZON",
-    "ATTRIBUTE_LOG_APPEND_TIME",
-    "ATTRIBUTE_TRANSACTIONAL",
-    "CHUNK_RECORD_COUNT_MAX",
-    "CRC_AT",
-    "CRC_START",
-    "HEADER",
-    "HEADER_SIZE_BYTES",
-    "LENGTH_END",
-    "MAGIC",
-    "MAGIC_AT",
-    "OFFSET_MAX",
-]
-
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE_BYTES: Final = HEADER.size
 LENGTH_END: Final = 12

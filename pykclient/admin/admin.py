@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pykclient.admin.config import AdminConfig
 from pykclient.admin.core import AdminCore
 from pykclient.admin.driver import AdminDriver
-from pykclient.admin.group_offsets import (
-    AlterGroupOffsets,
-    DeleteGroupOffsets,
-    ListGroupOffsets,
-)
+from pykclient.admin.group_offsets import AlterGroupOffsets, DeleteGroupOffsets, ListGroupOffsets
 from pykclient.admin.groups import DeleteGroups, FindCoordinators
 from pykclient.admin.topics import (
     ALL_TOPICS,
@@ -43,7 +39,7 @@ from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -51,8 +47,6 @@ if TYPE_CHECKING:
     from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.admin.topics import CreatedTopic, TopicDescription, TopicListing
     from pykclient.types import Node, OffsetAndMetadata, TopicPartition
-
-__all__ = ["Admin"]
 
 KeyT = TypeVar("KeyT", bound="Hashable")
 ValueT = TypeVar("ValueT")
@@ -122,8 +116,8 @@ class Admin(LiveClient):
     ) -> dict[str, CreatedTopic]:
         """Create topics, and wait until every broker knows them and their partitions have leaders.
 
-        So a producer or consumer may use them at once. Should the word take longer than five
-        seconds to spread, or a broker be down, that is not waited for.
+        So a producer or consumer may use them at once. It waits at most five seconds for that, and
+        for no broker that is down.
 
         Raises:
             TopicAlreadyExistsError, InvalidReplicationFactorError, InvalidConfigError and others:
@@ -136,16 +130,8 @@ class Admin(LiveClient):
         by_name = {topic.name: topic for topic in given}
         if len(by_name) != len(given):
             raise UsageError("create_topics: a topic is given twice")
-        return self._driver.run(
-            lambda limit: self._core.change_topics(
-                CreateTopics(by_name),
-                by_name,
-                limit,
-                what="the creation of topics",
-                spread=TopicsPresent,
-            ),
-            timeout,
-        )
+        handler = CreateTopics(by_name)
+        return self._run(handler, by_name, "the creation of topics", timeout, spread=TopicsPresent)
 
     def delete_topics(self, topics: Iterable[str], timeout: float | None = None) -> None:
         """Delete topics with all their records, and wait until no broker lists them any more.
@@ -159,19 +145,15 @@ class Admin(LiveClient):
             KafkaTimeoutError: no response in time; the topics may have been deleted.
         """
         names = name_list(topics, "topic", "delete_topics")
-        self._driver.run(
-            lambda limit: self._core.change_topics(
-                DeleteTopics(), names, limit, what="the deletion of topics", spread=TopicsAbsent
-            ),
-            timeout,
-        )
+        what = "the deletion of topics"
+        self._run(DeleteTopics(), names, what, timeout, spread=TopicsAbsent)
 
     def list_topics(
         self, timeout: float | None = None, *, include_internal: bool = False
     ) -> dict[str, TopicListing]:
         """Return the topics that this client may see, by name.
 
-        Kafka's own, such as `__consumer_offsets`, are left out unless asked for.
+        Kafka's own, such as `__consumer_offsets`, are left out without `include_internal`.
 
         Raises:
             KafkaTimeoutError: no broker responded in time.
@@ -214,7 +196,7 @@ class Admin(LiveClient):
         Raises:
             UnsupportedVersionError: the one broker is too old for `states` or `types`.
             KafkaTimeoutError: a broker of the cluster did not respond in time.
-            AdminCallError: several brokers did not tell; the errors are by their ids.
+            AdminCallError: several brokers failed; the errors are by their ids.
         """
         wanted_states = name_list(states, "state", "list_groups")
         wanted_types = name_list(types, "type", "list_groups")
@@ -311,7 +293,7 @@ class Admin(LiveClient):
     def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> None:
-        """Have a group forget what it committed for partitions of topics that no member reads.
+        """Delete what a group has committed for partitions of topics that no member reads.
 
         Brokers 2.4 or newer (KIP-496). A partition without an offset is fine.
 
@@ -332,8 +314,12 @@ class Admin(LiveClient):
         keys: Iterable[KeyT],
         what: str,
         timeout: float | None,
+        *,
+        spread: Callable[[Sequence[KeyT]], AdminHandler[int, int]] | None = None,
     ) -> dict[KeyT, ValueT]:
-        return self._driver.run(lambda limit: self._core.run(handler, keys, what, limit), timeout)
+        return self._driver.run(
+            lambda limit: self._core.run(handler, keys, what, limit, spread=spread), timeout
+        )
 
 
 def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:

@@ -1,53 +1,58 @@
-"""AdminCall: one call for some keys (topics, brokers), each looked up, asked for and done apart.
+"""AdminCall: one call for some keys (topics, groups, brokers), each with its own end.
 
-A key is *looking up* its broker (or *asking* for it), *mapped* to it, *in flight*, and at the end
-*completed* or *failed*; after an error that another attempt may cure it is looked up anew, after a
-back-off. Keys at the same broker share a request. It ends no key by time: whoever drives it has the
-deadline.
+An `AdminHandler` describes a kind of call: which broker receives a key, the request, and what its
+response means; `AdminCall` does the rest. Keys of the same broker share a request. It ends no key
+by time: its driver has the deadline.
 
 Owner: the admin lock; the driver of the engine.
-Source: Java classes ``AdminApiDriver``, ``AdminApiHandler``.
+Source: Java classes ``AdminApiDriver``, ``AdminApiHandler``, ``AdminApiLookupStrategy``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
-from pykclient.errors import BrokerError, DecodeError, KafkaError
-from pykclient.network.manager import ANY_NODE, NEVER_MS, PollResult, Request
+from pykclient.errors import BrokerError, DecodeError, KafkaError, error_for_code
+from pykclient.network.manager import ANY_NODE, IDLE, NEVER_MS, PollResult, Request
 from pykclient.network.retry import Attempt
+from pykclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykclient.types import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pykclient.admin.lookup import Lookup, Place
+    from pykclient.admin.config import AdminConfig
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.manager import Manager
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 
-__all__ = ["NEXT", "AdminCall", "AdminCalls", "AdminHandler", "Attempts", "KeyState"]
-
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
+Results = Iterable[tuple[KeyT, ValueT | KafkaError]]
 
 NAMED_MAX: Final = 5
 """Keys that a call's name has."""
 
+GROUP_KEY_TYPE: Final = 0
+ONE_KEY_MAX_VERSION: Final = 3
+"""Newer versions of FindCoordinator take many keys (KIP-699), which brokers before 3.0 do not."""
+
 
 class KeyState(Enum):
-    """How far a key is."""
-
     LOOKING_UP = "looking_up"
-    ASKING = "asking"
+    FINDING = "finding"
     MAPPED = "mapped"
     IN_FLIGHT = "in_flight"
     COMPLETED = "completed"
@@ -55,8 +60,8 @@ class KeyState(Enum):
 
 
 NEXT: Final[dict[KeyState, frozenset[KeyState]]] = {
-    KeyState.LOOKING_UP: frozenset({KeyState.ASKING, KeyState.MAPPED}),
-    KeyState.ASKING: frozenset({KeyState.LOOKING_UP, KeyState.FAILED}),
+    KeyState.LOOKING_UP: frozenset({KeyState.FINDING, KeyState.MAPPED}),
+    KeyState.FINDING: frozenset({KeyState.LOOKING_UP, KeyState.FAILED}),
     KeyState.MAPPED: frozenset({KeyState.IN_FLIGHT}),
     KeyState.IN_FLIGHT: frozenset({KeyState.LOOKING_UP, KeyState.COMPLETED, KeyState.FAILED}),
     KeyState.COMPLETED: frozenset(),
@@ -64,10 +69,21 @@ NEXT: Final[dict[KeyState, frozenset[KeyState]]] = {
 }
 
 
-class AdminHandler(ABC, Generic[KeyT, ValueT]):
-    """What is special to one kind of call."""
+class Receiver(Enum):
+    """Which broker handles a key."""
 
-    lookup: Lookup[KeyT]
+    ANY_BROKER = "any broker"
+    CONTROLLER = "controller"
+    """In a KRaft cluster, a broker that passes the request on to it."""
+    BROKER = "broker"
+    """The key is its id."""
+    COORDINATOR = "coordinator"
+    """That of the handler's group; if the handler has none, the key is the group."""
+
+
+class AdminHandler(ABC, Generic[KeyT, ValueT]):
+    receiver: ClassVar[Receiver]
+    group: str | None = None
     final_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
     """Errors that end a key here, though elsewhere another attempt may cure them."""
     max_version: ClassVar[int | None] = None
@@ -76,32 +92,19 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
 
     @abstractmethod
     def request(self, keys: Sequence[KeyT], timeout_ms: int) -> RequestMessage:
-        """Return the message that asks one broker about `keys`, and gives it `timeout_ms`."""
+        """Return the message for one broker, which has `timeout_ms` to handle it."""
 
     @abstractmethod
-    def results(
-        self, message: Message, keys: Sequence[KeyT]
-    ) -> Iterable[tuple[KeyT, ValueT | KafkaError]]:
-        """Return what a response says about each of the keys that were asked for.
+    def results(self, message: Message, keys: Sequence[KeyT]) -> Results[KeyT, ValueT]:
+        """Return the value or error of each key of a request; other keys are ignored.
 
         Raises:
-            DecodeError: it makes no sense.
+            DecodeError: the response makes no sense.
         """
 
     def on_unreachable(self, key: KeyT, error: KafkaError) -> ValueT | KafkaError:
-        """Return what it means for a key that its broker did not respond: to most, the error."""
+        """Return the value or error of a key whose broker did not respond."""
         return error
-
-
-class Attempts(NamedTuple):
-    """How a call tries: `retry_max` further attempts after a failed one, each of
-    `request_timeout_ms`, until `deadline_ms`.
-    """
-
-    retry_max: int
-    backoff: Backoff
-    request_timeout_ms: int
-    deadline_ms: int
 
 
 @dataclass(slots=True)
@@ -112,23 +115,31 @@ class _Progress:
 
 
 class AdminCall(Generic[KeyT, ValueT]):
-    """One call. `values` and `errors` hold what came of the keys that are done."""
+    """One call; `values` and `errors` are of the keys that are done.
+
+    `coordinators` are those found so far, by group; calls may share them.
+    """
 
     def __init__(
         self,
         handler: AdminHandler[KeyT, ValueT],
         keys: Iterable[KeyT],
         metadata: Metadata,
-        attempts: Attempts,
+        *,
+        config: AdminConfig,
+        backoff: Backoff,
+        deadline_ms: int,
+        coordinators: dict[str, Node] | None = None,
     ) -> None:
         self.values: dict[KeyT, ValueT] = {}
         self.errors: dict[KeyT, KafkaError] = {}
         self.last_error: KafkaError | None = None
-        """The newest error that was met on the way."""
         self._handler = handler
         self._metadata = metadata
-        self._attempts = attempts
-        self._progress = {key: _Progress(Attempt(attempts.backoff)) for key in keys}
+        self._config = config
+        self._deadline_ms = deadline_ms
+        self._coordinators = {} if coordinators is None else coordinators
+        self._progress = {key: _Progress(Attempt(backoff)) for key in keys}
         self._unfinished = dict.fromkeys(self._progress)
 
     @property
@@ -145,9 +156,8 @@ class AdminCall(Generic[KeyT, ValueT]):
         return tuple(self._unfinished)
 
     def poll(self, now_ms: int) -> PollResult:
-        by_place: defaultdict[Place, list[KeyT]] = defaultdict(list)
+        by_node: defaultdict[int | None, list[KeyT]] = defaultdict(list)
         by_group: defaultdict[str, list[KeyT]] = defaultdict(list)
-        lookup = self._handler.lookup
         next_poll_ms = NEVER_MS
         for key in self._unfinished:
             progress = self._progress[key]
@@ -156,64 +166,68 @@ class AdminCall(Generic[KeyT, ValueT]):
             if progress.attempt.due_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, progress.attempt.due_ms)
                 continue
-            place = lookup.find(key, self._metadata.cluster)
-            if place is not None:
-                _to(progress, KeyState.MAPPED)
-                by_place[place].append(key)
-            elif (group_to_find := lookup.group_to_find(key)) is not None:
-                _to(progress, KeyState.ASKING)
-                by_group[group_to_find].append(key)
-            else:
+            receiver = self._handler.receiver
+            if receiver is Receiver.COORDINATOR and self._group(key) not in self._coordinators:
+                _to(progress, KeyState.FINDING)
+                by_group[self._group(key)].append(key)
+            elif receiver is Receiver.CONTROLLER and self._metadata.cluster.controller_id is None:
                 self._metadata.request_update()
+            else:
+                _to(progress, KeyState.MAPPED)
+                by_node[self._node_id(key)].append(key)
         requests = [
-            self._request(place, share, now_ms)
-            for place, keys in by_place.items()
-            for share in self._shares(keys)
+            self._request(node_id, some_keys, now_ms)
+            for node_id, keys in by_node.items()
+            for some_keys in self._split(keys)
         ]
-        requests += [
-            self._find_coordinator(group_to_find, keys) for group_to_find, keys in by_group.items()
-        ]
+        requests += [self._find_coordinator(group, keys) for group, keys in by_group.items()]
         return PollResult(requests, next_poll_ms)
 
-    def _shares(self, keys: Sequence[KeyT]) -> Iterator[Sequence[KeyT]]:
+    def _group(self, key: KeyT) -> str:
+        return str(key) if self._handler.group is None else self._handler.group
+
+    def _node_id(self, key: KeyT) -> int | None:
+        receiver = self._handler.receiver
+        if receiver is Receiver.COORDINATOR:
+            return self._coordinators[self._group(key)].id
+        if receiver is Receiver.CONTROLLER:
+            return self._metadata.cluster.controller_id
+        return key if receiver is Receiver.BROKER and isinstance(key, int) else ANY_NODE
+
+    def _split(self, keys: Sequence[KeyT]) -> Iterator[Sequence[KeyT]]:
         most = self._handler.keys_per_request_max or len(keys)
         for start in range(0, len(keys), most):
             yield keys[start : start + most]
 
-    def _find_coordinator(self, group_to_find: str, keys: Sequence[KeyT]) -> Request:
-        lookup = self._handler.lookup
+    def _find_coordinator(self, group: str, keys: Sequence[KeyT]) -> Request:
         return Request(
-            lookup.request(group_to_find),
+            coordinator_request(group),
             ANY_NODE,
-            on_response=partial(self._on_place, group_to_find, keys),
-            on_failure=partial(self._on_no_place, keys),
-            max_version=lookup.max_version,
+            on_response=partial(self._on_coordinator, group, keys),
+            on_failure=partial(self._on_error, keys),
+            max_version=ONE_KEY_MAX_VERSION,
         )
 
-    def _on_place(
-        self, group_to_find: str, keys: Sequence[KeyT], message: Message | None, now_ms: int
+    def _on_coordinator(
+        self, group: str, keys: Sequence[KeyT], message: Message | None, now_ms: int
     ) -> None:
-        assert message is not None
-        error = self._handler.lookup.learn(group_to_find, message)
-        if error is not None:
-            self._on_no_place(keys, error, now_ms)
+        found = found_coordinator(group, message)
+        if isinstance(found, KafkaError):
+            self._on_error(keys, found, now_ms)
             return
+        self._coordinators[group] = found
         for key in keys:
             _to(self._progress[key], KeyState.LOOKING_UP)
 
-    def _on_no_place(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
-        for key in keys:
-            self._on_error(key, error, now_ms)
-
-    def _request(self, place: Place, keys: Sequence[KeyT], now_ms: int) -> Request:
+    def _request(self, node_id: int | None, keys: Sequence[KeyT], now_ms: int) -> Request:
         for key in keys:
             _to(self._progress[key], KeyState.IN_FLIGHT)
         # The broker must have responded before either of us gives up.
-        left_ms = max(0, self._attempts.deadline_ms - now_ms)
-        timeout_ms = min(left_ms, self._attempts.request_timeout_ms)
+        left_ms = max(0, self._deadline_ms - now_ms)
+        timeout_ms = min(left_ms, self._config.request_timeout_ms)
         return Request(
             self._handler.request(keys, timeout_ms),
-            place.node_id,
+            node_id,
             on_response=partial(self._on_response, keys),
             on_failure=partial(self._on_failure, keys),
             max_version=self._handler.max_version,
@@ -228,29 +242,31 @@ class AdminCall(Generic[KeyT, ValueT]):
         for key in keys:
             result = results.get(key)
             if result is None:
-                result = DecodeError(f"{type(message).__name__} says nothing about {key!r}")
-            if isinstance(result, KafkaError):
-                self._on_error(key, result, now_ms)
-            else:
-                self._complete(key, result)
+                result = DecodeError(f"{type(message).__name__} lacks {key!r}")
+            self._end_attempt(key, result, now_ms)
 
     def _on_failure(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
         cause = error.__cause__
         if isinstance(cause, KafkaError) and cause.fatal:
-            error = cause  # of its broker, whose place no other can take
+            error = cause  # of a broker that no other can replace
         for key in keys:
             self._progress[key].has_lost_response = True
-            outcome = self._handler.on_unreachable(key, error)
-            if isinstance(outcome, KafkaError):
-                self._on_error(key, outcome, now_ms)
-            else:
-                self._complete(key, outcome)
+            self._end_attempt(key, self._handler.on_unreachable(key, error), now_ms)
 
-    def _on_error(self, key: KeyT, error: KafkaError, now_ms: int) -> None:
+    def _on_error(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
+        for key in keys:
+            self._end_attempt(key, error, now_ms)
+
+    def _end_attempt(self, key: KeyT, result: ValueT | KafkaError, now_ms: int) -> None:
         progress = self._progress[key]
-        self.last_error = error
+        if not isinstance(result, KafkaError):
+            _to(progress, KeyState.COMPLETED)
+            del self._unfinished[key]
+            self.values[key] = result
+            return
+        error = self.last_error = result
         is_final = not error.retriable or isinstance(error, self._handler.final_errors)
-        if is_final or progress.attempt.failure_count >= self._attempts.retry_max:
+        if is_final or progress.attempt.failure_count >= self._config.retries:
             if progress.has_lost_response and isinstance(error, BrokerError):
                 error.add_note(
                     "An earlier attempt of this call may have succeeded: its response was lost."
@@ -261,35 +277,37 @@ class AdminCall(Generic[KeyT, ValueT]):
             return
         # The controller, or the coordinator, may be another by now.
         self._metadata.request_update()
-        self._handler.lookup.forget(key)
+        if self._handler.receiver is Receiver.COORDINATOR:
+            self._coordinators.pop(self._group(key), None)
         _to(progress, KeyState.LOOKING_UP)
         progress.attempt.back_off(error, now_ms)
 
-    def _complete(self, key: KeyT, value: ValueT) -> None:
-        _to(self._progress[key], KeyState.COMPLETED)
-        del self._unfinished[key]
-        self.values[key] = value
-
 
 class AdminCalls:
-    """The manager that lets the call under way speak."""
+    """The manager of the call under way; there is one at a time."""
 
     def __init__(self) -> None:
-        self._polls: list[Manager] = []
-
-    def start(self, call: Manager) -> None:
-        """Take up a call. There is one at a time; another one was interrupted."""
-        self._polls = [call]
-
-    def end(self) -> None:
-        self._polls = []
+        self.call: Manager | None = None
 
     def poll(self, now_ms: int) -> PollResult:
-        results = [call.poll(now_ms) for call in self._polls]
-        return PollResult(
-            [request for result in results for request in result.requests],
-            min((result.next_poll_ms for result in results), default=NEVER_MS),
-        )
+        return IDLE if self.call is None else self.call.poll(now_ms)
+
+
+def failure(code: int, what: str, reason: str | None = None) -> BrokerError | None:
+    """Return the error of `what` in a response; None for error code 0."""
+    return None if code == 0 else error_for_code(code, f"{what}: {reason}" if reason else what)
+
+
+def coordinator_request(group: str) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=group, key_type=GROUP_KEY_TYPE)
+
+
+def found_coordinator(group: str, message: Message | None) -> Node | KafkaError:
+    assert isinstance(message, FindCoordinatorResponse)
+    what = f"coordinator of group {group!r}"
+    return failure(message.error_code, what, message.error_message) or Node(
+        message.node_id, message.host, message.port
+    )
 
 
 def _to(progress: _Progress, state: KeyState) -> None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from pykclient.config.client import ClientConfig
 from pykclient.config.setting import INT_MAX, Setting, integer
 
-__all__ = ["AdminConfig"]
-
 
 class AdminConfig(ClientConfig):
     """Settings of an admin client. Times are milliseconds, sizes bytes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from pykclient.admin.call import AdminCall, AdminCalls, Attempts
+from pykclient.admin.call import AdminCall, AdminCalls
 from pykclient.admin.groups import (
     ALL_BROKERS,
     DescribeClassicGroups,
@@ -17,7 +17,6 @@ from pykclient.admin.groups import (
     ListBrokers,
     ListGroups,
 )
-from pykclient.admin.lookup import GroupCoordinator
 from pykclient.errors import (
     AdminCallError,
     ClosedError,
@@ -41,11 +40,10 @@ if TYPE_CHECKING:
     from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
-
-__all__ = ["SPREAD_MS_MAX", "AdminCore", "TimeLimit"]
+    from pykclient.types import Node
 
 SPREAD_MS_MAX: Final = 5_000
-"""How long the word of a change may take to reach all brokers before it is left to itself."""
+"""How long a call waits until all brokers have a change in their metadata."""
 
 NOT_OF_KIP_848: Final = (GroupIdNotFoundError, UnsupportedVersionError)
 """The broker has no such group of KIP-848, or it does not know of KIP-848."""
@@ -62,11 +60,9 @@ class TimeLimit(NamedTuple):
 
 
 class AdminCore:
-    """The engine, and the calls that go through it."""
-
     def __init__(self, config: AdminConfig, port: Port) -> None:
         self.config = config
-        self.metadata = Metadata.from_config(config, allow_auto_topic_creation=False)
+        self.metadata = Metadata(config, allow_auto_topic_creation=False)
         self.metadata.set_topics(())
         self.is_close_requested = False
         """Whether the call under way is to end, since the client is to be closed."""
@@ -85,24 +81,13 @@ class AdminCore:
         keys: Iterable[KeyT],
         what: str,
         limit: TimeLimit,
+        *,
+        spread: Callable[[Sequence[KeyT]], AdminHandler[int, int]] | None = None,
     ) -> Decisions[dict[KeyT, ValueT]]:
+        """Make a call; what it has changed must then be in the metadata of brokers (`spread`)."""
         call = self.new_call(handler, keys, limit.deadline_ms)
         yield from self._finish(call, limit.deadline_ms)
-        return self.result(call, what, limit)
-
-    def change_topics(
-        self,
-        handler: AdminHandler[str, ValueT],
-        names: Iterable[str],
-        limit: TimeLimit,
-        *,
-        what: str,
-        spread: Callable[[Sequence[str]], AdminHandler[int, int]],
-    ) -> Decisions[dict[str, ValueT]]:
-        """Create or delete topics, and wait until `spread` finds that all brokers know of it."""
-        call = self.new_call(handler, names, limit.deadline_ms)
-        yield from self._finish(call, limit.deadline_ms)
-        if call.values:
+        if call.values and spread is not None:
             yield from self._spread(spread(list(call.values)), limit.deadline_ms)
         return self.result(call, what, limit)
 
@@ -117,13 +102,13 @@ class AdminCore:
     def describe_groups(
         self, names: Sequence[str], limit: TimeLimit
     ) -> Decisions[dict[str, GroupDescription]]:
-        """Ask about groups of KIP-848 first, and then about the others as classic ones."""
+        """Request groups as those of KIP-848 first, and then the others as classic ones."""
         what = "the description of groups"
-        lookup = GroupCoordinator()
-        call = self.new_call(DescribeConsumerGroups(lookup), names, limit.deadline_ms)
+        found: dict[str, Node] = {}
+        call = self.new_call(DescribeConsumerGroups(found), names, limit.deadline_ms, found)
         yield from self._finish(call, limit.deadline_ms)
         others = [n for n, error in call.errors.items() if isinstance(error, NOT_OF_KIP_848)]
-        classic = self.new_call(DescribeClassicGroups(lookup), others, limit.deadline_ms)
+        classic = self.new_call(DescribeClassicGroups(found), others, limit.deadline_ms, found)
         yield from self._finish(classic, limit.deadline_ms)
         for name in others:
             del call.errors[name]
@@ -136,7 +121,7 @@ class AdminCore:
     def _finish(self, call: AdminCall[KeyT, ValueT], deadline_ms: int) -> Decisions[None]:
         """Wait until a call is done or its time is up. Raises what is fatal."""
         self.metadata.take_fatal_error()  # of the last call: this one tries anew
-        self._calls.start(call)
+        self._calls.call = call
         wait = self._waits.begin(call.name, lambda: self._why_unfinished(call), now_ms())
         try:
             for until_ms in dict.fromkeys((wait.until_ms(deadline_ms), deadline_ms)):
@@ -144,7 +129,7 @@ class AdminCore:
                     break
                 wait.look(now_ms())
         finally:
-            self._calls.end()
+            self._calls.call = None
         fatal_error = self.metadata.take_fatal_error()
         if not call.is_done and fatal_error is not None:
             raise fatal_error
@@ -162,15 +147,17 @@ class AdminCore:
         yield from self._finish(call, until_ms)
         if call.unfinished:
             self._log.warning(
-                "brokers %s have not heard of the change yet: %s",
+                "brokers %s do not have the change in their metadata yet: %s",
                 ", ".join(map(str, call.unfinished)),
                 call.last_error,
             )
 
-    def watch_brokers(self) -> Callable[[int], bool]:
-        """Return a function that says whether a broker has left the cluster since now.
+    # What decisions are made of.
 
-        What is known now may be too old to have heard of the broker at all.
+    def watch_brokers(self) -> Callable[[int], bool]:
+        """Return a function of whether a broker has left the cluster since now.
+
+        The metadata may be too old to have the broker.
         """
         version = self.metadata.cluster.version
 
@@ -180,25 +167,32 @@ class AdminCore:
 
         return is_gone
 
-    # What decisions are made of.
-
     def new_call(
-        self, handler: AdminHandler[KeyT, ValueT], keys: Iterable[KeyT], deadline_ms: int
+        self,
+        handler: AdminHandler[KeyT, ValueT],
+        keys: Iterable[KeyT],
+        deadline_ms: int,
+        coordinators: dict[str, Node] | None = None,
     ) -> AdminCall[KeyT, ValueT]:
-        attempts = Attempts(
-            retry_max=self.config.retries,
+        return AdminCall(
+            handler,
+            keys,
+            self.metadata,
+            config=self.config,
             backoff=self._retry_backoff,
-            request_timeout_ms=self.config.request_timeout_ms,
             deadline_ms=deadline_ms,
+            coordinators=coordinators,
         )
-        return AdminCall(handler, keys, self.metadata, attempts)
 
     def result(
         self, call: AdminCall[KeyT, ValueT], what: str, limit: TimeLimit
     ) -> dict[KeyT, ValueT]:
         errors: dict[KeyT, KafkaError] = dict(call.errors)
         if call.unfinished:
-            late = self._late(call, what, limit.timeout_ms)
+            why = self._why_unfinished(call) or "the brokers did not respond"
+            names = ", ".join(map(str, call.unfinished))
+            late = KafkaTimeoutError(f"waited {limit.timeout_ms} ms for {what} {names}: {why}")
+            late.__cause__ = call.last_error
             errors.update(dict.fromkeys(call.unfinished, late))
         distinct = list({id(error): error for error in errors.values()}.values())
         if len(distinct) == 1:
@@ -210,15 +204,6 @@ class AdminCore:
                 errors={str(key): error for key, error in errors.items()},
             )
         return call.values
-
-    def _late(self, call: AdminCall[KeyT, ValueT], what: str, timeout_ms: int) -> KafkaTimeoutError:
-        why = self._why_unfinished(call) or "the brokers did not respond"
-        keys: Sequence[object] = call.unfinished
-        error = KafkaTimeoutError(
-            f"waited {timeout_ms} ms for {what} {', '.join(map(str, keys))}: {why}"
-        )
-        error.__cause__ = call.last_error
-        return error
 
     def _why_unfinished(self, call: AdminCall[KeyT, ValueT]) -> str:
         reasons = [] if call.last_error is None else [str(call.last_error)]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
 
-__all__ = ["AdminDriver"]
-
 T = TypeVar("T")
 
 
@@ -135,6 +133,6 @@ class _Entry:
 
 
 def _is_owned(lock: threading.RLock) -> bool:
-    # As `threading.Condition` asks it.
+    # As `threading.Condition` finds out.
     is_owned: bool = lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001
     return is_owned

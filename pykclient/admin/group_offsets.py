@@ -1,6 +1,5 @@
-"""Offsets of groups: the handlers that read, move and forget what a group has committed.
+"""Offsets of groups: the handlers that read, alter and delete what a group has committed.
 
-Owner: no state but what a handler's lookup has learned.
 Source: the OffsetFetch, OffsetCommit and OffsetDelete APIs; KIP-222, KIP-396 (altering), KIP-496
 (deleting).
 """
@@ -8,16 +7,10 @@ Source: the OffsetFetch, OffsetCommit and OffsetDelete APIs; KIP-222, KIP-396 (a
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from pykclient.admin.call import AdminHandler
-from pykclient.admin.lookup import CoordinatorOf, GroupCoordinator
-from pykclient.errors import (
-    KafkaError,
-    UnknownMemberIdError,
-    UnknownTopicOrPartitionError,
-    error_for_code,
-)
+from pykclient.admin.call import AdminHandler, Receiver, failure
+from pykclient.errors import UnknownMemberIdError, UnknownTopicOrPartitionError
 from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -39,12 +32,11 @@ from pykclient.protocol.messages.offset_fetch import (
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from pykclient.admin.call import Results
     from pykclient.errors import BrokerError
     from pykclient.protocol.message import Message
-
-__all__ = ["AlterGroupOffsets", "DeleteGroupOffsets", "ListGroupOffsets"]
 
 FETCH_ONE_GROUP_MAX_VERSION: Final = 7
 """Newer versions of OffsetFetch take many groups (KIP-709), which brokers before 3.0 do not."""
@@ -63,11 +55,11 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
     transactions that are to commit offsets (brokers 2.5 or newer, KIP-447).
     """
 
-    max_version: ClassVar[int | None] = FETCH_ONE_GROUP_MAX_VERSION
-    keys_per_request_max: ClassVar[int | None] = 1
+    receiver = Receiver.COORDINATOR
+    max_version = FETCH_ONE_GROUP_MAX_VERSION
+    keys_per_request_max = 1
 
     def __init__(self, partitions: Iterable[TopicPartition] | None, *, is_stable: bool) -> None:
-        self.lookup = GroupCoordinator()
         self._topics = None if partitions is None else _by_topic(partitions)
         self._is_stable = is_stable
 
@@ -78,40 +70,35 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
             topics = [OffsetFetchRequestTopic(name, ids) for name, ids in self._topics.items()]
         return OffsetFetchRequest(group_id=group, topics=topics, require_stable=self._is_stable)
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, Committed | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, Committed]:
         assert isinstance(message, OffsetFetchResponse)
         (group,) = keys
-        if message.error_code != 0:
-            yield group, error_for_code(message.error_code, f"the offsets of group {group!r}")
-            return
+        error = failure(message.error_code, f"the offsets of group {group!r}")
         committed: Committed = {}
         for topic in message.topics:
             for found in topic.partitions:
                 partition = TopicPartition(topic.name, found.partition_index)
-                if found.error_code != 0:
-                    yield group, _error(found.error_code, group, partition)
-                    return
+                error = error or _failure(found.error_code, group, partition)
                 if found.committed_offset != NO_OFFSET:
                     committed[partition] = _committed(found)
-        yield group, committed
+        yield group, committed if error is None else error
 
 
 class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
     """Commits offsets for a group without members; the keys are the partitions."""
 
+    receiver = Receiver.COORDINATOR
+    group: str
     final_errors = (UnknownTopicOrPartitionError,)
-    max_version: ClassVar[int | None] = COMMIT_BY_NAME_MAX_VERSION
+    max_version = COMMIT_BY_NAME_MAX_VERSION
 
     def __init__(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.lookup = CoordinatorOf(group)
-        self._group = group
+        self.group = group
         self._offsets = offsets
 
     def request(self, keys: Sequence[TopicPartition], timeout_ms: int) -> OffsetCommitRequest:
         return OffsetCommitRequest(
-            group_id=self._group,
+            group_id=self.group,
             topics=[
                 OffsetCommitRequestTopic(
                     name=topic,
@@ -126,29 +113,27 @@ class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
 
     def results(
         self, message: Message, keys: Sequence[TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
+    ) -> Results[TopicPartition, TopicPartition]:
         assert isinstance(message, OffsetCommitResponse)
         for topic in message.topics:
             for found in topic.partitions:
                 partition = TopicPartition(topic.name, found.partition_index)
-                if found.error_code != 0:
-                    yield partition, _error(found.error_code, self._group, partition)
-                else:
-                    yield partition, partition
+                yield partition, _failure(found.error_code, self.group, partition) or partition
 
 
 class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
-    """Has a group forget offsets of topics that no member reads; the keys are the partitions."""
+    """Deletes offsets of a group for topics that no member reads; the keys are the partitions."""
 
+    receiver = Receiver.COORDINATOR
+    group: str
     final_errors = (UnknownTopicOrPartitionError,)
 
     def __init__(self, group: str) -> None:
-        self.lookup = CoordinatorOf(group)
-        self._group = group
+        self.group = group
 
     def request(self, keys: Sequence[TopicPartition], timeout_ms: int) -> OffsetDeleteRequest:
         return OffsetDeleteRequest(
-            group_id=self._group,
+            group_id=self.group,
             topics=[
                 OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(i) for i in indexes])
                 for topic, indexes in _by_topic(keys).items()
@@ -157,19 +142,16 @@ class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
 
     def results(
         self, message: Message, keys: Sequence[TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, TopicPartition | KafkaError]]:
+    ) -> Results[TopicPartition, TopicPartition]:
         assert isinstance(message, OffsetDeleteResponse)
-        if message.error_code != 0:
-            error = error_for_code(message.error_code, f"the offsets of group {self._group!r}")
-            yield from ((key, error) for key in keys)
+        error = failure(message.error_code, f"the offsets of group {self.group!r}")
+        if error is not None:
+            yield from dict.fromkeys(keys, error).items()
             return
         for topic in message.topics:
             for found in topic.partitions:
                 partition = TopicPartition(topic.name, found.partition_index)
-                if found.error_code != 0:
-                    yield partition, _error(found.error_code, self._group, partition)
-                else:
-                    yield partition, partition
+                yield partition, _failure(found.error_code, self.group, partition) or partition
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -195,8 +177,8 @@ def _to_commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPart
     )
 
 
-def _error(code: int, group: str, partition: TopicPartition) -> BrokerError:
-    cure = ""
+def _failure(code: int, group: str, partition: TopicPartition) -> BrokerError | None:
+    cure = None
     if code == UnknownMemberIdError.code:
-        cure = ": the group has members, and only they may commit; stop them first"
-    return error_for_code(code, f"the offset of group {group!r} for {partition}{cure}")
+        cure = "the group has members, and only they may commit; stop them first"
+    return failure(code, f"the offset of group {group!r} for {partition}", cure)

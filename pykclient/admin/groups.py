@@ -1,24 +1,22 @@
-"""Groups: what an admin client says about them, and the handlers that list, read and delete them.
+"""Groups: what an admin client returns of them, and the handlers that list, read and delete them.
 
-Owner: no state but what a handler's lookup has learned.
 Source: the ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups and FindCoordinator
 APIs; KIP-222 (administration), KIP-518 (states), KIP-848 (types).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.admin.call import AdminHandler
-from pykclient.admin.lookup import (
+from pykclient.admin.call import (
     ONE_KEY_MAX_VERSION,
-    AnyBroker,
-    GroupCoordinator,
-    NamedBroker,
+    AdminHandler,
+    Receiver,
     coordinator_request,
+    failure,
     found_coordinator,
 )
-from pykclient.errors import DecodeError, GroupIdNotFoundError, KafkaError, error_for_code
+from pykclient.errors import DecodeError, GroupIdNotFoundError
 from pykclient.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -35,13 +33,14 @@ from pykclient.protocol.reader import Reader
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pykclient.errors import BrokerError
+    from pykclient.admin.call import Results
+    from pykclient.errors import KafkaError
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.consumer_group_describe import Assignment, Member
     from pykclient.protocol.messages.consumer_group_describe import (
-        DescribedGroup as DescribedModernGroup,
+        DescribedGroup as DescribedConsumerGroup,
     )
     from pykclient.protocol.messages.describe_groups import (
         DescribedGroup,
@@ -49,19 +48,6 @@ if TYPE_CHECKING:
     )
     from pykclient.protocol.messages.find_coordinator import FindCoordinatorRequest
     from pykclient.types import Node
-
-__all__ = [
-    "ALL_BROKERS",
-    "DeleteGroups",
-    "DescribeClassicGroups",
-    "DescribeConsumerGroups",
-    "FindCoordinators",
-    "GroupDescription",
-    "GroupListing",
-    "ListBrokers",
-    "ListGroups",
-    "MemberDescription",
-]
 
 CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type of groups of consumers; Connect's workers, for one, have another."""
@@ -106,7 +92,7 @@ class MemberDescription(NamedTuple):
 class GroupDescription(NamedTuple):
     """A group with its members.
 
-    `group_type` is ``classic`` or ``consumer`` (KIP-848). `state` is Kafka's word: ``Empty``,
+    `group_type` is ``classic`` or ``consumer`` (KIP-848). `state` is one of Kafka's: ``Empty``,
     ``Stable``, ``PreparingRebalance`` and ``CompletingRebalance`` (classic), ``Assigning`` and
     ``Reconciling`` (consumer). `assignor` is empty while no member is. The epochs are None in
     classic groups.
@@ -126,14 +112,12 @@ class GroupDescription(NamedTuple):
 class ListBrokers(AdminHandler[str, tuple[int, ...]]):
     """Lists the brokers of the cluster; its one key is `ALL_BROKERS`."""
 
-    lookup = AnyBroker()
+    receiver = Receiver.ANY_BROKER
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
         return MetadataRequest(topics=[], allow_auto_topic_creation=False)
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, tuple[int, ...] | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, tuple[int, ...]]:
         assert isinstance(message, MetadataResponse)
         yield ALL_BROKERS, tuple(broker.node_id for broker in message.brokers)
 
@@ -141,11 +125,10 @@ class ListBrokers(AdminHandler[str, tuple[int, ...]]):
 class ListGroups(AdminHandler[int, tuple[GroupListing, ...]]):
     """Lists the groups that brokers, by id, coordinate.
 
-    A broker that is down and that the cluster has dropped has none: others have taken them over.
-    `is_gone` tells of a broker whether it is one.
+    A broker for which `is_gone` has none: other brokers have taken its groups over.
     """
 
-    lookup = NamedBroker()
+    receiver = Receiver.BROKER
 
     def __init__(
         self, states: Sequence[str], types: Sequence[str], is_gone: Callable[[int], bool]
@@ -159,44 +142,37 @@ class ListGroups(AdminHandler[int, tuple[GroupListing, ...]]):
 
     def results(
         self, message: Message, keys: Sequence[int]
-    ) -> Iterator[tuple[int, tuple[GroupListing, ...] | KafkaError]]:
+    ) -> Results[int, tuple[GroupListing, ...]]:
         assert isinstance(message, ListGroupsResponse)
-        for key in keys:
-            if message.error_code != 0:
-                yield key, error_for_code(message.error_code, f"the groups of broker {key}")
-                continue
-            yield (
-                key,
-                tuple(
-                    GroupListing(
-                        group.group_id,
-                        group.protocol_type,
-                        group.group_state or None,
-                        group.group_type.lower() or None,
-                    )
-                    for group in message.groups
-                ),
+        groups = tuple(
+            GroupListing(
+                group.group_id,
+                group.protocol_type,
+                group.group_state or None,
+                group.group_type.lower() or None,
             )
+            for group in message.groups
+        )
+        for key in keys:
+            error = failure(message.error_code, f"the groups of broker {key}")
+            yield key, groups if error is None else error
 
     def on_unreachable(self, key: int, error: KafkaError) -> tuple[GroupListing, ...] | KafkaError:
-        """Count a broker that is no more as one without groups."""
         return () if self._is_gone(key) else error
 
 
 class FindCoordinators(AdminHandler[str, "Node"]):
-    """Finds the brokers that look after groups, by name; the groups need not exist."""
+    """Finds the coordinators of groups, by name; the groups need not exist."""
 
-    lookup = AnyBroker()
-    max_version: ClassVar[int | None] = ONE_KEY_MAX_VERSION
-    keys_per_request_max: ClassVar[int | None] = 1
+    receiver = Receiver.ANY_BROKER
+    max_version = ONE_KEY_MAX_VERSION
+    keys_per_request_max = 1
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> FindCoordinatorRequest:
         (group,) = keys
         return coordinator_request(group)
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, Node | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, Node]:
         (group,) = keys
         yield group, found_coordinator(group, message)
 
@@ -204,87 +180,62 @@ class FindCoordinators(AdminHandler[str, "Node"]):
 class DescribeConsumerGroups(AdminHandler[str, GroupDescription]):
     """Describes groups of KIP-848, by name. A classic group is none of them."""
 
-    lookup: GroupCoordinator
+    receiver = Receiver.COORDINATOR
 
-    def __init__(self, lookup: GroupCoordinator) -> None:
-        self.lookup = lookup
+    def __init__(self, coordinators: Mapping[str, Node]) -> None:
+        self._coordinators = coordinators
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> ConsumerGroupDescribeRequest:
         return ConsumerGroupDescribeRequest(group_ids=list(keys))
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, GroupDescription]:
         assert isinstance(message, ConsumerGroupDescribeResponse)
-        asked = frozenset(keys)
         for group in message.groups:
-            if group.group_id not in asked:
-                continue
-            if group.error_code != 0:
-                yield (
-                    group.group_id,
-                    _group_error(group.error_code, group.group_id, group.error_message),
-                )
-            else:
-                coordinator = self.lookup.coordinator(group.group_id)
-                yield group.group_id, _modern_description(group, coordinator)
+            name = group.group_id
+            if name in self._coordinators:
+                error = failure(group.error_code, f"group {name!r}", group.error_message)
+                yield name, error or _consumer_description(group, self._coordinators[name])
 
 
 class DescribeClassicGroups(AdminHandler[str, GroupDescription]):
-    """Describes groups of the classic protocol, by name."""
+    receiver = Receiver.COORDINATOR
 
-    lookup: GroupCoordinator
-
-    def __init__(self, lookup: GroupCoordinator) -> None:
-        self.lookup = lookup
+    def __init__(self, coordinators: Mapping[str, Node]) -> None:
+        self._coordinators = coordinators
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> DescribeGroupsRequest:
         return DescribeGroupsRequest(groups=list(keys))
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, GroupDescription | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, GroupDescription]:
         assert isinstance(message, DescribeGroupsResponse)
-        asked = frozenset(keys)
         for group in message.groups:
             name = group.group_id
-            if name not in asked:
+            if name not in self._coordinators:
                 continue
-            if group.error_code != 0:
-                yield name, _group_error(group.error_code, name, group.error_message)
-            elif group.group_state == DEAD:
-                # How brokers before 4.0 say that there is none (KIP-1043).
-                yield name, _group_error(GroupIdNotFoundError.code, name, "it does not exist")
-            else:
-                yield name, _classic_description(group, self.lookup.coordinator(name))
+            error = failure(group.error_code, f"group {name!r}", group.error_message)
+            if error is None and group.group_state == DEAD:
+                # Of a group that does not exist, from brokers before 4.0 (KIP-1043).
+                code = GroupIdNotFoundError.code
+                error = failure(code, f"group {name!r}", "it does not exist")
+            yield name, error or _classic_description(group, self._coordinators[name])
 
 
 class DeleteGroups(AdminHandler[str, str]):
     """Deletes groups without members, by name, with all that they have committed."""
 
-    def __init__(self) -> None:
-        self.lookup = GroupCoordinator()
+    receiver = Receiver.COORDINATOR
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> DeleteGroupsRequest:
         return DeleteGroupsRequest(groups_names=list(keys))
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, str | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, str]:
         assert isinstance(message, DeleteGroupsResponse)
         for result in message.results:
             name = result.group_id
-            if result.error_code != 0:
-                yield name, _group_error(result.error_code, name, None)
-            else:
-                yield name, name
+            yield name, failure(result.error_code, f"group {name!r}") or name
 
 
-def _group_error(code: int, group: str, said: str | None) -> BrokerError:
-    return error_for_code(code, f"group {group!r}{f': {said}' if said else ''}")
-
-
-def _modern_description(group: DescribedModernGroup, coordinator: Node) -> GroupDescription:
+def _consumer_description(group: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:
     return GroupDescription(
         group_id=group.group_id,
         group_type="consumer",
@@ -292,13 +243,13 @@ def _modern_description(group: DescribedModernGroup, coordinator: Node) -> Group
         protocol_type=CONSUMER_PROTOCOL,
         assignor=group.assignor_name,
         coordinator=coordinator,
-        members=tuple(map(_modern_member, group.members)),
+        members=tuple(map(_consumer_member, group.members)),
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
     )
 
 
-def _modern_member(member: Member) -> MemberDescription:
+def _consumer_member(member: Member) -> MemberDescription:
     return MemberDescription(
         member_id=member.member_id,
         instance_id=member.instance_id,

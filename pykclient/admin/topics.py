@@ -1,26 +1,23 @@
-"""Topics: what an admin client says about them, and the handlers that create, delete and read them.
+"""Topics: what an admin client returns of them, and the handlers that create, delete and read them.
 
-Owner: no state.
 Source: the CreateTopics, DeleteTopics and Metadata APIs; KIP-464 (broker defaults), KIP-516 (topic
 ids), KIP-599 (creation quotas).
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.admin.call import AdminHandler
-from pykclient.admin.lookup import AnyBroker, Controller, NamedBroker
+from pykclient.admin.call import AdminHandler, Receiver, failure
 from pykclient.arguments import check_topic, is_number, shown_argument
 from pykclient.errors import (
-    KafkaError,
     LeaderNotAvailableError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
     UsageError,
-    error_for_code,
 )
 from pykclient.network.cluster.cluster import topic_info
 from pykclient.protocol.messages.create_topics import (
@@ -38,31 +35,18 @@ from pykclient.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pykclient.errors import BrokerError
+    from pykclient.admin.call import Results
+    from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import PartitionInfo, TopicInfo
     from pykclient.protocol.message import Message
-
-__all__ = [
-    "ALL_TOPICS",
-    "CreateTopics",
-    "CreatedTopic",
-    "DeleteTopics",
-    "DescribeTopics",
-    "ListTopics",
-    "NewTopic",
-    "TopicDescription",
-    "TopicListing",
-    "TopicsAbsent",
-    "TopicsPresent",
-]
 
 BROKER_DEFAULT: Final = -1
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 DELETE_BY_NAME_MAX_VERSION: Final = 5
-"""Newer versions of DeleteTopics say the same in another form, which also takes topic ids."""
+"""Newer versions of DeleteTopics have another form, which also takes topic ids."""
 
 ALL_TOPICS: Final = "all topics"
 """The one key of a call that lists topics."""
@@ -112,7 +96,7 @@ class NewTopic:
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was just created. What an older broker does not tell is None."""
+    """A topic that was just created. What older brokers leave out is None."""
 
     name: str
     topic_id: bytes | None
@@ -138,9 +122,7 @@ class TopicDescription(NamedTuple):
 
 
 class CreateTopics(AdminHandler[str, CreatedTopic]):
-    """Creates topics, by name."""
-
-    lookup = Controller()
+    receiver = Receiver.CONTROLLER
     # The broker goes on creating it; another attempt would only find that it exists.
     final_errors = (RequestTimedOutError,)
 
@@ -152,102 +134,74 @@ class CreateTopics(AdminHandler[str, CreatedTopic]):
             topics=[_creatable(self._topics[name]) for name in keys], timeout_ms=timeout_ms
         )
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, CreatedTopic]:
         assert isinstance(message, CreateTopicsResponse)
         for topic in message.topics:
-            if topic.error_code != 0:
-                yield (
-                    topic.name,
-                    _topic_error(topic.error_code, topic.name, topic.error_message),
-                )
-                continue
-            yield (
+            error = failure(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+            created = CreatedTopic(
                 topic.name,
-                CreatedTopic(
-                    topic.name,
-                    _known_id(topic.topic_id),
-                    topic.num_partitions if topic.num_partitions >= 0 else None,
-                    topic.replication_factor if topic.replication_factor >= 0 else None,
-                ),
+                _known_id(topic.topic_id),
+                topic.num_partitions if topic.num_partitions >= 0 else None,
+                topic.replication_factor if topic.replication_factor >= 0 else None,
             )
+            yield topic.name, error or created
 
 
 class DeleteTopics(AdminHandler[str, str]):
-    """Deletes topics, by name."""
-
-    lookup = Controller()
+    receiver = Receiver.CONTROLLER
     final_errors = (RequestTimedOutError, UnknownTopicOrPartitionError)
-    max_version: ClassVar[int | None] = DELETE_BY_NAME_MAX_VERSION
+    max_version = DELETE_BY_NAME_MAX_VERSION
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> DeleteTopicsRequest:
         return DeleteTopicsRequest(topic_names=list(keys), timeout_ms=timeout_ms)
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, str | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, str]:
         assert isinstance(message, DeleteTopicsResponse)
         for topic in message.responses:
-            if topic.name is None:
-                continue
-            if topic.error_code != 0:
-                yield (
-                    topic.name,
-                    _topic_error(topic.error_code, topic.name, topic.error_message),
-                )
-            else:
-                yield topic.name, topic.name
+            if topic.name is not None:
+                error = failure(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+                yield topic.name, error or topic.name
 
 
 class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
     """Lists all topics; its one key is `ALL_TOPICS`."""
 
-    lookup = AnyBroker()
+    receiver = Receiver.ANY_BROKER
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
         return MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
     def results(
         self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, dict[str, TopicListing] | KafkaError]]:
+    ) -> Results[str, dict[str, TopicListing]]:
         assert isinstance(message, MetadataResponse)
-        yield (
-            ALL_TOPICS,
-            {
-                topic.name: TopicListing(topic.name, _known_id(topic.topic_id), topic.is_internal)
-                for topic in message.topics
-                if topic.error_code == 0 and topic.name is not None
-            },
-        )
+        topics = {
+            topic.name: TopicListing(topic.name, _known_id(topic.topic_id), topic.is_internal)
+            for topic in message.topics
+            if topic.error_code == 0 and topic.name is not None
+        }
+        yield ALL_TOPICS, topics
 
 
 class DescribeTopics(AdminHandler[str, TopicDescription]):
-    """Describes topics, by name."""
-
-    lookup = AnyBroker()
+    receiver = Receiver.ANY_BROKER
     final_errors = (UnknownTopicOrPartitionError,)
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> MetadataRequest:
         return _metadata_request(keys)
 
-    def results(
-        self, message: Message, keys: Sequence[str]
-    ) -> Iterator[tuple[str, TopicDescription | KafkaError]]:
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, TopicDescription]:
         assert isinstance(message, MetadataResponse)
         for topic in message.topics:
-            if topic.name is None:
-                continue
-            if topic.error_code != 0:
-                yield topic.name, _topic_error(topic.error_code, topic.name, None)
-            else:
-                yield topic.name, _description(topic_info(topic))
+            if topic.name is not None:
+                error = failure(topic.error_code, f"topic {topic.name!r}")
+                yield topic.name, error or _description(topic_info(topic))
 
 
 class _Spread(AdminHandler[int, int]):
-    """Waits until brokers, by id, have heard of a change. One that is down is not waited for."""
+    """Waits until brokers, by id, have a change in their metadata, but for those that are down."""
 
-    lookup = NamedBroker()
+    receiver = Receiver.BROKER
 
     def __init__(self, topics: Sequence[str]) -> None:
         self._topics = topics
@@ -255,42 +209,37 @@ class _Spread(AdminHandler[int, int]):
     def request(self, keys: Sequence[int], timeout_ms: int) -> MetadataRequest:
         return _metadata_request(self._topics)
 
+    def results(self, message: Message, keys: Sequence[int]) -> Results[int, int]:
+        assert isinstance(message, MetadataResponse)
+        outdated = self._outdated(message)
+        for key in keys:
+            error = LeaderNotAvailableError(f"broker {key} has not caught up on {outdated}")
+            yield key, error if outdated else key
+
+    @abstractmethod
+    def _outdated(self, response: MetadataResponse) -> list[str | None]: ...
+
     def on_unreachable(self, key: int, error: KafkaError) -> int | KafkaError:
-        """Count a broker as informed that cannot tell anybody anything else."""
         return key
 
 
 class TopicsPresent(_Spread):
     """Waits until brokers know topics, with a leader for each partition."""
 
-    def results(
-        self, message: Message, keys: Sequence[int]
-    ) -> Iterable[tuple[int, int | KafkaError]]:
-        assert isinstance(message, MetadataResponse)
+    def _outdated(self, response: MetadataResponse) -> list[str | None]:
         known = {
             topic.name
-            for topic in message.topics
+            for topic in response.topics
             if topic.error_code == 0 and all(p.leader_id >= 0 for p in topic.partitions)
         }
-        missing = [name for name in self._topics if name not in known]
-        for key in keys:
-            yield key, _not_spread(key, missing) if missing else key
+        return [name for name in self._topics if name not in known]
 
 
 class TopicsAbsent(_Spread):
     """Waits until brokers do not know topics any more."""
 
-    def results(
-        self, message: Message, keys: Sequence[int]
-    ) -> Iterable[tuple[int, int | KafkaError]]:
-        assert isinstance(message, MetadataResponse)
-        left = [topic.name for topic in message.topics if topic.error_code == 0]
-        for key in keys:
-            yield key, _not_spread(key, left) if left else key
-
-
-def _not_spread(broker_id: int, names: Sequence[str | None]) -> LeaderNotAvailableError:
-    return LeaderNotAvailableError(f"broker {broker_id} has not caught up on {names}")
+    def _outdated(self, response: MetadataResponse) -> list[str | None]:
+        return [topic.name for topic in response.topics if topic.error_code == 0]
 
 
 def _metadata_request(names: Sequence[str]) -> MetadataRequest:
@@ -333,7 +282,3 @@ def _description(info: TopicInfo) -> TopicDescription:
 
 def _known_id(topic_id: bytes) -> bytes | None:
     return topic_id if any(topic_id) else None
-
-
-def _topic_error(code: int, name: str, said: str | None) -> BrokerError:
-    return error_for_code(code, f"topic {name!r}{f': {said}' if said else ''}")

@@ -14,8 +14,6 @@ from pykclient.errors import ConfigError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_cluster_options", "client_settings"]
-
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how the cluster is found, and how results are printed."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["Row", "shown", "write_rows"]
 
 GAP: Final = "  "
 NOTHING: Final = "-"
@@ -21,10 +19,8 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 1
 """Names that others have chosen must not control the terminal."""
 
 
-class Row(Protocol):
-    """A named tuple; its field names make the heading."""
-
-    def _asdict(self) -> Mapping[str, object]: ...
+Row = Mapping[str, object]
+"""Values by name; the names make the heading, the same in all rows of a table."""
 
 
 def write_rows(kind: str, rows: Sequence[Row], *, is_json: bool) -> None:
@@ -33,10 +29,8 @@ def write_rows(kind: str, rows: Sequence[Row], *, is_json: bool) -> None:
     As JSON each is an object whose ``type`` is `kind`. In a table None is ``-``, and a mapping of
     topics to partitions reads ``topic(0,1)``.
     """
-    if is_json:
-        lines = [json.dumps({"type": kind, **row._asdict()}) for row in rows]
-    else:
-        lines = list(_table([row._asdict() for row in rows]))
+    objects = (json.dumps({"type": kind, **row}) for row in rows)
+    lines = objects if is_json else _table(rows)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
@@ -45,7 +39,7 @@ def shown(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def _table(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
+def _table(rows: Sequence[Row]) -> Iterator[str]:
     if not rows:
         return
     heading = [name.upper().replace("_", "-") for name in rows[0]]

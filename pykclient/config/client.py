@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from typing import Self
 
-__all__ = ["ClientConfig"]
-
 _CLIENT_NUMBERS: Final = {client: count(1) for client in EVERY_CLIENT}
 """The next number of a client without a name of its own. Every process begins anew."""
 
@@ -84,7 +82,7 @@ class ClientConfig:
         integer(-1, LONG_MAX), 540_000, "A connection unused for so long is closed; -1 for never."
     )
     metadata_max_age_ms = Setting(
-        integer(0, LONG_MAX), 300_000, "The cluster's layout is asked for again after this time."
+        integer(0, LONG_MAX), 300_000, "Metadata are requested again after this time."
     )
     metadata_recovery_strategy = Setting(
         choice({"rebootstrap": "rebootstrap", "none": "none"}, is_case_kept=False),

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-__all__ = ["from_properties"]
-
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 

@@ -17,29 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-__all__ = [
-    "INT_MAX",
-    "LONG_MAX",
-    "REQUIRED",
-    "TEXT_BYTES_MAX",
-    "Address",
-    "Kind",
-    "Setting",
-    "address_list",
-    "boolean",
-    "choice",
-    "did_you_mean",
-    "integer",
-    "object_list",
-    "object_or_name",
-    "optional",
-    "resolve_class_setting",
-    "sendable_text",
-    "shown",
-    "string",
-]
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 
@@ -87,10 +65,7 @@ class Kind(Generic[T]):
     __slots__ = ("allowed", "parse", "written")
 
     def __init__(
-        self,
-        parse: Callable[[object], T],
-        allowed: str,
-        written: Callable[[T], str] = str,
+        self, parse: Callable[[object], T], allowed: str, written: Callable[[T], str] = str
     ) -> None:
         self.parse = parse
         self.allowed = allowed
@@ -168,28 +143,6 @@ def shown(key: str, value: object) -> str:
         return f"of type {type(value).__name__}"  # no setting is bytes, and a record is
     text = repr(value)
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """ " Did you mean ...?" with the closest of `known`; empty if none is close.
-
-    Dots, underscores and case make no difference. Each word of `name` must be found in it as well,
-    with its typing errors: rebalance.backoff.ms is no reconnect.backoff.ms.
-    """
-    # Imported here: only a mistake needs it, and it takes its share of the import budget.
-    from difflib import get_close_matches
-
-    spellings = {word.replace(".", "_").lower(): word for word in known}
-    wanted = name.replace(".", "_").lower()
-    for found in get_close_matches(wanted, spellings, n=1, cutoff=0.75):
-        words = found.split("_")
-        # One wrong letter of two is one typing error, as one of five is.
-        if all(
-            word in found or get_close_matches(word, words, cutoff=0.6 if len(word) > 2 else 0.5)
-            for word in wanted.split("_")
-        ):
-            return f" Did you mean {spellings[found]!r}?"
-    return ""
 
 
 def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) -> Kind[int]:

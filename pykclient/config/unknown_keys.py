@@ -1,11 +1,11 @@
 """Unsupported settings: what to do instead of a key that a config class does not have.
 
-Tables of names, in underscore form: Kafka's own keys that are not built yet, names that Kafka or
-another client library used for something Kafka now calls otherwise, keys of another client. A key
-that is known but not supported is an error rather than ignored, unless it is given the value that
-describes what happens anyway; nothing else here is ever accepted.
+Tables of names, in underscore form: Kafka's own keys that are not built yet, and what Kafka or
+another library once called something that Kafka now calls otherwise. A key that is known but not
+supported is an error rather than ignored, unless it is given the value that describes what happens
+anyway; nothing else here is ever accepted.
 
-Owner: none, the tables never change.
+Owner: none; the tables never change, and who has a key is worked out once.
 Source: Java classes ``ProducerConfig``, ``ConsumerConfig``, ``AdminClientConfig`` of 4.3.1; the
 names of librdkafka's, kafka-python's and aiokafka's settings, and of Kafka 0.8's.
 """
@@ -13,29 +13,15 @@ names of librdkafka's, kafka-python's and aiokafka's settings, and of Kafka 0.8'
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.config.setting import did_you_mean, shown
+from pykclient.config.setting import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-__all__ = [
-    "EVERY_CLIENT",
-    "HELD_BY",
-    "UNSUPPORTED",
-    "explain_unknown",
-    "partitioner_hint",
-    "respelled",
-    "serializer_hint",
-    "underscored",
-]
+    from collections.abc import Collection, Iterable, Mapping
 
 EVERY_CLIENT: Final = ("producer", "consumer", "admin")
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
 
 
 class Unsupported(NamedTuple):
@@ -50,65 +36,46 @@ class Unsupported(NamedTuple):
     harmless: Mapping[str, tuple[str, ...]]
 
 
-_SECURITY: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(
-        _words(
-            """
-            sasl_client_callback_handler_class sasl_jaas_config sasl_kerberos_service_name
-            sasl_login_callback_handler_class sasl_login_class sasl_login_connect_timeout_ms
-            sasl_login_read_timeout_ms sasl_oauthbearer_assertion_claim_aud
-            sasl_oauthbearer_assertion_claim_iss sasl_oauthbearer_assertion_claim_sub
-            sasl_oauthbearer_assertion_file sasl_oauthbearer_assertion_private_key_file
-            sasl_oauthbearer_assertion_private_key_passphrase
-            sasl_oauthbearer_assertion_template_file sasl_oauthbearer_client_credentials_client_id
-            sasl_oauthbearer_client_credentials_client_secret sasl_oauthbearer_expected_audience
-            sasl_oauthbearer_expected_issuer sasl_oauthbearer_jwks_endpoint_url
-            sasl_oauthbearer_scope sasl_oauthbearer_token_endpoint_url security_providers
-            ssl_cipher_suites ssl_engine_factory_class ssl_key_password
-            ssl_keystore_certificate_chain ssl_keystore_key ssl_keystore_location
-            ssl_keystore_password ssl_provider ssl_secure_random_implementation
-            ssl_truststore_certificates ssl_truststore_location ssl_truststore_password
-            """
-        ),
-        ("",),
-    ),
-    "security_protocol": ("PLAINTEXT",),
-    "sasl_kerberos_kinit_cmd": ("/usr/bin/kinit",),
-    "sasl_kerberos_min_time_before_relogin": ("60000",),
-    "sasl_kerberos_ticket_renew_jitter": ("0.05",),
-    "sasl_kerberos_ticket_renew_window_factor": ("0.8",),
-    "sasl_login_refresh_buffer_seconds": ("300",),
-    "sasl_login_refresh_min_period_seconds": ("60",),
-    "sasl_login_refresh_window_factor": ("0.8",),
-    "sasl_login_refresh_window_jitter": ("0.05",),
-    "sasl_login_retry_backoff_max_ms": ("10000",),
-    "sasl_login_retry_backoff_ms": ("100",),
-    "sasl_mechanism": ("GSSAPI",),
-    "sasl_oauthbearer_assertion_algorithm": ("RS256",),
-    "sasl_oauthbearer_assertion_claim_exp_seconds": ("300",),
-    "sasl_oauthbearer_assertion_claim_jti_include": ("false",),
-    "sasl_oauthbearer_assertion_claim_nbf_seconds": ("60",),
-    "sasl_oauthbearer_clock_skew_seconds": ("30",),
-    "sasl_oauthbearer_header_urlencode": ("false",),
-    "sasl_oauthbearer_jwks_endpoint_refresh_ms": ("3600000",),
-    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": ("10000",),
-    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": ("100",),
-    "sasl_oauthbearer_jwt_retriever_class": (
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-    ),
-    "sasl_oauthbearer_jwt_validator_class": (
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-    ),
-    "sasl_oauthbearer_scope_claim_name": ("scope",),
-    "sasl_oauthbearer_sub_claim_name": ("sub",),
-    "ssl_enabled_protocols": ("TLSv1.2,TLSv1.3",),
-    "ssl_endpoint_identification_algorithm": ("https",),
-    "ssl_keymanager_algorithm": ("SunX509",),
-    "ssl_keystore_type": ("JKS",),
-    "ssl_protocol": ("TLSv1.3",),
-    "ssl_trustmanager_algorithm": ("PKIX",),
-    "ssl_truststore_type": ("JKS",),
-}
+def _harmless(text: str) -> dict[str, tuple[str, ...]]:
+    """Read keys with the value that asks for nothing, as ``key=value``; of null the key alone."""
+    pairs = (word.partition("=") for word in text.split())
+    return {key: (value,) for key, _, value in pairs}
+
+
+_SECURITY: Final = _harmless(
+    """
+    sasl_client_callback_handler_class sasl_jaas_config sasl_kerberos_kinit_cmd=/usr/bin/kinit
+    sasl_kerberos_min_time_before_relogin=60000 sasl_kerberos_service_name
+    sasl_kerberos_ticket_renew_jitter=0.05 sasl_kerberos_ticket_renew_window_factor=0.8
+    sasl_login_callback_handler_class sasl_login_class sasl_login_connect_timeout_ms
+    sasl_login_read_timeout_ms sasl_login_refresh_buffer_seconds=300
+    sasl_login_refresh_min_period_seconds=60 sasl_login_refresh_window_factor=0.8
+    sasl_login_refresh_window_jitter=0.05 sasl_login_retry_backoff_max_ms=10000
+    sasl_login_retry_backoff_ms=100 sasl_mechanism=GSSAPI sasl_oauthbearer_assertion_algorithm=RS256
+    sasl_oauthbearer_assertion_claim_aud sasl_oauthbearer_assertion_claim_exp_seconds=300
+    sasl_oauthbearer_assertion_claim_iss sasl_oauthbearer_assertion_claim_jti_include=false
+    sasl_oauthbearer_assertion_claim_nbf_seconds=60 sasl_oauthbearer_assertion_claim_sub
+    sasl_oauthbearer_assertion_file sasl_oauthbearer_assertion_private_key_file
+    sasl_oauthbearer_assertion_private_key_passphrase sasl_oauthbearer_assertion_template_file
+    sasl_oauthbearer_client_credentials_client_id sasl_oauthbearer_client_credentials_client_secret
+    sasl_oauthbearer_clock_skew_seconds=30 sasl_oauthbearer_expected_audience
+    sasl_oauthbearer_expected_issuer sasl_oauthbearer_header_urlencode=false
+    sasl_oauthbearer_jwks_endpoint_refresh_ms=3600000
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms=10000
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms=100 sasl_oauthbearer_jwks_endpoint_url
+    sasl_oauthbearer_jwt_retriever_class=org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
+    sasl_oauthbearer_jwt_validator_class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
+    sasl_oauthbearer_scope sasl_oauthbearer_scope_claim_name=scope
+    sasl_oauthbearer_sub_claim_name=sub sasl_oauthbearer_token_endpoint_url
+    security_protocol=PLAINTEXT security_providers ssl_cipher_suites
+    ssl_enabled_protocols=TLSv1.2,TLSv1.3 ssl_endpoint_identification_algorithm=https
+    ssl_engine_factory_class ssl_key_password ssl_keymanager_algorithm=SunX509
+    ssl_keystore_certificate_chain ssl_keystore_key ssl_keystore_location ssl_keystore_password
+    ssl_keystore_type=JKS ssl_protocol=TLSv1.3 ssl_provider ssl_secure_random_implementation
+    ssl_trustmanager_algorithm=PKIX ssl_truststore_certificates ssl_truststore_location
+    ssl_truststore_password ssl_truststore_type=JKS
+    """
+)
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
@@ -165,7 +132,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         ("consumer",),
-        "Brokers before 2.5 know no stable offsets (KIP-447), and are asked without them.",
+        "Brokers before 2.5 know no stable offsets (KIP-447), and get requests without them.",
         {"internal_throw_on_fetch_stable_offset_unsupported": ("false",)},
     ),
     Unsupported(
@@ -174,44 +141,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         {"bootstrap_controllers": ("",)},
     ),
 )
-
-HELD_BY: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
-    ("producer",): _words(
-        """
-        acks batch_size buffer_memory compression_gzip_level compression_lz4_level compression_type
-        compression_zstd_level delivery_timeout_ms enable_idempotence key_serializer linger_ms
-        max_block_ms max_in_flight_requests_per_connection max_request_size metadata_max_idle_ms
-        partitioner_adaptive_partitioning_enable partitioner_availability_timeout_ms
-        partitioner_class partitioner_ignore_keys value_serializer
-        """
-    ),
-    ("consumer",): _words(
-        """
-        allow_auto_create_topics auto_commit_interval_ms auto_offset_reset check_crcs client_rack
-        consumer_timeout_ms decompressed_max_bytes enable_auto_commit exclude_internal_topics
-        fetch_max_bytes fetch_max_wait_ms fetch_min_bytes fetch_order group_id group_instance_id
-        group_protocol group_remote_assignor heartbeat_interval_ms isolation_level key_deserializer
-        max_partition_fetch_bytes max_poll_interval_ms max_poll_records metrics_num_samples
-        metrics_sample_window_ms on_record_error partition_assignment_strategy session_timeout_ms
-        value_deserializer
-        """
-    ),
-    ("producer", "consumer"): ("interceptor_classes",),
-    ("producer", "admin"): ("retries",),
-    ("consumer", "admin"): ("default_api_timeout_ms",),
-}
-"""Keys that are built in some clients but not in all."""
-
-_SHARED: Final = frozenset(
-    _words(
-        """
-        bootstrap_servers client_id connections_max_idle_ms metadata_max_age_ms receive_buffer_bytes
-        reconnect_backoff_max_ms reconnect_backoff_ms request_timeout_ms retry_backoff_max_ms
-        retry_backoff_ms send_buffer_bytes
-        """
-    )
-)
-"""Keys of every client that messages speak of."""
 
 _KEYS: Final = re.compile(r"[a-z][a-z_.]+")
 _DOTTED: Final = re.compile(r"\b[a-z]+(?:\.[a-z0-9]+)+\b")
@@ -285,7 +214,7 @@ _GONE: Final[dict[str, str]] = {
         "Pass on_delivery to send() of a Producer.": (
             "dr_cb dr_msg_cb on_delivery delivery_report_only_error"
         ),
-        "A consumer is asked by poll(), or iterated over.": "consume_cb",
+        "Records come by poll(), or by iteration.": "consume_cb",
         "Give subscribe() a RebalanceListener.": "rebalance_cb",
         "Give commit_async() a callback; interceptors have on_commit().": "offset_commit_cb",
         "Give commit_async() a callback.": "default_offset_commit_callback",
@@ -363,10 +292,33 @@ def explain_unknown(
     return f"The {client} has no setting {spelling!r}.{did_you_mean(name, known)}"
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean ...?" with the closest of `known`; empty if none is close.
+
+    Dots, underscores and case make no difference. Each word of `name` must be found in it as well,
+    with its typing errors: rebalance.backoff.ms is no reconnect.backoff.ms.
+    """
+    # Imported here: only a mistake needs it, and it takes its share of the import budget.
+    from difflib import get_close_matches
+
+    spellings = {word.replace(".", "_").lower(): word for word in known}
+    wanted = name.replace(".", "_").lower()
+    for found in get_close_matches(wanted, spellings, n=1, cutoff=0.75):
+        words = found.split("_")
+        # One wrong letter of two is one typing error, as one of five is.
+        if all(
+            word in found or get_close_matches(word, words, cutoff=0.6 if len(word) > 2 else 0.5)
+            for word in wanted.split("_")
+        ):
+            return f" Did you mean {spellings[found]!r}?"
+    return ""
+
+
 def respelled(text: str) -> str:
     """Return a message with Kafka's keys in it written as keywords are."""
     return _DOTTED.sub(
-        lambda found: underscored(found[0]) if _is_key(underscored(found[0])) else found[0], text
+        lambda found: underscored(found[0]) if _clients_with(underscored(found[0])) else found[0],
+        text,
     )
 
 
@@ -430,14 +382,21 @@ def _plain(value: object) -> str:
 
 
 def _clients_with(name: str) -> tuple[str, ...]:
-    for clients, names in HELD_BY.items():
-        if name in names:
-            return clients
-    for unsupported in UNSUPPORTED:
-        if name in unsupported.harmless:
-            return unsupported.clients
-    return ()
+    """The clients that have a key, or would have it if it were built."""
+    if name in _holders():
+        return _holders()[name]
+    return next((each.clients for each in UNSUPPORTED if name in each.harmless), ())
 
 
-def _is_key(name: str) -> bool:
-    return name in _SHARED or bool(_clients_with(name))
+@cache
+def _holders() -> dict[str, tuple[str, ...]]:
+    """The clients that have each key. Their configs are loaded here: only a mistake needs all."""
+    from importlib import import_module
+
+    holders: dict[str, tuple[str, ...]] = {}
+    for client in EVERY_CLIENT:
+        config = getattr(import_module(f"pykclient.{client}.config"), f"{client.title()}Config")
+        for setting in config.settings():
+            key = underscored(setting.key)
+            holders[key] = (*holders.get(key, ()), client)
+    return holders

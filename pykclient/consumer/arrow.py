@@ -13,49 +13,79 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykclient import accel
+from pykclient.arguments import name_list, shown_argument
+from pykclient.config.unknown_keys import did_you_mean
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow
 
     from pykclient.accel.arrow_buffers import BinaryBuffers, Buffer, HeaderBuffers
     from pykclient.consumer.record import RecordSpan
 
-__all__ = ["arrow_batch"]
-
 T = TypeVar("T")
 
 _NUMBER: Final = Struct("=i")
 
+COLUMNS: Final = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "headers",
+)
 
-def arrow_batch(spans: Sequence[RecordSpan], *, include_headers: bool) -> pyarrow.RecordBatch:
-    """Return the records of `spans`, in that order; no spans make an empty batch."""
+
+def arrow_batch(spans: Sequence[RecordSpan], wanted: Collection[str]) -> pyarrow.RecordBatch:
+    """Return the records of `spans`, in that order, in the `wanted` ones of `COLUMNS`, in theirs.
+
+    No spans make an empty batch.
+    """
     try:
         import pyarrow as pa
     except ImportError as error:
         raise UsageError("poll_arrow needs pyarrow: pip install 'pykclient[arrow]'") from error
 
-    filled = accel.arrow_buffers([span.columns for span in spans], include_headers=include_headers)
+    filled = accel.arrow_buffers([span.columns for span in spans], wanted=wanted)
     count = filled.record_count
     times = [filled.timestamp_validity, filled.timestamps_us]
-    time_type = pa.timestamp("us", tz="UTC")
-    topics = accel.repeated(
-        [(name.encode(), times) for name, times in _runs(spans, lambda span: span.partition.topic)]
-    )
-    columns = {
-        "key": _binary(pa.binary(), count, filled.keys),
-        "value": _binary(pa.binary(), count, filled.values),
-        "topic": _binary(pa.string(), count, topics),
-        "partition": _numbers(_runs(spans, lambda span: span.partition.partition), count),
-        "offset": _array(pa.int64(), count, [None, filled.offsets], 0),
-        "timestamp": _array(time_type, count, times, filled.timestamp_null_count),
-        "timestamp_type": _numbers(_runs(spans, lambda span: span.timestamp_type), count),
+    makers: dict[str, Callable[[], pyarrow.Array]] = {
+        "key": lambda: _binary(pa.binary(), count, filled.keys),
+        "value": lambda: _binary(pa.binary(), count, filled.values),
+        "topic": lambda: _topics(spans, count),
+        "partition": lambda: _numbers(_runs(spans, lambda span: span.partition.partition), count),
+        "offset": lambda: _array(pa.int64(), count, [None, filled.offsets], 0),
+        "timestamp": lambda: _array(
+            pa.timestamp("us", tz="UTC"), count, times, filled.timestamp_null_count
+        ),
+        "timestamp_type": lambda: _numbers(_runs(spans, lambda span: span.timestamp_type), count),
+        "headers": lambda: _headers(count, filled.headers),
     }
-    if filled.headers is not None:
-        columns["headers"] = _headers(count, filled.headers)
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    names = [name for name in COLUMNS if name in wanted]
+    return pa.RecordBatch.from_arrays([makers[name]() for name in names], names=names)
+
+
+def wanted_columns(columns: Iterable[str] | None, *, include_headers: bool) -> frozenset[str]:
+    """The columns that a call asks for; None is all, the headers apart.
+
+    Raises: `UsageError` for a column that there is not.
+    """
+    if columns is None:
+        return frozenset(COLUMNS if include_headers else COLUMNS[:-1])
+    wanted = frozenset(name_list(columns, "column", "poll_arrow"))
+    if not wanted:
+        raise UsageError(f"poll_arrow: columns is empty; name some of {', '.join(COLUMNS)}")
+    for name in wanted.difference(COLUMNS):
+        raise UsageError(
+            f"poll_arrow: there is no column {shown_argument(name)}.{did_you_mean(name, COLUMNS)} "
+            f"There are {', '.join(COLUMNS)}"
+        )
+    return wanted | {"headers"} if include_headers else wanted
 
 
 # Arrays are made of buffers only: `pyarrow.array` and `pyarrow.scalar` import pandas where it is
@@ -71,12 +101,21 @@ def _array(
     return pa.Array.from_buffers(kind, count, parts, null_count)
 
 
-def _binary(kind: pyarrow.DataType, count: int, filled: BinaryBuffers) -> pyarrow.Array:
+def _topics(spans: Sequence[RecordSpan], count: int) -> pyarrow.Array:
+    import pyarrow as pa
+
+    runs = _runs(spans, lambda span: span.partition.topic)
+    return _binary(pa.string(), count, accel.repeated([(name.encode(), n) for name, n in runs]))
+
+
+def _binary(kind: pyarrow.DataType, count: int, filled: BinaryBuffers | None) -> pyarrow.Array:
+    assert filled is not None
     parts = [filled.validity, filled.offsets, filled.data]
     return _array(kind, count, parts, filled.null_count)
 
 
-def _headers(count: int, filled: HeaderBuffers) -> pyarrow.Array:
+def _headers(count: int, filled: HeaderBuffers | None) -> pyarrow.Array:
+    assert filled is not None
     import pyarrow as pa
 
     fields = [("key", pa.string()), ("value", pa.binary())]

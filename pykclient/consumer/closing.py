@@ -13,79 +13,39 @@ from pykclient.network.drive import Until, now_ms, run_user_calls
 from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
-    from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.fetch.buffer import FetchBuffer
-    from pykclient.consumer.fetch.fetcher import Fetcher
-    from pykclient.consumer.followed_topics import FollowedTopics
     from pykclient.consumer.group.group import ConsumerGroup
-    from pykclient.consumer.heartbeat_thread import Heartbeats
-    from pykclient.consumer.interceptors import ConsumerInterceptors
     from pykclient.consumer.offsets.commit import Commits
-    from pykclient.consumer.subscription import SubscriptionState
-    from pykclient.consumer.thread_guard import ThreadGuard
-    from pykclient.network.broker.client import NetworkClient
-    from pykclient.network.cluster.metadata import Metadata
+    from pykclient.consumer.wiring import Wiring
     from pykclient.network.drive import Decisions
-    from pykclient.network.engine import Engine
-    from pykclient.network.io.port import Port
     from pykclient.network.manager import Operation
-
-__all__ = ["Closing"]
 
 
 class Closing:
-    """Ends the membership, and the consumer."""
-
-    def __init__(
-        self,
-        *,
-        config: ConsumerConfig,
-        engine: Engine,
-        port: Port,
-        guard: ThreadGuard,
-        metadata: Metadata,
-        client: NetworkClient,
-        subscription: SubscriptionState,
-        topics: FollowedTopics,
-        buffer: FetchBuffer,
-        fetcher: Fetcher,
-        interceptors: ConsumerInterceptors,
-        group: ConsumerGroup | None,
-        commits: Commits | None,
-        heartbeats: Heartbeats,
-    ) -> None:
+    def __init__(self, wiring: Wiring) -> None:
         self.is_closing = False
         """Whether a call of `close` is under way."""
         self.is_shut_down = False
-        self._is_dynamic = config.group_instance_id is None
-        self._request_timeout_ms = config.request_timeout_ms
-        self._log = ClientLog("pykclient.consumer", config.client_id)
-        self._engine = engine
-        self._port = port
-        self._guard = guard
-        self._metadata = metadata
-        self._client = client
-        self._subscription = subscription
-        self._topics = topics
-        self._buffer = buffer
-        self._fetcher = fetcher
-        self._interceptors = interceptors
-        self._group = group
-        self._commits = commits
-        self._heartbeats = heartbeats
+        self._wiring = wiring
+        self._is_dynamic = wiring.config.group_instance_id is None
+        self._log = ClientLog("pykclient.consumer", wiring.config.client_id)
+        self._guard = wiring.guard
+        self._metadata = wiring.metadata
+        self._client = wiring.client
+        self._subscription = wiring.subscription
+        self._group = wiring.group
+        self._commits = wiring.commits
         self._left: Operation[None] | None = None
         """Ends when the coordinator knows that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> Decisions[None]:
-        """Stop reading, and leave the group."""
         if self._group is not None and self._subscription.is_by_group:
-            deadline_ms = now_ms() + self._request_timeout_ms
+            deadline_ms = now_ms() + self._wiring.config.request_timeout_ms
             reason = "the consumer unsubscribed from all topics"
             yield from self._give_up(
                 self._group, reason, sends=self._is_dynamic, deadline_ms=deadline_ms
             )
         self._drop_all()
-        self._topics.follow()
+        self._wiring.topics.follow()
         self._raise_listener_error()
 
     def close(
@@ -101,7 +61,7 @@ class Closing:
                 if not self._guard.is_closed:  # a listener has closed it, called by this
                     raise
             if not self._guard.is_closed:
-                self._heartbeats.end(deadline_ms)
+                self._wiring.heartbeats.end(deadline_ms)
                 self._drop_all()
                 self._end_fetch_sessions()
         finally:
@@ -114,10 +74,10 @@ class Closing:
         if self.is_shut_down:
             return
         self._guard.is_closed = True
-        self._heartbeats.stop()
+        self._wiring.heartbeats.stop()
         self._client.is_closed = True
-        self._port.shutdown()
-        self._interceptors.close()
+        self._wiring.port.shutdown()
+        self._wiring.interceptors.close()
         self.is_shut_down = True
 
     def _leave(
@@ -172,7 +132,7 @@ class Closing:
 
         if not is_over():
             yield Until(is_over, deadline_ms)
-        run_user_calls(self._engine)
+        run_user_calls(self._wiring.engine)
         if not last.is_done or last.error is not None:
             self._log.warning(
                 "closed without the last commit; what it would have covered is read again: %s",
@@ -181,12 +141,12 @@ class Closing:
 
     def _drop_all(self) -> None:
         for dropped in self._subscription.unsubscribe():
-            self._buffer.drop(dropped)
+            self._wiring.buffer.drop(dropped)
 
     def _end_fetch_sessions(self) -> None:
         """End the sessions of this consumer, as far as a request that is written at once does."""
         ended_ms = now_ms()
-        for request in self._fetcher.end_sessions(ended_ms):
+        for request in self._wiring.fetcher.end_sessions(ended_ms):
             self._client.send(request, ended_ms)
         self._client.prepare(ended_ms)
 

@@ -35,8 +35,6 @@ from pykclient.types import IsolationLevel
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["LAG", "RAISE", "SKIP", "ConsumerConfig", "duration_ms"]
-
 RESPONSE_OVERHEAD_BYTES: Final = 512
 """Room for what surrounds the records of a Fetch response."""
 
@@ -223,7 +221,9 @@ class ConsumerConfig(ClientConfig):
         integer(0), 45_000, "A member without a heartbeat for so long is out."
     )
     heartbeat_interval_ms = Setting(
-        integer(0), 3_000, "How often a member sends one; a third of the session at most."
+        integer(0),
+        3_000,
+        "How often a member sends one; less than the session, mostly a third.",
     )
     max_poll_interval_ms = Setting(
         integer(1),

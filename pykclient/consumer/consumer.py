@@ -1,7 +1,6 @@
 """Consumer: the blocking front-end, with the calls that wait: their names, arguments and promises.
 
-What they do is in `PollLoop`, `BrokerQueries`, `CommitCalls` and `Closing`, as decisions that
-`drive` runs.
+What they do is in `PollLoop`, `Calls` and `Closing`, as decisions that `drive` runs.
 
 Owner: one thread at a time, whichever calls; `wakeup` and `metrics` may come from any.
 Source: Java class ``KafkaConsumer``.
@@ -9,7 +8,7 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from pykclient.arguments import (
     check_callable,
@@ -23,7 +22,7 @@ from pykclient.arguments import (
 )
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.config.setting import INT_MAX
-from pykclient.consumer.arrow import arrow_batch
+from pykclient.consumer.arrow import arrow_batch, wanted_columns
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore, public_call
 from pykclient.consumer.poll import NO_LIMITS
@@ -40,18 +39,13 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import PartitionInfo
-    from pykclient.network.drive import Decisions
     from pykclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
     CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 
-__all__ = ["Consumer"]
-
 NEVER_LOOKED: Final = -1
 """No version of a subscription: its partitions are to be looked at."""
-
-T = TypeVar("T")
 
 
 class Consumer(ConsumerCore):
@@ -121,6 +115,7 @@ class Consumer(ConsumerCore):
         until: Mapping[TopicPartition, int] | None = None,
         *,
         include_headers: bool = False,
+        columns: Iterable[str] | None = None,
     ) -> pyarrow.RecordBatch:
         """Return the next records as one Arrow record batch; empty when nothing came in time.
 
@@ -130,18 +125,20 @@ class Consumer(ConsumerCore):
         Columns: `key` and `value` binary, `topic` string, `partition` int32, `offset` int64,
         `timestamp` timestamp(us, UTC), `timestamp_type` int32, and with `include_headers` also
         `headers` list<struct<key string, value binary>>. Deserializers and interceptors are not
-        applied. A timestamp beyond what microseconds can hold is null.
+        applied. A timestamp beyond what microseconds can hold is null. `columns` names the ones to
+        make, None all of these; what is not named costs nothing.
 
         `until` bounds partitions: each is read up to that offset, not included. It is done when
         `position` is at or past it, also where the last offsets hold no record (compaction, ended
         transactions). When all assigned partitions are done, this returns at once.
 
-        Raises: what `poll` raises, and `UsageError` without pyarrow, or when a partition in `until`
-        is not assigned.
+        Raises: what `poll` raises, and `UsageError` without pyarrow, for an unknown column, or when
+        a partition in `until` is not assigned.
         """
+        wanted = wanted_columns(columns, include_headers=include_headers)
         limits = NO_LIMITS if until is None else limits_by_partition(until)
         spans = self._poll(timeout, max_records, limits, is_raw=True)
-        return arrow_batch(spans, include_headers=include_headers)
+        return arrow_batch(spans, wanted)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield record after record, without end, or until none comes for `consumer_timeout_ms`.
@@ -177,7 +174,7 @@ class Consumer(ConsumerCore):
 
     @public_call
     def _next_span(self) -> tuple[AssignedPartition, RecordSpan, int] | None:
-        return self._drive(self._wiring.poll_loop.next_span())
+        return self._drive(self._poll_loop.next_span())
 
     def _records_of(self, span: RecordSpan) -> Iterable[ConsumerRecord]:
         if not self._wiring.interceptors:
@@ -198,7 +195,7 @@ class Consumer(ConsumerCore):
             count_max = INT_MAX if is_raw else wiring.config.max_poll_records
         check_count(count_max, "poll_arrow: max_records" if is_raw else "poll: max_records")
         timeout_ms = milliseconds(timeout, wiring.config.default_api_timeout_ms)
-        decisions = wiring.poll_loop.poll(count_max, timeout_ms, limits, is_raw=is_raw)
+        decisions = self._poll_loop.poll(count_max, timeout_ms, limits, is_raw=is_raw)
         return drive(wiring.engine, wiring.port, decisions)
 
     # What the group has committed. All of these need `group_id`; a subscription they do not.
@@ -222,9 +219,9 @@ class Consumer(ConsumerCore):
             BrokerError: it refuses, such as TopicAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
-        calls = self._wiring.require_commit_calls("commit")
+        commits = self._wiring.require_commits("commit")
         checked = None if offsets is None else offsets_by_partition(offsets, "commit")
-        self._drive(calls.commit(checked, self._timeout_ms(timeout)))
+        self._drive(self._calls.commit(commits, checked, self._timeout_ms(timeout)))
 
     @public_call
     def commit_async(
@@ -245,10 +242,10 @@ class Consumer(ConsumerCore):
         Raises:
             UsageError: there is no `group_id`, or the offsets are malformed.
         """
-        calls = self._wiring.require_commit_calls("commit_async")
+        commits = self._wiring.require_commits("commit_async")
         check_callable(callback, "commit_async: callback", "offsets and error")
         checked = None if offsets is None else offsets_by_partition(offsets, "commit_async")
-        self._drive(calls.commit_async(checked, callback))
+        self._drive(self._calls.commit_async(commits, checked, callback))
 
     @public_call
     def committed(
@@ -265,11 +262,11 @@ class Consumer(ConsumerCore):
             BrokerError: it refuses, such as GroupAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
-        calls = self._wiring.require_commit_calls("committed")
+        self._wiring.require_commits("committed")
         wanted = partition_list(partitions, "committed")
         if not wanted:
             return {}
-        return self._drive(calls.committed(wanted, self._timeout_ms(timeout)))
+        return self._drive(self._calls.committed(wanted, self._timeout_ms(timeout)))
 
     # Offsets and topics.
 
@@ -285,7 +282,7 @@ class Consumer(ConsumerCore):
             NoOffsetForPartitionError, UnknownTopicOrPartitionError and others: as in `poll`.
         """
         check_partition(partition, "position")
-        return self._drive(self._wiring.queries.position(partition, self._timeout_ms(timeout)))
+        return self._drive(self._calls.position(partition, self._timeout_ms(timeout)))
 
     @public_call
     def beginning_offsets(
@@ -301,9 +298,7 @@ class Consumer(ConsumerCore):
             BrokerError: a broker refuses.
         """
         wanted = partition_list(partitions, "beginning_offsets")
-        return self._drive(
-            self._wiring.queries.beginning_offsets(wanted, self._timeout_ms(timeout))
-        )
+        return self._drive(self._calls.beginning_offsets(wanted, self._timeout_ms(timeout)))
 
     @public_call
     def end_offsets(
@@ -315,7 +310,7 @@ class Consumer(ConsumerCore):
         `beginning_offsets`. The lag of partitions that are assigned is counted to these ends.
         """
         wanted = partition_list(partitions, "end_offsets")
-        return self._drive(self._wiring.queries.end_offsets(wanted, self._timeout_ms(timeout)))
+        return self._drive(self._calls.end_offsets(wanted, self._timeout_ms(timeout)))
 
     @public_call
     def offsets_for_times(
@@ -330,9 +325,7 @@ class Consumer(ConsumerCore):
             UsageError: a time is none, such as a float (of seconds?), or it is before 1970.
         """
         wanted = times_by_partition(timestamps_ms, "offsets_for_times")
-        return self._drive(
-            self._wiring.queries.offsets_for_times(wanted, self._timeout_ms(timeout))
-        )
+        return self._drive(self._calls.offsets_for_times(wanted, self._timeout_ms(timeout)))
 
     @public_call
     def partitions_for(self, topic: str, timeout: float | None = None) -> tuple[PartitionInfo, ...]:
@@ -347,7 +340,7 @@ class Consumer(ConsumerCore):
             UsageError: no request can carry such a name.
         """
         check_topic(topic, "partitions_for")
-        return self._drive(self._wiring.queries.partitions_for(topic, self._timeout_ms(timeout)))
+        return self._drive(self._calls.partitions_for(topic, self._timeout_ms(timeout)))
 
     @public_call
     def list_topics(self, timeout: float | None = None) -> dict[str, tuple[PartitionInfo, ...]]:
@@ -359,7 +352,7 @@ class Consumer(ConsumerCore):
             KafkaTimeoutError: no broker responded in time.
             BrokerError: a broker refuses.
         """
-        return self._drive(self._wiring.queries.list_topics(self._timeout_ms(timeout)))
+        return self._drive(self._calls.list_topics(self._timeout_ms(timeout)))
 
     # The group.
 
@@ -373,12 +366,9 @@ class Consumer(ConsumerCore):
         Raises:
             RebalanceListenerError: the listener failed. The consumer has left all the same.
         """
-        self._drive(self._wiring.closing.unsubscribe())
+        self._drive(self._closing.unsubscribe())
 
     # Waiting.
 
     def _timeout_ms(self, timeout: float | None) -> int:
         return milliseconds(timeout, self._wiring.config.default_api_timeout_ms)
-
-    def _drive(self, decisions: Decisions[T]) -> T:
-        return drive(self._wiring.engine, self._wiring.port, decisions)

@@ -31,8 +31,11 @@ from pykclient.arguments import (
     subscribed_topics,
 )
 from pykclient.arguments import timeout_ms as milliseconds
+from pykclient.consumer.calls import Calls
+from pykclient.consumer.closing import Closing
 from pykclient.consumer.fetch.buffer import NOT_BEGUN
 from pykclient.consumer.group.rebalance import RebalanceListener
+from pykclient.consumer.poll import PollLoop
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.consumer.wiring import Wiring
 from pykclient.errors import UsageError
@@ -52,9 +55,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.metrics import MetricName
+    from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
-
-__all__ = ["ConsumerCore", "public_call"]
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 """How long `close` may take where nothing is said; Java's."""
@@ -130,6 +132,9 @@ class ConsumerCore(LiveClient):
             if sockets is not None:
                 sockets.shutdown()
             raise
+        self._calls = Calls(self._wiring)
+        self._closing = Closing(self._wiring)
+        self._poll_loop = PollLoop(self._wiring)
         if sockets is not None:
             group = f", a member of group {config.group_id!r}," if config.group_id else ""
             sockets.warn_if_dropped(
@@ -186,7 +191,7 @@ class ConsumerCore(LiveClient):
 
     def _end(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
         """Close, now or when the call under way has ended; again it does nothing."""
-        guard, closing = self._wiring.guard, self._wiring.closing
+        guard, closing = self._wiring.guard, self._closing
         if guard.is_in_child or closing.is_shut_down:
             return
         if guard.is_in_call:
@@ -205,13 +210,11 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def _close(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
-        wiring = self._wiring
         deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
-        drive(
-            wiring.engine,
-            wiring.port,
-            wiring.closing.close(deadline_ms, group_membership, has_finished=has_finished),
-        )
+        self._drive(self._closing.close(deadline_ms, group_membership, has_finished=has_finished))
+
+    def _drive(self, decisions: Decisions[T]) -> T:
+        return drive(self._wiring.engine, self._wiring.port, decisions)
 
     # The assignment.
 
@@ -231,11 +234,11 @@ class ConsumerCore(LiveClient):
         """
         wanted = partition_list(partitions, "assign")
         wiring = self._wiring
-        if wanted and wiring.commit_calls is not None and not wiring.subscription.is_by_group:
-            drive(wiring.engine, wiring.port, wiring.commit_calls.commit_if_due())
-        for dropped in self._wiring.subscription.assign(wanted):
-            self._wiring.buffer.drop(dropped)
-        self._wiring.topics.follow()
+        if wanted and wiring.commits is not None and not wiring.subscription.is_by_group:
+            self._drive(self._calls.commit_if_due(wiring.commits))
+        for dropped in wiring.subscription.assign(wanted):
+            wiring.buffer.drop(dropped)
+        wiring.topics.follow()
 
     @public_call
     def assignment(self) -> frozenset[TopicPartition]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import RecordSpan
     from pykclient.serialization import Deserialize
 
-__all__ = ["RecordDeserializer"]
-
 
 class _Failure(NamedTuple):
     """Which record of a span could not be read, in what, and why."""

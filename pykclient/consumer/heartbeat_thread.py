@@ -3,7 +3,8 @@
 It *runs*, once it is started, until it is closed, or the consumer is gone, or a step failed. Now
 and then it tries the core lock: if that is free, it makes one step of the background managers,
 without waiting for any I/O; if not, the application drives, and sends the heartbeats itself.
-It never waits for the lock, calls no user code and commits nothing.
+It never waits for the lock, calls no user code and commits nothing. Whether a member is late is
+decided in such a step, by `ConsumerGroup.poll_in_background` (group/group.py).
 
 Owner: itself; `close` and `failure` are for the thread that uses the consumer.
 Source: Java class ``HeartbeatThread`` of ``AbstractCoordinator``; KIP-62.
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.thread_guard import BackgroundLock, ThreadGuard
 
-__all__ = ["HeartbeatThread", "Heartbeats"]
-
 TURNS_PER_INTERVAL: Final = 4
 """A heartbeat is late by a fraction of the interval at most, whenever the application went away."""
 
@@ -42,21 +41,16 @@ class HeartbeatThread:
     """
 
     def __init__(
-        self,
-        step: Callable[[int], int],
-        core_lock: BackgroundLock,
-        *,
-        heartbeat_interval_ms: int,
-        client_id: str = "",
+        self, step: Callable[[int], int], core_lock: BackgroundLock, config: ConsumerConfig
     ) -> None:
         self.failure: Exception | None = None
         """What a step raised, by a mistake of ours; the thread has ended then."""
-        self._log = ClientLog("pykclient.consumer", client_id)
+        self._log = ClientLog("pykclient.consumer", config.client_id)
         self._step = WeakMethod(step)
         self._core_lock = core_lock
-        self._pause_max_ms = max(1, heartbeat_interval_ms // TURNS_PER_INTERVAL)
+        self._pause_max_ms = max(1, config.heartbeat_interval_ms // TURNS_PER_INTERVAL)
         self._closing = Gate()
-        name = f"pykclient-heartbeat {client_id}".strip()
+        name = f"pykclient-heartbeat {config.client_id}".strip()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.is_started = False
 
@@ -133,16 +127,10 @@ class Heartbeats:
         if thread is not None:
             thread.stop()  # an interrupt came while it was being started: it may run, or not
         # Noted before it is started, so that there is never one that is not known.
-        thread = self.thread = HeartbeatThread(
-            self._step,
-            self._guard.background,
-            heartbeat_interval_ms=self._config.heartbeat_interval_ms,
-            client_id=self._config.client_id,
-        )
+        thread = self.thread = HeartbeatThread(self._step, self._guard.background, self._config)
         thread.start()
 
     def stop(self) -> None:
-        """Have the thread end, without waiting for that."""
         if self.thread is not None:
             self.thread.stop()
 

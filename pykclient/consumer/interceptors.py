@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pykclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["ConsumerInterceptor", "ConsumerInterceptors"]
-
 
 class ConsumerInterceptor(Protocol):
     """What an interceptor has to have.
@@ -34,13 +32,10 @@ class ConsumerInterceptor(Protocol):
 
 
 class ConsumerInterceptors(InterceptorChain[ConsumerInterceptor]):
-    """Calls the interceptors in the order in which they were configured."""
-
     log = ClientLog("pykclient.consumer", "")
     required = ("on_consume(records)",)
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-        """Pass records through all of them."""
         return self.pass_through(
             lambda interceptor, given: interceptor.on_consume(given), records, ConsumerRecords
         )

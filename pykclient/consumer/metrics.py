@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from pykclient.metrics import Windows
     from pykclient.types import IsolationLevel
 
-__all__ = ["ConsumerMetrics"]
-
 
 class ConsumerMetrics:
-    """The sensors of one consumer, and what follows from its positions."""
-
     def __init__(
         self,
         subscription: SubscriptionState,
@@ -61,7 +57,6 @@ class ConsumerMetrics:
         self._polled_ms = now_ms
 
     def on_consumed(self, spans: Sequence[RecordSpan], now_ms: int) -> None:
-        """Count what is returned."""
         record_count = sum([len(span.columns) for span in spans])
         byte_count = sum([span.columns.size_bytes for span in spans])
         self._record_count += record_count

@@ -20,27 +20,15 @@ from pykclient.network.manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.fetch.buffer import FetchBuffer
-    from pykclient.consumer.fetch.read import RecordReader
-    from pykclient.consumer.fetch.stalls import EmptyPolls
-    from pykclient.consumer.group.group import ConsumerGroup
-    from pykclient.consumer.heartbeat_thread import Heartbeats
-    from pykclient.consumer.metrics import ConsumerMetrics
-    from pykclient.consumer.offsets.commit import Commits
     from pykclient.consumer.record import RecordSpan
-    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
-    from pykclient.consumer.waiting import Waiting
+    from pykclient.consumer.subscription import AssignedPartition
+    from pykclient.consumer.wiring import Wiring
     from pykclient.errors import KafkaError
     from pykclient.network.drive import Decisions
-    from pykclient.network.engine import Engine
-    from pykclient.network.io.port import Port
     from pykclient.types import TopicPartition
 
     Take = Callable[[int, Callable[[], bool]], list[RecordSpan]]
     """Takes records, at a time; the function says when the call must end."""
-
-__all__ = ["NO_LIMITS", "PollLoop"]
 
 NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
 
@@ -59,37 +47,20 @@ leader has to assign, and to notice that topics grow."""
 
 
 class PollLoop:
-    """Reads the partitions of one consumer."""
-
-    def __init__(
-        self,
-        *,
-        config: ConsumerConfig,
-        engine: Engine,
-        port: Port,
-        subscription: SubscriptionState,
-        buffer: FetchBuffer,
-        records: RecordReader,
-        group: ConsumerGroup | None,
-        commits: Commits | None,
-        heartbeats: Heartbeats,
-        waiting: Waiting,
-        empty_polls: EmptyPolls,
-        metrics: ConsumerMetrics,
-    ) -> None:
-        self._max_poll_records = config.max_poll_records
-        self._consumer_timeout_ms = config.consumer_timeout_ms
-        self._engine = engine
-        self._port = port
-        self._subscription = subscription
-        self._buffer = buffer
-        self._records = records
-        self._group = group
-        self._commits = commits
-        self._heartbeats = heartbeats
-        self._waiting = waiting
-        self._empty_polls = empty_polls
-        self._metrics = metrics
+    def __init__(self, wiring: Wiring) -> None:
+        self._max_poll_records = wiring.config.max_poll_records
+        self._consumer_timeout_ms = wiring.config.consumer_timeout_ms
+        self._engine = wiring.engine
+        self._port = wiring.port
+        self._subscription = wiring.subscription
+        self._buffer = wiring.buffer
+        self._records = wiring.records
+        self._group = wiring.group
+        self._commits = wiring.commits
+        self._heartbeats = wiring.heartbeats
+        self._waiting = wiring.waiting
+        self._empty_polls = wiring.empty_polls
+        self._metrics = wiring.metrics
         self._turned_ms = self._group_turned_ms = 0
         self._turned_at_count = 0
         """How many responses had been used up when the last turn was made."""
@@ -143,7 +114,6 @@ class PollLoop:
         return found[0] if found else None
 
     def _run(self, take: Take, timeout_ms: int, *, step_ms: int) -> Decisions[list[RecordSpan]]:
-        """Make one poll."""
         self._check_may_poll()
         try:
             self._enter()

@@ -46,11 +46,9 @@ class RecordSpan(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """How many records it has."""
         return len(self.columns)
 
     def records(self) -> Iterator[ConsumerRecord]:
-        """Make the records, one at a time."""
         return iterate_records(
             self.columns,
             topic=self.partition.topic,

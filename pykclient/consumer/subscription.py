@@ -22,19 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pykclient.errors import KafkaError
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.retry import Backoff
     from pykclient.types import TopicPartition
-
-__all__ = [
-    "NEXT",
-    "PARTITIONS_SHOWN_MAX",
-    "AssignedPartition",
-    "OffsetReset",
-    "PositionState",
-    "SubscriptionMode",
-    "SubscriptionState",
-    "describe_partitions",
-]
 
 
 class SubscriptionMode(Enum):
@@ -238,12 +228,10 @@ class SubscriptionState:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """What is assigned."""
         return frozenset(self._assigned)
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics of what is assigned."""
         return frozenset(partition.topic for partition in self._assigned)
 
     @property
@@ -263,11 +251,9 @@ class SubscriptionState:
 
     @property
     def is_by_group(self) -> bool:
-        """Whether a group chooses the partitions."""
         return self.mode in GROUP_MODES
 
     def find(self, partition: TopicPartition) -> AssignedPartition | None:
-        """Return an assigned partition, or None."""
         return self._assigned.get(partition)
 
     def require(self, partition: TopicPartition) -> AssignedPartition:
@@ -304,10 +290,14 @@ class SubscriptionState:
         self.broker_pattern = pattern
         self.wanted_topics = frozenset()
 
-    def match(self, topics: Iterable[str]) -> None:
+    def match(self, cluster: Cluster, *, exclude_internal: bool) -> None:
         """Look which of all topics the pattern matches."""
         assert self.pattern is not None
-        self.wanted_topics = frozenset(filter(self.pattern.fullmatch, topics))
+        self.wanted_topics = frozenset(
+            topic.name
+            for topic in cluster.topics.values()
+            if self.pattern.fullmatch(topic.name) and not (topic.is_internal and exclude_internal)
+        )
 
     def unsubscribe(self) -> list[AssignedPartition]:
         """Want nothing; return what was dropped."""
@@ -477,7 +467,6 @@ class SubscriptionState:
         self.version += 1
 
     def resume(self, assigned: AssignedPartition) -> None:
-        """Undo `pause`."""
         assigned.is_paused = False
         self.version += 1
 
@@ -504,7 +493,6 @@ class SubscriptionState:
 
     @property
     def has_error(self) -> bool:
-        """Whether `take_error` would return one."""
         return bool(self._errors)
 
     def _begin_epoch(self, assigned: AssignedPartition) -> None:

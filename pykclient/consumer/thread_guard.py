@@ -26,8 +26,6 @@ from pykclient.network.interrupts import call_harmless
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BackgroundLock", "ThreadGuard"]
-
 STEP_WAIT_S: Final = 0.005
 """How long the heartbeat thread is waited for before it is looked which thread has the lock."""
 
@@ -52,7 +50,6 @@ class BackgroundLock:
         return is_taken
 
     def release(self) -> None:
-        """Give the lock back."""
         self._core_lock.release()
         self.step_count += 1
 

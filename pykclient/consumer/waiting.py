@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pykclient.network.log import ClientLog
     from pykclient.types import TopicPartition
 
-__all__ = ["Waiting"]
-
 UNKNOWN_TOPIC_WAIT_MS: Final = 5_000
 """How long a call about a topic waits for brokers to know it; a typing error shows before that of a
 `default_api_timeout_ms` of a minute."""
@@ -38,8 +36,6 @@ CLOSED_BY_HANDLER: Final = (
 
 
 class Waiting:
-    """The waits of one consumer."""
-
     def __init__(self, metadata: Metadata, client: NetworkClient, log: ClientLog) -> None:
         self.close_request: tuple[float | None, str] | None = None
         """With what `close` was called on top of the call under way."""

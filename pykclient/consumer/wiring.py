@@ -13,18 +13,14 @@ from collections import deque
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pykclient import accel
-from pykclient.consumer.closing import Closing
-from pykclient.consumer.commit_calls import CommitCalls
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.consumer.fetch.buffer import NOT_BEGUN, FetchBuffer
 from pykclient.consumer.fetch.fetcher import Fetcher
 from pykclient.consumer.fetch.read import RecordReader
 from pykclient.consumer.fetch.stalls import EmptyPolls, Stalls
-from pykclient.consumer.followed_topics import FollowedTopics
 from pykclient.consumer.group.assignors.setting import make_assignors
-from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
-from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
-from pykclient.consumer.group.wiring import GroupWiring
+from pykclient.consumer.group.group import ConsumerGroup
+from pykclient.consumer.group.rebalance import GroupContext
 from pykclient.consumer.heartbeat_thread import Heartbeats
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.metrics import ConsumerMetrics
@@ -33,16 +29,15 @@ from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.offsets.list_offsets import OffsetLookups
 from pykclient.consumer.offsets.reset import PositionManager
 from pykclient.consumer.offsets.validate import PositionValidator
-from pykclient.consumer.poll import PollLoop
-from pykclient.consumer.queries import BrokerQueries, TopicLookups
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
+from pykclient.consumer.topics import FollowedTopics, TopicLookups
 from pykclient.consumer.waiting import Waiting
 from pykclient.errors import UsageError
 from pykclient.metrics import Windows
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.metadata import Metadata
-from pykclient.network.coordinators import Coordinators, GroupCoordinator
+from pykclient.network.coordinators import Coordinators, CoordinatorType
 from pykclient.network.drive import now_ms
 from pykclient.network.engine import Engine
 from pykclient.network.log import ClientLog
@@ -53,13 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.io.port import Port
     from pykclient.network.manager import PollResult, RecoveringManager, UserCall
-
-__all__ = ["Wiring"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,9 +75,7 @@ class Wiring:
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.guard = ThreadGuard("consumer", self.recover)
-        self.metadata = Metadata.from_config(
-            config, allow_auto_topic_creation=config.allow_auto_create_topics
-        )
+        self.metadata = Metadata(config, allow_auto_topic_creation=config.allow_auto_create_topics)
         self.client = NetworkClient(config, port, self.metadata)
         self.waiting = Waiting(self.metadata, self.client, self._log)
         self.subscription = SubscriptionState()
@@ -123,11 +113,10 @@ class Wiring:
         self.topic_lookups = TopicLookups(self._retry_backoff)
         self._build_reading(wall_clock_ms)
         self.engine = self._build_engine()
-        self._build_calls()
 
     def _build_reading(self, wall_clock_ms: Callable[[], int]) -> None:
         config = self.config
-        self.stalls = Stalls()
+        stalls = Stalls()
         reset_age_ms = config.offset_reset_age_ms
         self.positions = PositionManager(
             self.subscription,
@@ -144,7 +133,7 @@ class Wiring:
             self.metadata,
             auto_offset_reset=config.offset_reset,
             retry_backoff=self._retry_backoff,
-            stalls=self.stalls,
+            stalls=stalls,
             client_id=config.client_id,
         )
         self.fetcher = Fetcher(
@@ -155,7 +144,17 @@ class Wiring:
             client=self.client,
             retry_backoff=self._retry_backoff,
             metrics=self.metrics,
-            stalls=self.stalls,
+            stalls=stalls,
+        )
+        self.empty_polls = EmptyPolls(
+            config,
+            metadata=self.metadata,
+            client=self.client,
+            subscription=self.subscription,
+            coordinators=self.coordinators,
+            stalls=stalls,
+            why_no_position=self.positions.last_error,
+            why_no_member=lambda: None if self.group is None else self.group.rejection,
         )
 
     def _build_engine(self) -> Engine:
@@ -172,33 +171,36 @@ class Wiring:
             self.fetcher,
         ]
         self._managers = [manager for manager in managers if manager is not None]
+        background: list[Callable[[int], PollResult]] = []
+        if self.group is not None:
+            background = [
+                self.metadata.poll,
+                self.group.poll_in_background,
+                self.coordinators.poll,
+            ]
         return Engine(
             self.client,
             self._managers,
             self.user_calls,
-            background=[] if self.group is None else self._background(self.group),
+            background=background,
             call_unlocked=self.call_unlocked,
         )
 
-    def _background(self, group: ConsumerGroup) -> list[Callable[[int], PollResult]]:
-        return [self.metadata.poll, group.poll_in_background, self.coordinators.poll]
-
     def _build_group(self, group_id: str) -> None:
-        coordinator = GroupCoordinator(self.coordinators, group_id)
-        wiring = GroupWiring(
+        coordinator = self.coordinators.find(CoordinatorType.GROUP, group_id)
+        context = GroupContext(
             subscription=self.subscription,
-            drop=self.buffer.drop,
-            refresh=self.buffer.refresh,
             metadata=self.metadata,
             coordinator=coordinator,
+            retry_backoff=self._retry_backoff,
             user_calls=self.user_calls,
+            drop=self.buffer.drop,
+            refresh=self.buffer.refresh,
             commit=lambda deadline_ms: commits.commit_before_revocation(deadline_ms),
             follow_topics=self.topics.follow,
         )
-        group = self.group = self.topics.group = (
-            Kip848Coordinator(self.config, wiring)
-            if self.config.group_protocol == "consumer"
-            else ConsumerCoordinator(self.config, wiring, self._assignors)
+        group = self.group = self.topics.group = ConsumerGroup(
+            self.config, context, self._assignors
         )
         commits = self.commits = Commits(
             self.config,
@@ -216,80 +218,15 @@ class Wiring:
             retry_backoff=self._retry_backoff,
         )
 
-    def _build_empty_polls(self) -> EmptyPolls:
-        return EmptyPolls(
-            self.config,
-            metadata=self.metadata,
-            client=self.client,
-            subscription=self.subscription,
-            coordinators=self.coordinators,
-            stalls=self.stalls,
-            why_no_position=self.positions.last_error,
-            why_no_member=lambda: None if self.group is None else self.group.rejection,
-        )
-
-    def _build_calls(self) -> None:
-        config = self.config
-        self.commit_calls: CommitCalls | None = None
-        if self.commits is not None and self.committed is not None:
-            self.commit_calls = CommitCalls(
-                self.commits,
-                self.committed,
-                waiting=self.waiting,
-                default_api_timeout_ms=config.default_api_timeout_ms,
-            )
-        self.queries = BrokerQueries(
-            self.metadata,
-            self.subscription,
-            topics=self.topics,
-            positions=self.positions,
-            lookups=self.lookups,
-            topic_lookups=self.topic_lookups,
-            waiting=self.waiting,
-            isolation_level=config.isolation_level,
-        )
-        self.poll_loop = PollLoop(
-            config=config,
-            engine=self.engine,
-            port=self.port,
-            subscription=self.subscription,
-            buffer=self.buffer,
-            records=self.records,
-            group=self.group,
-            commits=self.commits,
-            heartbeats=self.heartbeats,
-            waiting=self.waiting,
-            empty_polls=self._build_empty_polls(),
-            metrics=self.metrics,
-        )
-        self.closing = Closing(
-            config=config,
-            engine=self.engine,
-            port=self.port,
-            guard=self.guard,
-            metadata=self.metadata,
-            client=self.client,
-            subscription=self.subscription,
-            topics=self.topics,
-            buffer=self.buffer,
-            fetcher=self.fetcher,
-            interceptors=self.interceptors,
-            group=self.group,
-            commits=self.commits,
-            heartbeats=self.heartbeats,
-        )
-
     def require_group(self, call: str) -> ConsumerGroup:
-        """Return the group. Raises `UsageError` where there is none."""
         if self.group is None:
             raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
         return self.group
 
-    def require_commit_calls(self, call: str) -> CommitCalls:
-        """Return what commits. Raises `UsageError` where there is no group."""
-        if self.commit_calls is None:
+    def require_commits(self, call: str) -> Commits:
+        if self.commits is None:
             raise UsageError(f"{call}() needs a group to commit for: set group_id")
-        return self.commit_calls
+        return self.commits
 
     def step_in_background(self, started_ms: int) -> int:
         """Do what cannot wait for the application; return when to come again.

@@ -1,14 +1,13 @@
-"""Coordinators: which broker looks after a group, a transactional id or a share group.
+"""Coordinators: which broker coordinates a group, a transactional id or a share group.
 
-Per key it is *unknown* (not needed), *wanted*, *looking up* (requested from a broker), *known*,
-*suspect* (it owes a response for so long that others are asked whether it still is the one, and
-stays in use meanwhile), or *failed* (trying again would not help; after a back-off it may be asked
-for anew). A coordinator is looked up when a manager needs it, and forgotten when its connection is
-lost or a response says that it is another one. It sends nothing to the coordinator.
+A coordinator is looked up when a manager needs it, and forgotten when its connection is lost or a
+response says that it is another one. A *suspect* one is looked up at another broker, and stays in
+use meanwhile; one that *failed* may be wanted again after a back-off. Nothing is sent to it here:
+what becomes of a member is in `classic/membership.py` and `kip848/membership.py` of
+`consumer/group`.
 
 Owner: the driver of the engine.
-Source: Java classes ``AbstractCoordinator``, ``CoordinatorRequestManager``; KIP-699 (several keys
-in one request).
+Source: Java classes ``AbstractCoordinator``, ``CoordinatorRequestManager``; KIP-699 (several keys).
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ import logging
 from collections import defaultdict
 from enum import Enum, IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
+    CoordinatorNotAvailableError,
     DecodeError,
     DisconnectedError,
+    NotCoordinatorError,
     UnsupportedVersionError,
     error_for_code,
 )
@@ -44,19 +45,14 @@ if TYPE_CHECKING:
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 
-__all__ = [
-    "NEXT",
-    "CoordinatorState",
-    "CoordinatorType",
-    "Coordinators",
-    "GroupCoordinator",
-]
+MOVED_ERRORS: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
+"""What a broker responds with that coordinates a group no more."""
 
 SEVERAL_KEYS_FROM_VERSION: Final = 4
 
 SUSPECT_INTERVAL_MS: Final = 2_000
-"""So often are others asked about a coordinator that is silent. It may hang, or wait for a whole
-group; members that it waits for send no heartbeats meanwhile, which would be as many requests."""
+"""So often is a suspect coordinator looked up. It may hang, or wait for a whole group; members that
+it waits for send no heartbeats meanwhile, which would be as many requests."""
 
 
 class CoordinatorType(IntEnum):
@@ -93,44 +89,91 @@ NEXT: Final[dict[CoordinatorState, frozenset[CoordinatorState]]] = {
 }
 
 
-class _Key(NamedTuple):
-    key_type: CoordinatorType
-    key: str
+class CoordinatorLookup:
+    """The coordinator of one key, for all that send it requests, and how far finding it is."""
+
+    def __init__(self, owner: Coordinators, key_type: CoordinatorType, key: str) -> None:
+        self.key_type = key_type
+        self.key = key
+        self._owner = owner
+        self.reset()
 
     def __str__(self) -> str:
         return f"{self.key_type.name.lower()} {self.key!r}"
 
-
-class _Lookup:
-    __slots__ = (
-        "attempt",
-        "found_node",
-        "is_loss_logged",
-        "key",
-        "node",
-        "state",
-        "suspect_at_ms",
-    )
-
-    def __init__(self, key: _Key, backoff: Backoff) -> None:
-        self.key = key
-        self.attempt = Attempt(backoff)
+    def reset(self) -> None:
+        self.attempt = Attempt(self._owner.retry_backoff)
         self.state = CoordinatorState.UNKNOWN
-        self.node: CoordinatorNode | None = None
+        self.known_node: CoordinatorNode | None = None
         self.found_node: CoordinatorNode | None = None
         """The one that was found last, though it may be forgotten since."""
         self.is_loss_logged = False
         """Whether the last line of the log about it says that it is gone."""
         self.suspect_at_ms = 0
-        """When it may be doubted; until then it is trusted, silent or not."""
+        """When it may be suspect; not before, though it does not respond."""
+
+    def node(self) -> CoordinatorNode | None:
+        """Return the coordinator; if it is not known, have it looked up and return None.
+
+        Its id is that of a connection of its own: use it as the `node_id` of requests.
+        """
+        if self.known_node is not None and self._owner.is_unavailable(self.known_node):
+            self._forget("it cannot be reached")
+        if self.state is CoordinatorState.UNKNOWN:
+            self.to(CoordinatorState.WANTED)
+        return self.known_node
+
+    def node_id(self) -> int | None:
+        node = self.node()
+        return None if node is None else node.id
+
+    def data_node_id(self) -> int | None:
+        """Return the same broker's connection for data, which no JoinGroup holds up."""
+        node = self.node()
+        return None if node is None else node.broker_id
+
+    def node_id_for(self, attempts: Iterable[Attempt]) -> int | None:
+        """As `node_id`; if there is none, note in what waits for it why not."""
+        node_id = self.node_id()
+        if node_id is None:
+            for attempt in attempts:
+                attempt.last_error = self.attempt.last_error or attempt.last_error
+        return node_id
+
+    def failure(self) -> KafkaError | None:
+        """Return why it was not found, if trying again does not cure that; else None.
+
+        It stands until a back-off is over: then the next call of `node` has it looked up.
+        """
+        return self.attempt.last_error if self.state is CoordinatorState.FAILED else None
+
+    def is_replaced(self, node_id: int) -> bool:
+        """Return whether the broker of a response is not the coordinator any more.
+
+        What it says of members is void then: a broker that was paused removes all members before
+        it finds out that it was replaced.
+        """
+        return node_id != self.node_id()
+
+    def mark_unknown(self, node_id: int, reason: object) -> None:
+        """Forget a coordinator that is none, or gone; another one that was found stays known."""
+        if self.known_node is not None and self.known_node.id == node_id:
+            self._forget(reason)
 
     def to(self, state: CoordinatorState) -> None:
-        assert state in NEXT[self.state], f"{self.key}: {self.state} -> {state}"
+        assert state in NEXT[self.state], f"{self}: {self.state} -> {state}"
         self.state = state
+
+    def _forget(self, reason: object) -> None:
+        self.is_loss_logged |= self._owner.log_loss(self, reason)
+        self.known_node = None
+        # The look-up of the suspect one goes on.
+        is_suspect = self.state is CoordinatorState.SUSPECT
+        self.to(CoordinatorState.LOOKING_UP if is_suspect else CoordinatorState.UNKNOWN)
 
 
 class Coordinators:
-    """The manager of all coordinators. Comes after those that ask for them in the engine."""
+    """The manager of all coordinators; in the engine it comes after those that need them."""
 
     def __init__(
         self,
@@ -144,59 +187,42 @@ class Coordinators:
         self._repeated = RateLimitedLog(self._log)
         self._metadata = metadata
         self._client = client
-        self._retry_backoff = retry_backoff
-        self._lookups: dict[_Key, _Lookup] = {}
+        self.retry_backoff = retry_backoff
+        self._lookups: dict[tuple[CoordinatorType, str], CoordinatorLookup] = {}
         self._takes_several_keys = True
         """Until a broker turns out not to understand a request with several keys."""
         self._now_ms = 0
 
-    # Asked by the other managers.
+    # For the other managers.
 
-    def coordinator(self, key_type: CoordinatorType, key: str) -> CoordinatorNode | None:
-        """Return the coordinator; if it is not known, have it looked up and return None.
+    def find(self, key_type: CoordinatorType, key: str) -> CoordinatorLookup:
+        """Return the lookup of a key, which looks for nothing before it is used."""
+        lookup = self._lookups.get((key_type, key))
+        if lookup is None:
+            lookup = self._lookups[key_type, key] = CoordinatorLookup(self, key_type, key)
+        return lookup
 
-        Its id is that of a connection of its own: use it as the `node_id` of requests.
-        """
-        lookup = self._lookup(key_type, key)
-        node = lookup.node
-        if node is not None and self._client.is_unavailable(node.id, self._now_ms):
-            self._forget(lookup, "it cannot be reached")
-        if lookup.state is CoordinatorState.UNKNOWN:
-            lookup.to(CoordinatorState.WANTED)
-        return lookup.node
+    def is_unavailable(self, node: CoordinatorNode) -> bool:
+        return self._client.is_unavailable(node.id, self._now_ms)
 
-    def failure(self, key_type: CoordinatorType, key: str) -> KafkaError | None:
-        """Return why a coordinator was not found, if trying again does not cure it; else None.
+    def log_loss(self, lookup: CoordinatorLookup, reason: object) -> bool:
+        """Log that a coordinator is gone, unless that was logged just now; return which."""
+        node = lookup.known_node
+        return self._repeated.log(
+            logging.INFO,
+            self._now_ms,
+            (str(lookup), node, reason if isinstance(reason, str) else type(reason)),
+            "%s: the coordinator %s is not used any more: %s",
+            lookup,
+            node,
+            reason,
+        )
 
-        It stands until a back-off is over: then the next call of `coordinator` asks anew.
-        """
-        lookup = self._lookup(key_type, key)
-        return lookup.attempt.last_error if lookup.state is CoordinatorState.FAILED else None
-
-    def last_error(self, key_type: CoordinatorType, key: str) -> KafkaError | None:
-        return self._lookup(key_type, key).attempt.last_error
-
-    def last_found(self, key_type: CoordinatorType, key: str) -> CoordinatorNode | None:
-        """Return the one that was found last, even if it is forgotten since."""
-        return self._lookup(key_type, key).found_node
-
-    def mark_unknown(
-        self, key_type: CoordinatorType, key: str, *, node_id: int, reason: object
-    ) -> None:
-        """Forget a coordinator that is none, or gone.
-
-        The news is about `node_id`: another one that was found meanwhile stays known.
-        """
-        lookup = self._lookup(key_type, key)
-        if lookup.node is not None and lookup.node.id == node_id:
-            self._forget(lookup, reason)
-
-    # Asked by the engine.
+    # For the engine.
 
     def poll(self, now_ms: int) -> PollResult:
-        """Ask any broker for the coordinators that are wanted."""
         self._now_ms = now_ms
-        due: defaultdict[CoordinatorType, list[_Lookup]] = defaultdict(list)
+        due: defaultdict[CoordinatorType, list[CoordinatorLookup]] = defaultdict(list)
         next_poll_ms = NEVER_MS
         for lookup in self._lookups.values():
             if lookup.state is CoordinatorState.FAILED and lookup.attempt.due_ms <= now_ms:
@@ -205,7 +231,7 @@ class Coordinators:
             if due_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, due_ms)
             else:
-                due[lookup.key.key_type].append(lookup)
+                due[lookup.key_type].append(lookup)
         requests: list[Request] = []
         for lookups in due.values():
             if self._takes_several_keys:
@@ -215,29 +241,21 @@ class Coordinators:
         return PollResult(requests, next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Forget all of them: they are looked up again when they are needed."""
         del now_ms
-        self._lookups.clear()
+        for lookup in self._lookups.values():
+            lookup.reset()
 
-    def _due_ms(self, lookup: _Lookup) -> int:
-        """Return when to request the coordinator; `NEVER_MS` if something else comes first."""
+    def _due_ms(self, lookup: CoordinatorLookup) -> int:
         if lookup.state is CoordinatorState.WANTED:
             return lookup.attempt.due_ms
         if lookup.state is CoordinatorState.KNOWN:
-            assert lookup.node is not None
-            return max(self._client.suspect_ms(lookup.node.id), lookup.suspect_at_ms)
+            assert lookup.known_node is not None
+            return max(self._client.suspect_ms(lookup.known_node.id), lookup.suspect_at_ms)
         return NEVER_MS
 
-    def _lookup(self, key_type: CoordinatorType, key: str) -> _Lookup:
-        name = _Key(key_type, key)
-        lookup = self._lookups.get(name)
-        if lookup is None:
-            lookup = self._lookups[name] = _Lookup(name, self._retry_backoff)
-        return lookup
-
-    def _request(self, lookups: list[_Lookup]) -> Request:
-        key_type = lookups[0].key.key_type
-        keys = [lookup.key.key for lookup in lookups]
+    def _request(self, lookups: list[CoordinatorLookup]) -> Request:
+        key_type = lookups[0].key_type
+        keys = [lookup.key for lookup in lookups]
         for lookup in lookups:
             is_known = lookup.state is CoordinatorState.KNOWN
             lookup.to(CoordinatorState.SUSPECT if is_known else CoordinatorState.LOOKING_UP)
@@ -253,22 +271,24 @@ class Coordinators:
 
     # Responses.
 
-    def _on_response(self, lookups: list[_Lookup], message: Message | None, now_ms: int) -> None:
+    def _on_response(
+        self, lookups: list[CoordinatorLookup], message: Message | None, now_ms: int
+    ) -> None:
         assert isinstance(message, FindCoordinatorResponse)
-        found = _found([lookup.key.key for lookup in lookups], message)
+        found = _found([lookup.key for lookup in lookups], message)
         for lookup, coordinator in zip(lookups, found, strict=True):
             if coordinator.error_code != 0:
                 said = f": {coordinator.error_message}" if coordinator.error_message else ""
-                text = f"FindCoordinator of {lookup.key}{said}"
+                text = f"FindCoordinator of {lookup}{said}"
                 self._on_error(lookup, error_for_code(coordinator.error_code, text), now_ms)
             else:
                 self._learn(lookup, CoordinatorNode.of(broker_node(_Address(coordinator))), now_ms)
 
-    def _learn(self, lookup: _Lookup, node: CoordinatorNode, now_ms: int) -> None:
-        silent = lookup.node
+    def _learn(self, lookup: CoordinatorLookup, node: CoordinatorNode, now_ms: int) -> None:
+        suspect = lookup.known_node
         lookup.to(CoordinatorState.KNOWN)
-        if silent == node:
-            self._log.debug("%s: the coordinator is still %s, though silent", lookup.key, node)
+        if suspect == node:
+            self._log.debug("%s: the coordinator is still %s, which is suspect", lookup, node)
             lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             return
         # One that is found, lost and found again for the same reason is logged once.
@@ -276,20 +296,20 @@ class Coordinators:
         self._log.log(
             logging.DEBUG if is_known_to_log else logging.INFO,
             "%s: the coordinator is %s",
-            lookup.key,
+            lookup,
             node,
         )
         lookup.is_loss_logged = False
-        lookup.node = lookup.found_node = node
+        lookup.known_node = lookup.found_node = node
         lookup.attempt.succeeded()
-        # One that turns out to be wrong at once is not asked about at full speed.
-        lookup.attempt.due_ms = now_ms + self._retry_backoff.delay_ms(0)
+        # One that turns out to be wrong at once is not looked up at full speed.
+        lookup.attempt.due_ms = now_ms + self.retry_backoff.delay_ms(0)
         self._metadata.learn_coordinator(node)
-        if silent is not None and silent.id != node.id:
-            gone = DisconnectedError(f"{silent} was silent, and {node} has taken its place")
-            self._client.abandon(silent.id, gone, now_ms)
+        if suspect is not None and suspect.id != node.id:
+            gone = DisconnectedError(f"{suspect} did not respond, and {node} has taken its place")
+            self._client.abandon(suspect.id, gone, now_ms)
 
-    def _on_failure(self, lookups: list[_Lookup], error: KafkaError, now_ms: int) -> None:
+    def _on_failure(self, lookups: list[CoordinatorLookup], error: KafkaError, now_ms: int) -> None:
         if isinstance(error, UnsupportedVersionError) and len(lookups) > 1:
             self._takes_several_keys = False
             for lookup in lookups:
@@ -299,81 +319,21 @@ class Coordinators:
         for lookup in lookups:
             self._on_error(lookup, error, now_ms)
 
-    def _on_error(self, lookup: _Lookup, error: KafkaError, now_ms: int) -> None:
+    def _on_error(self, lookup: CoordinatorLookup, error: KafkaError, now_ms: int) -> None:
         if lookup.state is CoordinatorState.SUSPECT:
             self._log.debug(
-                "%s: not known whether it is still %s: %s", lookup.key, lookup.node, error
+                "%s: not known whether it is still %s: %s", lookup, lookup.known_node, error
             )
             lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             lookup.to(CoordinatorState.KNOWN)
             return
         has_failed = lookup.attempt.failed(error, now_ms) is not None
         lookup.to(CoordinatorState.FAILED if has_failed else CoordinatorState.WANTED)
-        self._log.debug("%s: no coordinator yet: %s", lookup.key, lookup.attempt.last_error)
-
-    def _forget(self, lookup: _Lookup, reason: object) -> None:
-        lookup.is_loss_logged |= self._repeated.log(
-            logging.INFO,
-            self._now_ms,
-            (lookup.key, lookup.node, reason if isinstance(reason, str) else type(reason)),
-            "%s: the coordinator %s is not asked any more: %s",
-            lookup.key,
-            lookup.node,
-            reason,
-        )
-        lookup.node = None
-        # The broker that was asked because of the suspicion responds all the same.
-        is_suspect = lookup.state is CoordinatorState.SUSPECT
-        lookup.to(CoordinatorState.LOOKING_UP if is_suspect else CoordinatorState.UNKNOWN)
-
-
-class GroupCoordinator:
-    """The coordinator of the group `group_id`, for all that send it requests."""
-
-    def __init__(self, coordinators: Coordinators, group_id: str) -> None:
-        self.group_id = group_id
-        self._coordinators = coordinators
-
-    def node_id(self) -> int | None:
-        """Return its connection for the group's requests; None while it is looked up."""
-        node = self._coordinators.coordinator(CoordinatorType.GROUP, self.group_id)
-        return None if node is None else node.id
-
-    def data_node_id(self) -> int | None:
-        """Return the same broker's connection for data, which no JoinGroup holds up."""
-        node = self._coordinators.coordinator(CoordinatorType.GROUP, self.group_id)
-        return None if node is None else node.broker_id
-
-    def node_id_for(self, attempts: Iterable[Attempt]) -> int | None:
-        """As `node_id`; if there is none, note in what waits for it why not."""
-        node_id = self.node_id()
-        if node_id is None:
-            last_error = self._coordinators.last_error(CoordinatorType.GROUP, self.group_id)
-            for attempt in attempts:
-                attempt.last_error = last_error or attempt.last_error
-        return node_id
-
-    def is_replaced(self, node_id: int) -> bool:
-        """Return whether the broker of a response is not the coordinator any more.
-
-        What it says of members is void then: a broker that was paused removes all members before
-        it finds out that it was replaced.
-        """
-        return node_id != self.node_id()
-
-    def mark_unknown(self, node_id: int, reason: object) -> None:
-        """Have it looked up again, if it is still this one."""
-        self._coordinators.mark_unknown(
-            CoordinatorType.GROUP, self.group_id, node_id=node_id, reason=reason
-        )
-
-    def failure(self) -> KafkaError | None:
-        """Return why it cannot be found, if that does not cure itself."""
-        return self._coordinators.failure(CoordinatorType.GROUP, self.group_id)
+        self._log.debug("%s: no coordinator yet: %s", lookup, lookup.attempt.last_error)
 
 
 class _Address:
-    """What a response says of a broker's address; it tells no rack."""
+    """What a response says of a broker's address; it has no rack."""
 
     rack: str | None = None
 
@@ -419,7 +379,7 @@ def _found(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coordi
 
 
 def _check(keys: Sequence[str], message: Message) -> None:
-    """Make sure that a response tells of each key once, and of an address that can be one."""
+    """Make sure that a response has each key once, and an address that can be one."""
     assert isinstance(message, FindCoordinatorResponse)
     if message.coordinators or len(keys) > 1:
         found = sorted(each.key for each in message.coordinators)

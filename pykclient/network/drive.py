@@ -1,8 +1,7 @@
 """The synchronous drive: step, wait, complete, run the user's calls, until ready or too late.
 
-A public call that waits is a generator, its `Decisions`: it yields `Until`, is sent whether the
-condition held, and returns what the call returns. What is raised in a wait comes out of the
-`yield`, so a `finally` there is run before `drive` ends, however it ends.
+What is raised in a wait comes out of the `yield` of the decisions, so a `finally` there is run
+before `drive` ends, however it ends.
 
 Owner: the thread that calls it, which drives the engine meanwhile.
 """
@@ -19,28 +18,18 @@ if TYPE_CHECKING:
     from pykclient.network.engine import Engine
     from pykclient.network.io.port import Port
 
-__all__ = [
-    "Decisions",
-    "Until",
-    "drive",
-    "drive_until",
-    "now_ms",
-    "run_user_calls",
-    "wall_ms",
-]
-
 T = TypeVar("T")
 
 
 class Until(NamedTuple):
-    """What decisions wait for, and how long. A deadline of now takes what has arrived."""
+    """What decisions wait for, and how long. A deadline that has passed takes what has arrived."""
 
     condition: Callable[[], bool]
     deadline_ms: int
 
 
 Decisions = Generator[Until, bool, T]
-"""A public call that may wait; it is sent False where the deadline has passed."""
+"""A public call that may wait; a `yield` is sent whether the condition held, or False when late."""
 
 
 def now_ms() -> int:
@@ -54,7 +43,6 @@ def wall_ms() -> int:
 
 
 def drive(engine: Engine, port: Port, decisions: Decisions[T]) -> T:
-    """Run a public call to its end, and return its result."""
     try:
         wait = next(decisions)
         while True:
@@ -77,7 +65,7 @@ def drive(engine: Engine, port: Port, decisions: Decisions[T]) -> T:
 def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadline_ms: int) -> bool:
     """Run the engine until `until()` holds or the deadline has passed; return which.
 
-    At least one turn is made, so a deadline of now still takes what has arrived.
+    A deadline that has passed still takes what has arrived, unless `until()` holds before that.
     """
     while True:
         started_ms = now_ms()
@@ -97,7 +85,7 @@ def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadli
 def run_user_calls(engine: Engine) -> None:
     """Make the calls of user code that have come up, and report how they ended.
 
-    Only those of now: calls that they lead to wait for the next turn. A call may drive the engine
+    Calls that these lead to wait for the next turn. A call may drive the engine
     itself, and make those behind it.
     """
     for _ in range(len(engine.user_calls)):

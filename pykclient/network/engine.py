@@ -1,9 +1,5 @@
 """The engine: managers in a fixed order over one network client.
 
-`step` lets the managers speak and sends what they want; `complete` hands them the responses.
-Between the two the driver waits on the port. Producer, consumer and admin are engines with
-different managers.
-
 Owner: the driver. Other threads come in by `post` alone, which is the mailbox and a wake-up.
 Source: ``ConsumerNetworkThread`` of Kafka's newer consumer; the mailbox is trio's entry queue.
 """
@@ -21,8 +17,6 @@ if TYPE_CHECKING:
 
     from pykclient.network.broker.client import NetworkClient
     from pykclient.network.manager import Manager, PollResult, UserCall
-
-__all__ = ["Caller", "Engine"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +49,7 @@ class Engine:
         self.call_unlocked = call_unlocked
         """Calls user code, without the locks that the driver holds."""
         self.taken_call: UserCall | None = None
-        """What was taken out of `user_calls` last."""
+        """The one taken out of `user_calls` last."""
         self._background = tuple(background)
         self.user_calls: deque[UserCall] = deque() if user_calls is None else user_calls
         self._polls = tuple(manager.poll for manager in managers)
@@ -67,7 +61,6 @@ class Engine:
         self.client.wakeup()
 
     def step(self, now_ms: int) -> int:
-        """Let every manager speak, send what they want, and return the earliest deadline."""
         return self._step(self._polls, now_ms)
 
     def step_in_background(self, now_ms: int) -> int:
@@ -78,7 +71,9 @@ class Engine:
         if self.client.is_closed:
             # By user code that the driver has called: it must not go on.
             raise ClosedError("the client was closed by a function that it called")
-        self._take_mail(now_ms)
+        # Only what is there now: a sender that never stops posting must not hold up the step.
+        for _ in range(len(self._mailbox)):
+            self._mailbox.popleft()(now_ms)
         deadlines_ms = []
         for poll in polls:
             result = poll(now_ms)
@@ -86,7 +81,7 @@ class Engine:
                 self.client.send(request, now_ms)
             deadlines_ms.append(result.next_poll_ms)
         deadlines_ms.append(self.client.prepare(now_ms))
-        # A later manager or a lost connection may have asked for metadata after its manager spoke.
+        # A later manager or a lost connection may want metadata after its manager was polled.
         deadlines_ms.append(self.client.metadata_due_ms())
         # Whatever was posted or completed meanwhile wants another step before any wait.
         if self._mailbox or self.client.has_completed:
@@ -99,14 +94,9 @@ class Engine:
     def restart(self) -> None:
         """Go on as if all connections had been lost. What is in flight is not reported.
 
-        Managers are restarted by whoever knows them.
+        It restarts no manager.
         """
         self.client.restart()
         taken = self.taken_call
         if taken is not None and not taken.is_begun and taken not in self.user_calls:
             self.user_calls.appendleft(taken)
-
-    def _take_mail(self, now_ms: int) -> None:
-        # Only what is there now: a sender that never stops posting must not hold up the step.
-        for _ in range(len(self._mailbox)):
-            self._mailbox.popleft()(now_ms)

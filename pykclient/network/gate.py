@@ -1,18 +1,16 @@
 """Gate: where one thread waits until another opens it.
 
-A signal handler or a destructor may interrupt whoever opens it or waits at it, at any moment, and
+A signal handler or a destructor may interrupt a call of `open` or `wait`, at any moment, and
 nothing is left locked: no lock of Python's own is held meanwhile, as `threading.Event` does.
 
 Owner: one thread waits; any may open it, more than once.
-Source: `queue.SimpleQueue`, whose ``put`` may be interrupted and come in again.
+Source: `queue.SimpleQueue`; its ``put`` may be interrupted and come in again.
 """
 
 from __future__ import annotations
 
 import threading
 from queue import Empty, SimpleQueue
-
-__all__ = ["Gate"]
 
 
 class Gate:

@@ -1,17 +1,12 @@
 """Interrupts: whether an exception that comes out of a call has left things half done.
 
-A signal handler may raise between any two instructions of the main thread: Ctrl-C, an exit at
-SIGTERM, the time-out of a task queue or of a test. No `finally` is a guarantee against that, since
-it is interrupted as well. So a client notes that its state is *torn* before a call changes
-anything, and that it is whole again afterwards, and *recovers* before the next call where it is
-not: it goes on as if all its connections had been lost at that moment.
-
-What is raised where nothing is being changed costs no recovery: in a function that is marked by
-`harmless` (waiting for sockets, code of the user), and our own errors. A handler may raise one of
-our errors as well; it does so in a frame that is not ours.
+A signal handler may raise between any two instructions of the main thread, in a `finally` too; what
+a client does about it is in docs/decisions/0015. What is raised where nothing is being changed
+costs no recovery: in a function that is marked by `harmless` (waiting for sockets, code of the
+user), and our own errors. `Consumer.wakeup` has nothing to do with signals: see
+`consumer/waiting.py`.
 
 Owner: none; it holds no state but that register.
-Source: ours, after the crash recovery of databases; Java has no asynchronous exceptions.
 """
 
 from __future__ import annotations
@@ -26,15 +21,6 @@ from pykclient.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
-
-__all__ = [
-    "call_harmless",
-    "call_masked",
-    "harmless",
-    "leaves_whole",
-    "raise_foreign",
-    "raise_of_signal_handler",
-]
 
 OUR_PACKAGES: Final = frozenset({__name__.partition(".")[0], "selectors", "socket", "ssl"})
 """Whose errors are caught where they are known; what a handler raises comes from elsewhere."""

@@ -13,8 +13,6 @@ from pykclient.errors import UsageError
 if TYPE_CHECKING:
     from pykclient.config.client import ClientConfig
 
-__all__ = ["LiveClient", "describe_client"]
-
 
 class LiveClient:
     """A client that is neither pickled nor copied."""
@@ -22,11 +20,6 @@ class LiveClient:
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse to be pickled or copied.
-
-        Raises:
-            UsageError: always.
-        """
         kind = type(self).__name__
         raise UsageError(
             f"a {kind} cannot be pickled or copied: it has connections, locks and threads of this "

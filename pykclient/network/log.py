@@ -1,18 +1,12 @@
 """What clients log: `ClientLog`, and two that keep it short, `RateLimitedLog` and `LongWaits`.
 
-Messages begin with the client's id, which is also the attribute `client_id` of each log record:
-where several clients run in one process, it tells them apart.
+What a filter or handler raises is written to stderr, as `logging` itself does with what `emit`
+raises (unless `logging.raiseExceptions` is off), the first time and then after ten, a hundred ...
+times as many. A thread that has a lock may keep its messages until it has released it
+(`keep_messages`): a handler may block.
 
-What a filter or handler raises is no reason for a client to stop, or to leave half done what it was
-logging about. It is written to stderr, as `logging` itself does with what a handler's `emit` raises
-(unless `logging.raiseExceptions` is off), the first time and then after ten, a hundred ... times as
-many. A thread that has a lock may keep its messages until it has released it (`keep_messages`): a
-handler may also block.
-
-Owner: `RateLimitedLog` belongs to whoever logs, under its lock. Any thread may use the others: two
-that come at the same moment may both log a long wait; `failure_count` is the process's; what is
-kept, and the logger that a thread is in, its thread's own.
-Source: the `logging` cookbook, "Adding contextual information"; the rest is ours.
+Owner: `RateLimitedLog` belongs to its user. Any thread may use the others: two that log a long wait
+at the same moment may both do so.
 """
 
 from __future__ import annotations
@@ -22,6 +16,7 @@ import sys
 import traceback
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -30,17 +25,6 @@ from pykclient.network.interrupts import raise_of_signal_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
-
-__all__ = [
-    "LONG_WAIT_MS",
-    "REPEAT_MS",
-    "ClientLog",
-    "LongWait",
-    "LongWaits",
-    "RateLimitedLog",
-    "keep_messages",
-    "waits_for_handler_of_caller",
-]
 
 REPEAT_MS: Final = 30_000
 """How long one line stands for all that are alike."""
@@ -51,7 +35,7 @@ KEYS_MAX: Final = 64
 LONG_WAIT_MS: Final = 5_000
 
 REMEMBERED_MAX: Final = 64
-"""Things waited for that are remembered; beyond that all are forgotten, and may be said again."""
+"""Things waited for that are remembered; beyond that all are forgotten, and may be logged again."""
 
 _kept: ContextVar[list[Callable[[], None]] | None] = ContextVar("kept", default=None)
 """What this thread has to log when it has no lock any more; None while it may log at once."""
@@ -88,7 +72,7 @@ def waits_for_handler_of_caller(thread_id: int) -> bool:
     """
     logger = _logging.get(thread_id)
     while logger is not None:
-        # As `threading.Condition` asks it; a handler may have a lock of its own kind, or none.
+        # As `threading.Condition` finds out; a handler may have a lock of its own kind, or none.
         if any(getattr(h.lock, "_is_owned", bool)() for h in list(logger.handlers)):
             return True
         logger = logger.parent if logger.propagate else None
@@ -110,7 +94,6 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
-        """Put the id in front of a message."""
         kwargs["extra"] = self.extra
         return f"{self._prefix}{msg}", kwargs
 
@@ -140,8 +123,8 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
         outer = _logging.get(me)
         try:
             _logging[me] = self.logger
-            # `log` would take that lock as well. Two frames up is the call of the log, whose place
-            # a formatter shows.
+            # `log` would take that lock as well. Two frames up is the call of the log, the place
+            # that a formatter shows.
             self.logger._log(level, message, args, stacklevel=2, **keywords)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 (user code)
             raise_of_signal_handler(error)
@@ -168,30 +151,28 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
             traceback.print_exc()
 
 
-class _Said:
-    __slots__ = ("since_count", "time_ms")
-
-    def __init__(self, time_ms: int) -> None:
-        self.time_ms = time_ms
-        self.since_count = 0
+@dataclass(slots=True)
+class _Logged:
+    time_ms: int
+    repeat_count: int = 0
+    """How often the same has happened since."""
 
 
 class RateLimitedLog:
     """Logs to `log`, the same thing every `REPEAT_MS` at most; in between at level DEBUG.
 
-    A key says what counts as the same: what it is about and why, without figures that differ each
-    time. The next line says how often it has happened meanwhile. (Java's client repeats its lines
+    A key is what counts as the same: what it is about and why, without figures that differ each
+    time. The next line has how often it has happened meanwhile. (Java's client repeats its lines
     as often as it tries.)
     """
 
     def __init__(self, log: ClientLog) -> None:
         self._log = log
-        self._said: dict[tuple[object, ...], _Said] = {}
+        self._logged: dict[tuple[object, ...], _Logged] = {}
 
     def is_due(self, now_ms: int, key: tuple[object, ...]) -> bool:
-        """Whether `log` would log at its level now."""
-        said = self._said.get(key)
-        return said is None or now_ms - said.time_ms >= REPEAT_MS
+        logged = self._logged.get(key)
+        return logged is None or now_ms - logged.time_ms >= REPEAT_MS
 
     def log(
         self,
@@ -206,20 +187,18 @@ class RateLimitedLog:
 
         With `exc_info`, the exception that is being handled is logged with it.
         """
-        said = self._said.get(key)
-        if said is not None and not self.is_due(now_ms, key):
-            said.since_count += 1
+        logged = self._logged.get(key)
+        if logged is not None and not self.is_due(now_ms, key):
+            logged.repeat_count += 1
             self._log.debug(message, *args, exc_info=exc_info)
             return False
-        self._said.pop(key, None)
-        if len(self._said) >= KEYS_MAX:
-            del self._said[next(iter(self._said))]
-        self._said[key] = _Said(now_ms)
-        if said is not None and said.since_count:
-            message, args = (
-                f"{message} (%d times since it was last logged)",
-                (*args, said.since_count),
-            )
+        self._logged.pop(key, None)
+        if len(self._logged) >= KEYS_MAX:
+            del self._logged[next(iter(self._logged))]
+        self._logged[key] = _Logged(now_ms)
+        if logged is not None and logged.repeat_count:
+            message = f"{message} (%d times since it was last logged)"
+            args = (*args, logged.repeat_count)
         self._log.log(level, message, *args, exc_info=exc_info)
         return True
 
@@ -240,36 +219,34 @@ class LongWait:
         return deadline_ms if self._due_ms is None else min(self._due_ms, deadline_ms)
 
     def look(self, now_ms: int) -> None:
-        """Log what is waited for, if that is due."""
         if self._due_ms is not None and self._due_ms <= now_ms:
             self._due_ms = None
-            self._waits.tell(self._what, self._why, now_ms)
+            self._waits.warn(self._what, self._why, now_ms)
 
 
 class LongWaits:
-    """Says of a client's calls what they wait for, when that takes long.
+    """Logs what a client's calls wait for, when that takes long.
 
-    A call that waits up to a minute in silence looks like one that hangs. So it logs one WARNING
-    after `LONG_WAIT_MS`; for the same thing not more than one every `REPEAT_MS`, however many calls
-    and threads wait for it.
+    A call that waits up to a minute and logs nothing looks like one that hangs. So it logs one
+    WARNING after `LONG_WAIT_MS`; for the same thing not more than one every `REPEAT_MS`, however
+    many calls and threads wait for it.
     """
 
     def __init__(self, log: ClientLog) -> None:
         self._log = log
-        self._told_ms: dict[str, int] = {}
+        self._logged_ms: dict[str, int] = {}
 
     def begin(self, what: str, why: Callable[[], str], now_ms: int) -> LongWait:
-        """Note that a call begins to wait."""
         return LongWait(self, what, why, now_ms)
 
-    def tell(self, what: str, why: Callable[[], str], now_ms: int) -> None:
-        """Log that a call still waits, unless that was said not long ago."""
-        told_ms = self._told_ms.get(what)
-        if told_ms is not None and now_ms - told_ms < REPEAT_MS:
+    def warn(self, what: str, why: Callable[[], str], now_ms: int) -> None:
+        """Log that a call still waits, unless that was logged not long ago."""
+        logged_ms = self._logged_ms.get(what)
+        if logged_ms is not None and now_ms - logged_ms < REPEAT_MS:
             return
-        if len(self._told_ms) >= REMEMBERED_MAX:
-            self._told_ms = {}
-        self._told_ms[what] = now_ms
+        if len(self._logged_ms) >= REMEMBERED_MAX:
+            self._logged_ms = {}
+        self._logged_ms[what] = now_ms
         self._log.warning(
             "still waiting for %s after %d ms: %s",
             what,

@@ -1,9 +1,5 @@
 """What managers and the engine that runs them exchange: Manager, Request, Operation, UserCall.
 
-A manager is one duty (refresh metadata, send batches, fetch): it is polled with the time, returns
-requests and when it must be polled again, and gets responses through callbacks of its requests. It
-has no clock, no socket and no thread, and never waits.
-
 Owner: the driver of the engine that a manager belongs to.
 Source: Kafka's ``RequestManager`` of the newer consumer.
 """
@@ -23,19 +19,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 
-__all__ = [
-    "ANY_NODE",
-    "IDLE",
-    "NEVER_MS",
-    "Manager",
-    "Operation",
-    "PollResult",
-    "RecoveringManager",
-    "Request",
-    "UserCall",
-    "check_answered",
-]
-
 NEVER_MS = 2**62
 """A deadline that does not come."""
 
@@ -53,13 +36,13 @@ class Request:
     `Engine.step`, never inside `NetworkClient.send`. `node_id` None means any node, the least
     loaded one. `expects_response` is False only for a Produce with acks=0: then `on_response` is
     called with None once the bytes were handed to the socket. `max_version` caps the version when
-    the message lacks what newer ones need (a topic id, say). `check` is called with a response
+    the message lacks what newer ones need (a topic id, for one). `check` is called with a response
     before its callback; if it contradicts the message, it raises `DecodeError`, which ends
     the connection as bytes do that cannot be read. `build` makes the message for the version that
-    was chosen, where versions say the same in different fields; `message` then only names the API.
-    What it raises (`UnsupportedVersionError`) goes to `on_failure`. `is_movable` is for what any
-    node may be asked, twice if need be: when the one that was asked is silent, another one is.
-    `held_ms` is for how long the node was told to hold the response back; it is not silent before.
+    was chosen, where versions have the same in different fields; `message` then only names the API.
+    What it raises (`UnsupportedVersionError`) goes to `on_failure`. A request that `is_movable` is
+    sent to another node when the first one is suspect, so both may handle it. `held_ms` is for how
+    long the request has the node hold the response back.
     """
 
     message: RequestMessage
@@ -78,22 +61,19 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class PollResult:
-    """What a manager wants: requests to send now, and the time at which to ask it again."""
+    """The requests that a manager has to send now, and when to poll it again."""
 
     requests: Sequence[Request] = ()
     next_poll_ms: int = NEVER_MS
 
 
 IDLE = PollResult()
-"""Nothing to send, and nothing to wait for but responses."""
 
 
 class Manager(Protocol):
-    """One duty of a client, asked by the engine in a fixed order."""
+    """One duty of a client: it has no clock, socket or thread, and never waits."""
 
-    def poll(self, now_ms: int) -> PollResult:
-        """Return what is to be sent now and when to ask again (absolute, in milliseconds)."""
-        ...
+    def poll(self, now_ms: int) -> PollResult: ...
 
 
 class RecoveringManager(Manager, Protocol):
@@ -105,7 +85,6 @@ class RecoveringManager(Manager, Protocol):
         Called by a recovery, which may be interrupted as well and begins anew then. It makes no
         callbacks.
         """
-        ...
 
 
 class Operation(Generic[ValueT]):
@@ -133,7 +112,7 @@ class Operation(Generic[ValueT]):
 
     def result(self) -> ValueT:
         """Return the value, or raise the error. Requires that it is done."""
-        assert self._is_done, "asked for the result of an operation under way"
+        assert self._is_done, "the operation is under way"
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # set by succeed()
@@ -165,10 +144,10 @@ class Operation(Generic[ValueT]):
 
 @dataclass(slots=True, eq=False)
 class UserCall:
-    """A call of user code that the core wants made. The driver makes it with no lock held.
+    """A call of user code, which the driver makes with no lock held.
 
-    `on_done` hears None, or the exception that the user's function raised. `is_begun` is set when
-    the function is called: until then an interrupt must not lose the call.
+    `on_done` is called with None, or with the exception that the user's function raised. `is_begun`
+    is set when the function is called: until then an interrupt must not lose the call.
     """
 
     function: Callable[..., object]
@@ -181,29 +160,29 @@ class UserCall:
         self.function(*self.args)
 
 
-def check_answered(
+def check_partitions(
     api: str,
-    asked: Collection[tuple[str, int]],
-    answered: Iterable[tuple[str, int]],
+    requested: Collection[tuple[str, int]],
+    received: Iterable[tuple[str, int]],
     *,
     needs_all: bool = True,
 ) -> None:
-    """Make sure that `answered` has the partitions of `asked`, none twice, and no other ones.
+    """Make sure that a response has the partitions of its request, none twice, and no others.
 
     `api` is the request's name, for the error. Without `needs_all` some may be left out.
 
     Raises:
         DecodeError: it has not.
     """
-    unanswered = set(asked)
-    for partition in answered:
-        if partition not in unanswered:
+    missing = set(requested)
+    for partition in received:
+        if partition not in missing:
             raise DecodeError(
-                f"the response to {api} names {_name(partition)}, which was not asked for, or twice"
+                f"the response to {api} names {_name(partition)}, which was not requested, or twice"
             )
-        unanswered.discard(partition)
-    if needs_all and unanswered:
-        raise DecodeError(f"the response to {api} says nothing of {_name(min(unanswered))}")
+        missing.discard(partition)
+    if needs_all and missing:
+        raise DecodeError(f"the response to {api} lacks {_name(min(missing))}")
 
 
 def _name(partition: tuple[str, int]) -> TopicPartition:

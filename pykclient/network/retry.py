@@ -1,8 +1,4 @@
-"""Trying again: `Backoff` says how long to pause, `Attempt` when one request may be sent again.
-
-`Backoff` is pure: it counts nothing and reads no clock. Its random source is given, so a test can
-fix it. An `Attempt` is *due* from a time on, *in flight*, or ended: its owner drops it then, or
-uses it for the next request.
+"""Trying again: `Backoff` is how long to pause, `Attempt` when one request may be sent again.
 
 Owner: an `Attempt` belongs to the manager that sends the request.
 Source: KIP-580 (exponential back-off), KIP-144 (reconnecting); the rule on responses that cannot be
@@ -16,8 +12,6 @@ from random import Random
 
 from pykclient.errors import DecodeError, KafkaError
 from pykclient.network.manager import NEVER_MS
-
-__all__ = ["Attempt", "Backoff"]
 
 EXPONENT_MAX = 62
 """Doubling further only makes numbers that `max_ms` cuts anyway."""

@@ -1,9 +1,7 @@
-"""ProducerConfig: every setting of a producer.
+"""ProducerConfig: every setting of a producer, immutable and picklable.
 
-Built by `from_settings`, immutable, picklable. `acks` is kept as the protocol's number, -1 for
-"all"; idempotence that was not asked for gives way to settings that exclude it, as in Java.
+Idempotence that was not asked for gives way to settings that exclude it, as in Java.
 
-Owner: none, it is immutable.
 Source: Java class ``ProducerConfig`` of 4.3.1.
 """
 
@@ -27,8 +25,6 @@ from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-__all__ = ["ACKS_ALL", "ProducerConfig"]
 
 ACKS_ALL: Final = -1
 IN_FLIGHT_IDEMPOTENT_MAX: Final = 5
@@ -101,7 +97,7 @@ class ProducerConfig(ClientConfig):
         integer(0, LONG_MAX), 5, "How long a batch waits to be filled before it is sent."
     )
     buffer_memory = Setting(
-        integer(0, LONG_MAX), 33_554_432, "Memory for records that are not sent yet."
+        integer(0, LONG_MAX), 33_554_432, "Memory for records that are not delivered yet."
     )
     max_block_ms = Setting(
         integer(0, LONG_MAX), 60_000, "How long send may wait for memory or metadata."
@@ -110,7 +106,7 @@ class ProducerConfig(ClientConfig):
         integer(0), 1_048_576, "Largest request, and so largest record before compression."
     )
     max_in_flight_requests_per_connection = Setting(
-        integer(1), 5, "Requests that a connection may have unanswered."
+        integer(1), 5, "Requests in flight that a connection may have."
     )
     retries = Setting(
         integer(0, INT_MAX), INT_MAX, "Further attempts at a request, within delivery_timeout_ms."

@@ -1,9 +1,6 @@
 """ProducerCore: what a producer is made of, and every step of its calls.
 
-It is built from a configuration and a port, and has no clock and no thread of its own: how a thread
-of the application waits, `waiting` knows. `Producer` gives the calls their names. Records that can
-be appended at once do not come here: `send` is the per-record core's, which calls `send_slowly` for
-all others, about once a batch.
+It has no clock and no thread of its own: how a thread of the application waits, `waiting` knows.
 
 Owner: methods run in any thread; what they set in motion, in the sender thread.
 Source: Java class ``KafkaProducer``, methods ``doSend`` and ``waitOnMetadata``.
@@ -12,7 +9,7 @@ Source: Java class ``KafkaProducer``, methods ``doSend`` and ``waitOnMetadata``.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import get_ident
 from typing import TYPE_CHECKING
 
@@ -45,17 +42,17 @@ from pykclient.producer.serializers import RecordSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from pykclient.accel import Delivery, TopicAppenders
     from pykclient.accel.abc import HeadersInput, OnDelivery, SendSlowly
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Manager, UserCall
+    from pykclient.producer.accumulator.append import AppendedRows
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import Waiting
-    from pykclient.producer.record import RecordMetadata, SerializedRecord
-
-__all__ = ["ProducerCore"]
+    from pykclient.producer.record import RecordMetadata, Rows, SerializedRecord
 
 
 class ProducerCore:
@@ -81,10 +78,10 @@ class ProducerCore:
         self._long_waits = LongWaits(ClientLog("pykclient.producer", config.client_id))
         self._waiting_for_memory: set[int] = set()
         self.wall_clock_ms: Callable[[], int] = lambda: wall_clock_ns() // 1_000_000
-        self.serializer = RecordSerializer.from_config(config, self.wall_clock_ms)
+        self.serializer = RecordSerializer(config, self.wall_clock_ms)
         self.interceptors = ProducerInterceptors.from_setting(config.interceptors)
         self.partitioner = partition_function(config.partitioner)
-        self.metadata = Metadata.from_config(
+        self.metadata = Metadata(
             config, allow_auto_topic_creation=True, topic_idle_ms=config.metadata_max_idle_ms
         )
         self.client = NetworkClient(
@@ -222,13 +219,26 @@ class ProducerCore:
         while isinstance(appended, Blocked):
             if deadline_ms is None:
                 deadline_ms = self.block_deadline_ms()
-            if appended.need is Need.METADATA:
-                self.await_topic(record.topic, record.partition, deadline_ms)
-                appended = self.accumulator.append(record)
-            else:
-                with self.memory(record.topic, appended.size_bytes, deadline_ms) as memory:
-                    appended = self.accumulator.append(record, memory)
+            with self._awaited(appended, record, deadline_ms) as memory:
+                appended = self.accumulator.append(record, memory)
         return appended
+
+    def append_rows(self, rows: Rows) -> AppendedRows:
+        """Append as many as one batch takes."""
+        appended = self.accumulator.append(rows)
+        while isinstance(appended, Blocked):
+            with self._awaited(appended, rows, self.block_deadline_ms()) as memory:
+                appended = self.accumulator.append(rows, memory)
+        return appended
+
+    def _awaited(
+        self, blocked: Blocked, item: SerializedRecord | Rows, deadline_ms: int
+    ) -> AbstractContextManager[MemoryWaiter | None]:
+        """Wait for what is missing."""
+        if blocked.need is Need.MEMORY:
+            return self._memory(item.topic, blocked.size_bytes, deadline_ms)
+        self.await_topic(item.topic, item.partition, deadline_ms)
+        return nullcontext()
 
     # The application's own partitioner.
 
@@ -267,7 +277,8 @@ class ProducerCore:
 
     def await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
         self._check_may_wait(f"metadata of topic {topic!r}")
-        version = asked_version = self.metadata.cluster.version
+        requested_version = self.metadata.cluster.version
+        before = self.metadata.cluster.topic_errors.get(topic)
         fatal_count = self.metadata.fatal_count
         self.want_topic(topic)
         wait = self._long_waits.begin(
@@ -283,14 +294,14 @@ class ProducerCore:
                 self.lifecycle.check_usable()
                 if self.has_partition(topic, partition):
                     return
-                error = self._final_topic_error(topic, version, fatal_count)
+                error = self._final_topic_error(topic, before, fatal_count)
                 if error is not None:
                     raise error.with_traceback(None)
                 started_ms = self._clock_ms()
                 if started_ms >= deadline_ms:
                     raise self._no_metadata(topic, partition)
-                if self.metadata.cluster.version > asked_version:
-                    asked_version = self.metadata.cluster.version
+                if self.metadata.cluster.version > requested_version:
+                    requested_version = self.metadata.cluster.version
                     self.want_topic(topic)  # that response did not have it; the next one may
                 wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
                 self.waiting.await_gate(gate, wait_s, "send(), which waits for metadata,")
@@ -305,16 +316,19 @@ class ProducerCore:
 
         self.engine.post(request)
 
-    def _final_topic_error(self, topic: str, version: int, fatal_count: int) -> KafkaError | None:
-        """Return why waiting for a topic is in vain, by what is newer than cluster `version`, or
-        what was found to be fatal since `fatal_count`.
+    def _final_topic_error(
+        self, topic: str, before: KafkaError | None, fatal_count: int
+    ) -> KafkaError | None:
+        """Return why waiting for a topic is in vain, by a newer response than the one that said
+        `before`, or by what was found to be fatal since `fatal_count`.
         """
         fatal_error = self.metadata.fatal_since(fatal_count)
         if fatal_error is not None:
             return fatal_error
-        cluster = self.metadata.cluster
-        error = cluster.topic_errors.get(topic) if cluster.version > version else None
-        return error if error is not None and not error.retriable else None
+        error = self.metadata.cluster.topic_errors.get(topic)
+        if error is None or error is before or error.retriable:
+            return None
+        return error
 
     def _no_metadata(self, topic: str, partition: int | None) -> KafkaTimeoutError:
         waited_ms = self.config.max_block_ms
@@ -341,12 +355,12 @@ class ProducerCore:
         if failures:
             return f"no broker could be reached: {failures}", None
         cause = self.metadata.last_error
-        return str(cause or "the brokers have not answered yet"), cause
+        return str(cause or "the brokers have not responded yet"), cause
 
     # Waiting for memory.
 
     @contextmanager
-    def memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
+    def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
         """Wait for memory; what is not used in the context goes back."""
         self._check_may_wait(f"{size_bytes} bytes of memory")
         gate = Gate()

@@ -339,7 +339,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         return call
 
     def _announce(self) -> list[tuple[int, Callable[[], object]]]:
-        """Let those go on who wait; return the done callbacks, in the records' order."""
+        """Wake the threads that wait; return the done callbacks, in the records' order."""
         self._is_announced = True
         self.is_well = self.state is ResultState.SUCCEEDED
         for waker in list(self._wakers):

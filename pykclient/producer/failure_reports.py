@@ -1,15 +1,10 @@
 """FailureReports: what a producer logs of failures that nothing else would report.
 
 That is a callback of the application that raised, and records that failed without a callback and
-whose deliveries were not read. Neither is logged once per record: a line stands for all that
-are alike, with their number.
-
-Nothing here raises: a logging handler or filter that fails must not end the sender thread.
-
-Once the producer is over, what is dropped last, or the end of the program, has the rest logged.
+whose deliveries were not read: a line for all that are alike, with their number. Nothing here
+raises: a logging handler or filter that fails must not end the sender thread.
 
 Owner: the sender thread; an `UnseenFailure` ends in any, at any moment.
-Source: ours. Python's `asyncio` logs likewise what was not retrieved.
 """
 
 from __future__ import annotations
@@ -26,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.errors import KafkaError
-
-__all__ = ["FailureReports", "UnseenFailure"]
 
 UNSEEN_MAX: Final = 10_000
 """How many batches of failed records are remembered until the sender thread logs them."""
@@ -124,9 +117,9 @@ class FailureReports:
         for what, kind in self._count():
             key = ("unseen", what, kind)
             if self._log.is_due(now_ms, key):
-                untold = self._unreported.pop((what, kind), None)
-                if untold is not None:  # else the end of the program has logged it
-                    count, reason = untold
+                unreported = self._unreported.pop((what, kind), None)
+                if unreported is not None:  # else the end of the program has logged it
+                    count, reason = unreported
                     self._say(logging.WARNING, key, UNSEEN, count, what, reason)
 
     def end(self) -> None:
@@ -167,9 +160,9 @@ class FailureReports:
         """Log all that was noted, in any thread: there is nothing after it that could repeat."""
         self._count()
         for key in list(self._unreported):
-            untold = self._unreported.pop(key, None)
-            if untold is not None:
-                self._plain_log.warning(UNSEEN, untold.record_count, key[0], untold.reason)
+            unreported = self._unreported.pop(key, None)
+            if unreported is not None:
+                self._plain_log.warning(UNSEEN, unreported.record_count, key[0], unreported.reason)
 
     def _say(
         self,

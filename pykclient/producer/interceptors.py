@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import OnDelivery
 
-__all__ = ["ProducerInterceptor", "ProducerInterceptors"]
-
 
 class ProducerInterceptor(Protocol):
     """What an interceptor has to have. A `close()`, where it has one, is called at the end."""

@@ -1,10 +1,14 @@
-"""Which partition a record goes to: by its key, or by turns.
+"""Which partition a record goes to: the one it names, by its key, or by turns.
 
 Records with a key go where Java's producer puts them: murmur2 of the key, without its sign, modulo
-the number of partitions. Those without a key go to one partition until it has taken a batch's worth
-of bytes, then to another one, drawn at random. Where some partitions have longer queues than
-others, they are drawn less often, so that a slow broker gets less. All that decides this is in
-`StickyPartitioner`; the per-record core knows the open batch of its present choice and no more.
+the number of partitions. Those without a key, and all where keys are ignored, go to one partition
+until it has taken a batch's worth of bytes, then to another one, drawn at random. Where some
+partitions have longer queues than others, they are drawn less often, so that a slow broker gets
+less. `StickyPartitioner` decides this, for records and for rows; which brokers are slow the sender
+notes (`Sender`), and a partitioner of the application's is asked before any of it. The per-record
+core does the same with the open batches that it finds (`SendCore.send`), and divides rows where
+some may go anywhere and others not (`RowBlock.by_partition`): those take the turns one after the
+other, too.
 
 Owner: a `StickyPartitioner` is its topic's; it changes under the lock of the partition chosen so
 far, or in the sender thread when the topic's partitions change.
@@ -18,6 +22,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from pykclient.accel import partition_of_key
 from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError, UsageError
 
@@ -26,14 +31,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from pykclient.network.cluster.cluster import PartitionInfo
-
-__all__ = [
-    "PartitionLoad",
-    "Partitioner",
-    "StickyPartitioner",
-    "checked_partition",
-    "partition_function",
-]
+    from pykclient.producer.record import Rows, SerializedRecord
 
 Partitioner = Callable[[str, bytes | None, bytes | None, "tuple[PartitionInfo, ...]"], int]
 """A partitioner of the application's own: called with the topic, the key and the value as bytes
@@ -45,11 +43,7 @@ a topic's queues at each switch would make a record dearer the more partitions t
 
 
 def partition_function(configured: object) -> Partitioner | None:
-    """Return the function of a configured partitioner; None when the producer's own is to be used.
-
-    Raises:
-        ConfigError: it cannot be imported, or is neither a callable nor has a method `partition`.
-    """
+    """Return the function of a configured partitioner, None for the producer's own."""
     found = resolve_class_setting("partitioner.class", configured)
     if found is None:
         return None
@@ -84,7 +78,7 @@ class PartitionLoad(NamedTuple):
 
 
 class StickyPartitioner:
-    """Chooses the partition of a topic's records without a key, one turn after the other.
+    """Chooses the partition of a topic's records: without a key, one turn after the other.
 
     A turn ends when the partition has a full batch, when it has taken `switch_bytes` in smaller
     ones, or when it has lost its leader; and between two batches only, which keeps them full. So it
@@ -99,7 +93,9 @@ class StickyPartitioner:
         "_table",
         "_table_ms",
         "_taken_bytes",
+        "hash_keys",
         "partition",
+        "partition_count",
     )
 
     def __init__(
@@ -108,10 +104,14 @@ class StickyPartitioner:
         *,
         switch_bytes: int,
         is_adaptive: bool,
+        hash_keys: bool,
         random: Random,
     ) -> None:
         self.partition = -1
         """The present choice; -1 before `on_partitions` was called."""
+        self.partition_count = 0
+        """How many partitions the topic has. There may be more queues, of partitions gone since."""
+        self.hash_keys = hash_keys
         self._loads = loads
         self._switch_bytes = switch_bytes
         self._is_adaptive = is_adaptive
@@ -125,7 +125,17 @@ class StickyPartitioner:
     def room_bytes(self) -> int:
         return self._switch_bytes - self._taken_bytes
 
+    def choose(self, item: SerializedRecord | Rows) -> tuple[int, bool]:
+        """Return a partition, which there may not be if it is named, and whether it is only the
+        present turn's."""
+        if item.partition is not None:
+            return item.partition, False
+        if item.key is not None and self.hash_keys:
+            return partition_of_key(item.key, self.partition_count), False
+        return self.partition, True
+
     def on_partitions(self, partition_count: int, now_ms: int) -> None:
+        self.partition_count = partition_count
         self._table = None
         # Without a lock: a thread that switches at the same time draws one that exists as well.
         if not 0 <= self.partition < partition_count:
@@ -155,7 +165,11 @@ class StickyPartitioner:
         """Begin the next turn; return its partition, which may be the same one."""
         table = self._table
         if table is None or now_ms >= self._table_ms + LOAD_AGE_MS_MAX:
-            table = self._table = _table_of(self._loads(), is_adaptive=self._is_adaptive)
+            loads = self._loads()
+            if not loads:  # the metadata has dropped the topic since the caller found it
+                self._taken_bytes = 0
+                return self.partition
+            table = self._table = _table_of(loads, is_adaptive=self._is_adaptive)
             self._table_ms = now_ms
         drawn = self._random.randrange(table.weight_sums[-1])
         self.partition = table.partitions[bisect_right(table.weight_sums, drawn)]

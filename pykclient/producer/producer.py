@@ -1,8 +1,5 @@
 """Producer: the calls that an application makes, and the thread that does the sending.
 
-It is *open*, *closing* and *closed*. A record that can be appended at once goes through `send` of
-the per-record core alone; all else is `ProducerCore`'s.
-
 Owner: any thread may call anything. The sender thread may call everything that does not wait.
 Source: Java class ``KafkaProducer``.
 """
@@ -22,6 +19,7 @@ from pykclient.network.drive import now_ms
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client
 from pykclient.producer.bulk.sending import BulkSender
+from pykclient.producer.bulk.table import BulkInput
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
 from pykclient.producer.record import RecordMetadata
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkHeaders, Timestamps
     from pykclient.producer.record import ProducerRecord
-
-__all__ = ["Producer"]
 
 END_GRACE_S = 1.0
 """How long `close` waits, beyond its own time, for the sender thread to report what it gave up."""
@@ -65,7 +61,7 @@ class Producer(SendCore[RecordMetadata], LiveClient):
     - `ClosedError`, `ForkedClientError`: the producer was closed, or is another process's.
     - `SerializationError`: a serializer failed, or something is not bytes and has none.
     - `RecordTooLargeError`: more than ``max_request_size`` or ``buffer_memory`` allow.
-    - `KafkaTimeoutError`: no metadata in time; the message tells why.
+    - `KafkaTimeoutError`: no metadata in time; the message says why.
     - `BufferExhaustedError`: no memory in time.
     - `UsageError`: a field has a value that no record can have.
     - another `KafkaError`: brokers refuse the topic, or us, for good (`InvalidTopicError`,
@@ -184,18 +180,13 @@ class Producer(SendCore[RecordMetadata], LiveClient):
             UsageError: an argument has a value that no record can have, or the lengths differ.
             SerializationError: a serializer failed, or something is not bytes and has none.
             RecordTooLargeError: more than ``max_request_size`` or ``buffer_memory`` allow.
-            KafkaTimeoutError: no metadata in time; the message tells why.
+            KafkaTimeoutError: no metadata in time; the message says why.
             BufferExhaustedError: no memory in time for the first of the records.
             ClosedError, ForkedClientError: the producer was closed, or is another process's.
             KafkaError: brokers refuse the topic, or us, for good.
         """
         return self._bulk.send_batch(
-            topic,
-            values,
-            keys,
-            partition=partition,
-            timestamps_ms=timestamps_ms,
-            headers=headers,
+            BulkInput(topic, values, keys, partition, timestamps_ms, headers)
         )
 
     def send_arrow(self, topic: str | None, table: object) -> Delivery[list[RecordMetadataRange]]:
@@ -219,8 +210,8 @@ class Producer(SendCore[RecordMetadata], LiveClient):
         """Return a topic's partitions in order, waiting up to `max_block_ms` for them.
 
         Raises:
-            KafkaTimeoutError: no metadata in time; the message tells why.
-            UsageError: the name is none that brokers can be asked about.
+            KafkaTimeoutError: no metadata in time; the message says why.
+            UsageError: no topic can have this name.
             KafkaError: as `send` does for topics.
         """
         self._lifecycle.check_usable()

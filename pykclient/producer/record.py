@@ -1,8 +1,5 @@
-"""What goes into `send`, what it is made into, and what comes back.
+"""What goes into `send`, what it is made into, and what comes back: immutable values.
 
-All of them are immutable, compare by value and may cross threads.
-
-Owner: none.
 Source: Java classes ``ProducerRecord`` and ``RecordMetadata``.
 """
 
@@ -15,10 +12,9 @@ from pykclient.accel.pure.appender import header_pairs
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
+    from pykclient.accel import RowRun
     from pykclient.accel.abc import HeadersInput, OnDelivery
     from pykclient.types import Headers
-
-__all__ = ["ProducerRecord", "RecordMetadata", "SerializedRecord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +79,15 @@ class SerializedRecord(NamedTuple):
     on_delivery: OnDelivery[RecordMetadata] | None
     size_bytes_max: int
     """The most that a batch with only this record can take."""
+
+
+class Rows(NamedTuple):
+    """Rows that go to one partition, or (None) wherever it is the topic's turn. There are some.
+
+    A batch takes as many as fit; those are taken out of `run`.
+    """
+
+    topic: str
+    partition: int | None
+    run: RowRun
+    key: None = None

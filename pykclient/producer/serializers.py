@@ -1,7 +1,6 @@
 """RecordSerializer: turns what `send` was given into a record that can be appended, or refuses it.
 
-It serializes key and value, checks every field, and compares the size with what may be sent. It
-knows no cluster: whether there is such a topic or partition shows later.
+Whether there is such a topic or partition shows later.
 
 Owner: none, it has no state; it runs in the application's thread.
 Source: Java class ``KafkaProducer``, ``doSend`` therein.
@@ -9,7 +8,7 @@ Source: Java class ``KafkaProducer``, ``doSend`` therein.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from pykclient.accel import ByteColumn
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
@@ -23,7 +22,6 @@ from pykclient.serialization import serialize_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Self
 
     from pykclient.accel import RowBlock
     from pykclient.accel.abc import HeadersInput, OnDelivery
@@ -32,14 +30,8 @@ if TYPE_CHECKING:
     from pykclient.serialization import Serialize
     from pykclient.types import Headers
 
-__all__ = ["TIMESTAMP_MAX_MS", "RecordSerializer", "shown_number"]
-
+PARTITION_MAX = 2**31 - 1
 TIMESTAMP_MAX_MS = 2**63 - 1
-
-
-class _Limits(NamedTuple):
-    max_request_size: int
-    buffer_memory: int
 
 
 class RecordSerializer:
@@ -48,30 +40,15 @@ class RecordSerializer:
     `clock_ms` is the time of records that bring none, in milliseconds since 1970.
     """
 
-    def __init__(
-        self,
-        key: Serialize | None,
-        value: Serialize | None,
-        *,
-        max_request_size: int,
-        buffer_memory: int,
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._key = key
-        self._value = value
-        self._limits = _Limits(max_request_size, buffer_memory)
-        self._limit_bytes = min(self._limits)
+    def __init__(self, config: ProducerConfig, clock_ms: Callable[[], int]) -> None:
+        self._key = _serialize("key_serializer", config.key_serializer)
+        self._value = _serialize("value_serializer", config.value_serializer)
+        self._limits = {
+            "max_request_size": config.max_request_size,
+            "buffer_memory": config.buffer_memory,
+        }
+        self._limit_bytes = min(self._limits.values())
         self._clock_ms = clock_ms
-
-    @classmethod
-    def from_config(cls, config: ProducerConfig, clock_ms: Callable[[], int]) -> Self:
-        return cls(
-            _serialize("key_serializer", config.key_serializer),
-            _serialize("value_serializer", config.value_serializer),
-            max_request_size=config.max_request_size,
-            buffer_memory=config.buffer_memory,
-            clock_ms=clock_ms,
-        )
 
     @property
     def takes_bytes_only(self) -> bool:
@@ -89,22 +66,16 @@ class RecordSerializer:
         headers: HeadersInput | None,
         on_delivery: OnDelivery[RecordMetadata] | None,
     ) -> SerializedRecord:
-        """Return the record, ready to be appended.
-
-        Raises:
-            SerializationError: a serializer failed, or something is not bytes and has none.
-            RecordTooLargeError: the record cannot be sent in one request, or be held at all.
-            UsageError: a field has a value that no record can have.
-        """
+        """Return the record, ready to be appended."""
         topic = check_topic(topic, "send")
         value = _bytes(value, "value", topic, self._value)
         key = _bytes(key, "key", topic, self._key)
         if partition is not None:
-            partition = _number(partition, "partition", topic, 2**31 - 1)
+            partition = checked_number(partition, "partition", topic)
         if timestamp_ms is None:
             timestamp_ms = self._clock_ms()
         else:
-            timestamp_ms = _number(timestamp_ms, "timestamp_ms", topic, TIMESTAMP_MAX_MS)
+            timestamp_ms = checked_number(timestamp_ms, "timestamp_ms", topic)
         pairs = _headers(headers, topic) if headers else ()
         size_bytes = batch_size_upper_bound(key, value, pairs)
         if size_bytes > self._limit_bytes:
@@ -116,11 +87,7 @@ class RecordSerializer:
     def column(
         self, name: Literal["keys", "values"], topics: Iterable[str], objects: Iterable[object]
     ) -> ByteColumn:
-        """Return the keys or the values of many records as bytes; `topics` has each one's topic.
-
-        Raises:
-            SerializationError: the serializer failed, or something is not bytes and has none.
-        """
+        """Return the keys or the values of many records as bytes; `topics` has each one's topic."""
         serialize = self._serialize(name)
         if serialize is None:
             return ByteColumn.from_objects(objects, name)
@@ -145,18 +112,13 @@ class RecordSerializer:
         return self._key if name == "keys" else self._value
 
     def _refuse(self, record: str, size_bytes: int) -> None:
-        for name, limit_bytes in self._limits._asdict().items():
+        for name, limit_bytes in self._limits.items():
             if size_bytes > limit_bytes:
                 raise RecordTooLargeError(
                     f"{record} takes up to {size_bytes} bytes, but {name} is "
                     f"{limit_bytes}; send less at once or raise {name} (and, if need be, "
                     f"max.message.bytes of the topic)"
                 )
-
-
-def shown_number(field: object) -> str:
-    """Return what should have been a number; a text may be a record's, and is not shown."""
-    return shown_argument(field) if isinstance(field, (int, float)) else f"a {type(field).__name__}"
 
 
 def _serialize(name: str, setting: object) -> Serialize | None:
@@ -180,12 +142,17 @@ def _bytes(field: object, what: str, topic: str, serialize: Serialize | None) ->
     )
 
 
-def _number(field: object, what: str, topic: str, maximum: int) -> int:
-    if isinstance(field, int) and not isinstance(field, bool) and 0 <= field <= maximum:
-        return field
+def checked_number(number: object, name: str, topic: str | None = None) -> int:
+    maximum = PARTITION_MAX if name == "partition" else TIMESTAMP_MAX_MS
+    if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= maximum:
+        return number
+    what = name if topic is None else f"the {name} of a record for topic {topic!r}"
+    # A text may be a record's, and is not shown.
+    is_number = isinstance(number, (int, float))
+    shown = shown_argument(number) if is_number else f"a {type(number).__name__}"
     raise UsageError(
-        f"the {what} of a record for topic {topic!r} is a whole number from 0 to {maximum}, or None"
-        f" to leave it to the producer, not {shown_number(field)}"
+        f"{what} is a whole number from 0 to {maximum}, or None to leave it to the producer, not "
+        f"{shown}"
     )
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykclient.errors.base import UnsupportedVersionError
 
 if TYPE_CHECKING:
     from pykclient.protocol.message import Message, Request
-
-__all__ = ["APIS", "Api", "ApiKey", "request_type", "response_type"]
 
 
 class ApiKey(IntEnum):
@@ -117,11 +115,9 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """Where an API's messages are, and the versions of them that this client speaks."""
+    """An API's name in the schemas, and the versions of it that this client speaks."""
 
-    module: str
-    request: str
-    response: str
+    name: str
     min_version: int
     max_version: int
     flexible_from: int | None
@@ -133,8 +129,7 @@ def request_type(api_key: int) -> type[Request]:
     Raises:
         UnsupportedVersionError: this client does not speak the API.
     """
-    api = _api(api_key)
-    kind: type[Request] = getattr(import_module(api.module), api.request)
+    kind: type[Request] = _message_type(api_key, "Request")
     return kind
 
 
@@ -144,551 +139,91 @@ def response_type(api_key: int) -> type[Message]:
     Raises:
         UnsupportedVersionError: this client does not speak the API.
     """
-    api = _api(api_key)
-    kind: type[Message] = getattr(import_module(api.module), api.response)
+    kind: type[Message] = _message_type(api_key, "Response")
     return kind
 
 
-def _api(api_key: int) -> Api:
+def _message_type(api_key: int, suffix: str) -> Any:
     try:
-        return APIS[ApiKey(api_key)]
+        key = ApiKey(api_key)
+        api = APIS[key]
     except (ValueError, KeyError):
         raise UnsupportedVersionError(f"this client does not speak API {api_key}") from None
+    module = import_module(f"pykclient.protocol.messages.{key.name.lower()}")
+    return getattr(module, api.name + suffix)
 
 
 APIS: dict[ApiKey, Api] = {
-    ApiKey.PRODUCE: Api(
-        "pykclient.protocol.messages.produce", "ProduceRequest", "ProduceResponse", 3, 13, 9
-    ),
-    ApiKey.FETCH: Api(
-        "pykclient.protocol.messages.fetch", "FetchRequest", "FetchResponse", 4, 18, 12
-    ),
-    ApiKey.LIST_OFFSETS: Api(
-        "pykclient.protocol.messages.list_offsets",
-        "ListOffsetsRequest",
-        "ListOffsetsResponse",
-        1,
-        11,
-        6,
-    ),
-    ApiKey.METADATA: Api(
-        "pykclient.protocol.messages.metadata", "MetadataRequest", "MetadataResponse", 0, 13, 9
-    ),
-    ApiKey.OFFSET_COMMIT: Api(
-        "pykclient.protocol.messages.offset_commit",
-        "OffsetCommitRequest",
-        "OffsetCommitResponse",
-        2,
-        10,
-        8,
-    ),
-    ApiKey.OFFSET_FETCH: Api(
-        "pykclient.protocol.messages.offset_fetch",
-        "OffsetFetchRequest",
-        "OffsetFetchResponse",
-        1,
-        10,
-        6,
-    ),
-    ApiKey.FIND_COORDINATOR: Api(
-        "pykclient.protocol.messages.find_coordinator",
-        "FindCoordinatorRequest",
-        "FindCoordinatorResponse",
-        0,
-        6,
-        3,
-    ),
-    ApiKey.JOIN_GROUP: Api(
-        "pykclient.protocol.messages.join_group", "JoinGroupRequest", "JoinGroupResponse", 0, 9, 6
-    ),
-    ApiKey.HEARTBEAT: Api(
-        "pykclient.protocol.messages.heartbeat", "HeartbeatRequest", "HeartbeatResponse", 0, 4, 4
-    ),
-    ApiKey.LEAVE_GROUP: Api(
-        "pykclient.protocol.messages.leave_group",
-        "LeaveGroupRequest",
-        "LeaveGroupResponse",
-        0,
-        5,
-        4,
-    ),
-    ApiKey.SYNC_GROUP: Api(
-        "pykclient.protocol.messages.sync_group", "SyncGroupRequest", "SyncGroupResponse", 0, 5, 4
-    ),
-    ApiKey.DESCRIBE_GROUPS: Api(
-        "pykclient.protocol.messages.describe_groups",
-        "DescribeGroupsRequest",
-        "DescribeGroupsResponse",
-        0,
-        6,
-        5,
-    ),
-    ApiKey.LIST_GROUPS: Api(
-        "pykclient.protocol.messages.list_groups",
-        "ListGroupsRequest",
-        "ListGroupsResponse",
-        0,
-        5,
-        3,
-    ),
-    ApiKey.SASL_HANDSHAKE: Api(
-        "pykclient.protocol.messages.sasl_handshake",
-        "SaslHandshakeRequest",
-        "SaslHandshakeResponse",
-        0,
-        1,
-        None,
-    ),
-    ApiKey.API_VERSIONS: Api(
-        "pykclient.protocol.messages.api_versions",
-        "ApiVersionsRequest",
-        "ApiVersionsResponse",
-        0,
-        4,
-        3,
-    ),
-    ApiKey.CREATE_TOPICS: Api(
-        "pykclient.protocol.messages.create_topics",
-        "CreateTopicsRequest",
-        "CreateTopicsResponse",
-        2,
-        7,
-        5,
-    ),
-    ApiKey.DELETE_TOPICS: Api(
-        "pykclient.protocol.messages.delete_topics",
-        "DeleteTopicsRequest",
-        "DeleteTopicsResponse",
-        1,
-        6,
-        4,
-    ),
-    ApiKey.DELETE_RECORDS: Api(
-        "pykclient.protocol.messages.delete_records",
-        "DeleteRecordsRequest",
-        "DeleteRecordsResponse",
-        0,
-        2,
-        2,
-    ),
-    ApiKey.INIT_PRODUCER_ID: Api(
-        "pykclient.protocol.messages.init_producer_id",
-        "InitProducerIdRequest",
-        "InitProducerIdResponse",
-        0,
-        5,
-        2,
-    ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(
-        "pykclient.protocol.messages.offset_for_leader_epoch",
-        "OffsetForLeaderEpochRequest",
-        "OffsetForLeaderEpochResponse",
-        2,
-        4,
-        4,
-    ),
-    ApiKey.ADD_PARTITIONS_TO_TXN: Api(
-        "pykclient.protocol.messages.add_partitions_to_txn",
-        "AddPartitionsToTxnRequest",
-        "AddPartitionsToTxnResponse",
-        0,
-        5,
-        3,
-    ),
-    ApiKey.ADD_OFFSETS_TO_TXN: Api(
-        "pykclient.protocol.messages.add_offsets_to_txn",
-        "AddOffsetsToTxnRequest",
-        "AddOffsetsToTxnResponse",
-        0,
-        4,
-        3,
-    ),
-    ApiKey.END_TXN: Api(
-        "pykclient.protocol.messages.end_txn", "EndTxnRequest", "EndTxnResponse", 0, 5, 3
-    ),
-    ApiKey.WRITE_TXN_MARKERS: Api(
-        "pykclient.protocol.messages.write_txn_markers",
-        "WriteTxnMarkersRequest",
-        "WriteTxnMarkersResponse",
-        1,
-        2,
-        1,
-    ),
-    ApiKey.TXN_OFFSET_COMMIT: Api(
-        "pykclient.protocol.messages.txn_offset_commit",
-        "TxnOffsetCommitRequest",
-        "TxnOffsetCommitResponse",
-        0,
-        5,
-        3,
-    ),
-    ApiKey.DESCRIBE_ACLS: Api(
-        "pykclient.protocol.messages.describe_acls",
-        "DescribeAclsRequest",
-        "DescribeAclsResponse",
-        1,
-        3,
-        2,
-    ),
-    ApiKey.CREATE_ACLS: Api(
-        "pykclient.protocol.messages.create_acls",
-        "CreateAclsRequest",
-        "CreateAclsResponse",
-        1,
-        3,
-        2,
-    ),
-    ApiKey.DELETE_ACLS: Api(
-        "pykclient.protocol.messages.delete_acls",
-        "DeleteAclsRequest",
-        "DeleteAclsResponse",
-        1,
-        3,
-        2,
-    ),
-    ApiKey.DESCRIBE_CONFIGS: Api(
-        "pykclient.protocol.messages.describe_configs",
-        "DescribeConfigsRequest",
-        "DescribeConfigsResponse",
-        1,
-        4,
-        4,
-    ),
-    ApiKey.ALTER_CONFIGS: Api(
-        "pykclient.protocol.messages.alter_configs",
-        "AlterConfigsRequest",
-        "AlterConfigsResponse",
-        0,
-        2,
-        2,
-    ),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: Api(
-        "pykclient.protocol.messages.alter_replica_log_dirs",
-        "AlterReplicaLogDirsRequest",
-        "AlterReplicaLogDirsResponse",
-        1,
-        2,
-        2,
-    ),
-    ApiKey.DESCRIBE_LOG_DIRS: Api(
-        "pykclient.protocol.messages.describe_log_dirs",
-        "DescribeLogDirsRequest",
-        "DescribeLogDirsResponse",
-        1,
-        5,
-        2,
-    ),
-    ApiKey.SASL_AUTHENTICATE: Api(
-        "pykclient.protocol.messages.sasl_authenticate",
-        "SaslAuthenticateRequest",
-        "SaslAuthenticateResponse",
-        0,
-        2,
-        2,
-    ),
-    ApiKey.CREATE_PARTITIONS: Api(
-        "pykclient.protocol.messages.create_partitions",
-        "CreatePartitionsRequest",
-        "CreatePartitionsResponse",
-        0,
-        3,
-        2,
-    ),
-    ApiKey.CREATE_DELEGATION_TOKEN: Api(
-        "pykclient.protocol.messages.create_delegation_token",
-        "CreateDelegationTokenRequest",
-        "CreateDelegationTokenResponse",
-        1,
-        3,
-        2,
-    ),
-    ApiKey.RENEW_DELEGATION_TOKEN: Api(
-        "pykclient.protocol.messages.renew_delegation_token",
-        "RenewDelegationTokenRequest",
-        "RenewDelegationTokenResponse",
-        1,
-        2,
-        2,
-    ),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: Api(
-        "pykclient.protocol.messages.expire_delegation_token",
-        "ExpireDelegationTokenRequest",
-        "ExpireDelegationTokenResponse",
-        1,
-        2,
-        2,
-    ),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: Api(
-        "pykclient.protocol.messages.describe_delegation_token",
-        "DescribeDelegationTokenRequest",
-        "DescribeDelegationTokenResponse",
-        1,
-        3,
-        2,
-    ),
-    ApiKey.DELETE_GROUPS: Api(
-        "pykclient.protocol.messages.delete_groups",
-        "DeleteGroupsRequest",
-        "DeleteGroupsResponse",
-        0,
-        2,
-        2,
-    ),
-    ApiKey.ELECT_LEADERS: Api(
-        "pykclient.protocol.messages.elect_leaders",
-        "ElectLeadersRequest",
-        "ElectLeadersResponse",
-        0,
-        2,
-        2,
-    ),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(
-        "pykclient.protocol.messages.incremental_alter_configs",
-        "IncrementalAlterConfigsRequest",
-        "IncrementalAlterConfigsResponse",
-        0,
-        1,
-        1,
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(
-        "pykclient.protocol.messages.alter_partition_reassignments",
-        "AlterPartitionReassignmentsRequest",
-        "AlterPartitionReassignmentsResponse",
-        0,
-        1,
-        0,
-    ),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(
-        "pykclient.protocol.messages.list_partition_reassignments",
-        "ListPartitionReassignmentsRequest",
-        "ListPartitionReassignmentsResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.OFFSET_DELETE: Api(
-        "pykclient.protocol.messages.offset_delete",
-        "OffsetDeleteRequest",
-        "OffsetDeleteResponse",
-        0,
-        0,
-        None,
-    ),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(
-        "pykclient.protocol.messages.describe_client_quotas",
-        "DescribeClientQuotasRequest",
-        "DescribeClientQuotasResponse",
-        0,
-        1,
-        1,
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: Api(
-        "pykclient.protocol.messages.alter_client_quotas",
-        "AlterClientQuotasRequest",
-        "AlterClientQuotasResponse",
-        0,
-        1,
-        1,
-    ),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(
-        "pykclient.protocol.messages.describe_user_scram_credentials",
-        "DescribeUserScramCredentialsRequest",
-        "DescribeUserScramCredentialsResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(
-        "pykclient.protocol.messages.alter_user_scram_credentials",
-        "AlterUserScramCredentialsRequest",
-        "AlterUserScramCredentialsResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.DESCRIBE_QUORUM: Api(
-        "pykclient.protocol.messages.describe_quorum",
-        "DescribeQuorumRequest",
-        "DescribeQuorumResponse",
-        0,
-        2,
-        0,
-    ),
-    ApiKey.UPDATE_FEATURES: Api(
-        "pykclient.protocol.messages.update_features",
-        "UpdateFeaturesRequest",
-        "UpdateFeaturesResponse",
-        0,
-        2,
-        0,
-    ),
-    ApiKey.DESCRIBE_CLUSTER: Api(
-        "pykclient.protocol.messages.describe_cluster",
-        "DescribeClusterRequest",
-        "DescribeClusterResponse",
-        0,
-        2,
-        0,
-    ),
-    ApiKey.DESCRIBE_PRODUCERS: Api(
-        "pykclient.protocol.messages.describe_producers",
-        "DescribeProducersRequest",
-        "DescribeProducersResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.UNREGISTER_BROKER: Api(
-        "pykclient.protocol.messages.unregister_broker",
-        "UnregisterBrokerRequest",
-        "UnregisterBrokerResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.DESCRIBE_TRANSACTIONS: Api(
-        "pykclient.protocol.messages.describe_transactions",
-        "DescribeTransactionsRequest",
-        "DescribeTransactionsResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.LIST_TRANSACTIONS: Api(
-        "pykclient.protocol.messages.list_transactions",
-        "ListTransactionsRequest",
-        "ListTransactionsResponse",
-        0,
-        2,
-        0,
-    ),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
-        "pykclient.protocol.messages.consumer_group_heartbeat",
-        "ConsumerGroupHeartbeatRequest",
-        "ConsumerGroupHeartbeatResponse",
-        0,
-        1,
-        0,
-    ),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Api(
-        "pykclient.protocol.messages.consumer_group_describe",
-        "ConsumerGroupDescribeRequest",
-        "ConsumerGroupDescribeResponse",
-        0,
-        1,
-        0,
-    ),
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Api(
-        "pykclient.protocol.messages.get_telemetry_subscriptions",
-        "GetTelemetrySubscriptionsRequest",
-        "GetTelemetrySubscriptionsResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.PUSH_TELEMETRY: Api(
-        "pykclient.protocol.messages.push_telemetry",
-        "PushTelemetryRequest",
-        "PushTelemetryResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.LIST_CONFIG_RESOURCES: Api(
-        "pykclient.protocol.messages.list_config_resources",
-        "ListConfigResourcesRequest",
-        "ListConfigResourcesResponse",
-        0,
-        1,
-        0,
-    ),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
-        "pykclient.protocol.messages.describe_topic_partitions",
-        "DescribeTopicPartitionsRequest",
-        "DescribeTopicPartitionsResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.SHARE_GROUP_HEARTBEAT: Api(
-        "pykclient.protocol.messages.share_group_heartbeat",
-        "ShareGroupHeartbeatRequest",
-        "ShareGroupHeartbeatResponse",
-        1,
-        1,
-        1,
-    ),
-    ApiKey.SHARE_GROUP_DESCRIBE: Api(
-        "pykclient.protocol.messages.share_group_describe",
-        "ShareGroupDescribeRequest",
-        "ShareGroupDescribeResponse",
-        1,
-        1,
-        1,
-    ),
-    ApiKey.SHARE_FETCH: Api(
-        "pykclient.protocol.messages.share_fetch",
-        "ShareFetchRequest",
-        "ShareFetchResponse",
-        1,
-        2,
-        1,
-    ),
-    ApiKey.SHARE_ACKNOWLEDGE: Api(
-        "pykclient.protocol.messages.share_acknowledge",
-        "ShareAcknowledgeRequest",
-        "ShareAcknowledgeResponse",
-        1,
-        2,
-        1,
-    ),
-    ApiKey.ADD_RAFT_VOTER: Api(
-        "pykclient.protocol.messages.add_raft_voter",
-        "AddRaftVoterRequest",
-        "AddRaftVoterResponse",
-        0,
-        1,
-        0,
-    ),
-    ApiKey.REMOVE_RAFT_VOTER: Api(
-        "pykclient.protocol.messages.remove_raft_voter",
-        "RemoveRaftVoterRequest",
-        "RemoveRaftVoterResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.STREAMS_GROUP_DESCRIBE: Api(
-        "pykclient.protocol.messages.streams_group_describe",
-        "StreamsGroupDescribeRequest",
-        "StreamsGroupDescribeResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Api(
-        "pykclient.protocol.messages.describe_share_group_offsets",
-        "DescribeShareGroupOffsetsRequest",
-        "DescribeShareGroupOffsetsResponse",
-        0,
-        1,
-        0,
-    ),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Api(
-        "pykclient.protocol.messages.alter_share_group_offsets",
-        "AlterShareGroupOffsetsRequest",
-        "AlterShareGroupOffsetsResponse",
-        0,
-        0,
-        0,
-    ),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Api(
-        "pykclient.protocol.messages.delete_share_group_offsets",
-        "DeleteShareGroupOffsetsRequest",
-        "DeleteShareGroupOffsetsResponse",
-        0,
-        0,
-        0,
-    ),
+    ApiKey.PRODUCE: Api("Produce", 3, 13, 9),
+    ApiKey.FETCH: Api("Fetch", 4, 18, 12),
+    ApiKey.LIST_OFFSETS: Api("ListOffsets", 1, 11, 6),
+    ApiKey.METADATA: Api("Metadata", 0, 13, 9),
+    ApiKey.OFFSET_COMMIT: Api("OffsetCommit", 2, 10, 8),
+    ApiKey.OFFSET_FETCH: Api("OffsetFetch", 1, 10, 6),
+    ApiKey.FIND_COORDINATOR: Api("FindCoordinator", 0, 6, 3),
+    ApiKey.JOIN_GROUP: Api("JoinGroup", 0, 9, 6),
+    ApiKey.HEARTBEAT: Api("Heartbeat", 0, 4, 4),
+    ApiKey.LEAVE_GROUP: Api("LeaveGroup", 0, 5, 4),
+    ApiKey.SYNC_GROUP: Api("SyncGroup", 0, 5, 4),
+    ApiKey.DESCRIBE_GROUPS: Api("DescribeGroups", 0, 6, 5),
+    ApiKey.LIST_GROUPS: Api("ListGroups", 0, 5, 3),
+    ApiKey.SASL_HANDSHAKE: Api("SaslHandshake", 0, 1, None),
+    ApiKey.API_VERSIONS: Api("ApiVersions", 0, 4, 3),
+    ApiKey.CREATE_TOPICS: Api("CreateTopics", 2, 7, 5),
+    ApiKey.DELETE_TOPICS: Api("DeleteTopics", 1, 6, 4),
+    ApiKey.DELETE_RECORDS: Api("DeleteRecords", 0, 2, 2),
+    ApiKey.INIT_PRODUCER_ID: Api("InitProducerId", 0, 5, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api("OffsetForLeaderEpoch", 2, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Api("AddPartitionsToTxn", 0, 5, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: Api("AddOffsetsToTxn", 0, 4, 3),
+    ApiKey.END_TXN: Api("EndTxn", 0, 5, 3),
+    ApiKey.WRITE_TXN_MARKERS: Api("WriteTxnMarkers", 1, 2, 1),
+    ApiKey.TXN_OFFSET_COMMIT: Api("TxnOffsetCommit", 0, 5, 3),
+    ApiKey.DESCRIBE_ACLS: Api("DescribeAcls", 1, 3, 2),
+    ApiKey.CREATE_ACLS: Api("CreateAcls", 1, 3, 2),
+    ApiKey.DELETE_ACLS: Api("DeleteAcls", 1, 3, 2),
+    ApiKey.DESCRIBE_CONFIGS: Api("DescribeConfigs", 1, 4, 4),
+    ApiKey.ALTER_CONFIGS: Api("AlterConfigs", 0, 2, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Api("AlterReplicaLogDirs", 1, 2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: Api("DescribeLogDirs", 1, 5, 2),
+    ApiKey.SASL_AUTHENTICATE: Api("SaslAuthenticate", 0, 2, 2),
+    ApiKey.CREATE_PARTITIONS: Api("CreatePartitions", 0, 3, 2),
+    ApiKey.CREATE_DELEGATION_TOKEN: Api("CreateDelegationToken", 1, 3, 2),
+    ApiKey.RENEW_DELEGATION_TOKEN: Api("RenewDelegationToken", 1, 2, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Api("ExpireDelegationToken", 1, 2, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Api("DescribeDelegationToken", 1, 3, 2),
+    ApiKey.DELETE_GROUPS: Api("DeleteGroups", 0, 2, 2),
+    ApiKey.ELECT_LEADERS: Api("ElectLeaders", 0, 2, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api("IncrementalAlterConfigs", 0, 1, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api("AlterPartitionReassignments", 0, 1, 0),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api("ListPartitionReassignments", 0, 0, 0),
+    ApiKey.OFFSET_DELETE: Api("OffsetDelete", 0, 0, None),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api("DescribeClientQuotas", 0, 1, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: Api("AlterClientQuotas", 0, 1, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api("DescribeUserScramCredentials", 0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api("AlterUserScramCredentials", 0, 0, 0),
+    ApiKey.DESCRIBE_QUORUM: Api("DescribeQuorum", 0, 2, 0),
+    ApiKey.UPDATE_FEATURES: Api("UpdateFeatures", 0, 2, 0),
+    ApiKey.DESCRIBE_CLUSTER: Api("DescribeCluster", 0, 2, 0),
+    ApiKey.DESCRIBE_PRODUCERS: Api("DescribeProducers", 0, 0, 0),
+    ApiKey.UNREGISTER_BROKER: Api("UnregisterBroker", 0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: Api("DescribeTransactions", 0, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: Api("ListTransactions", 0, 2, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api("ConsumerGroupHeartbeat", 0, 1, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Api("ConsumerGroupDescribe", 0, 1, 0),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Api("GetTelemetrySubscriptions", 0, 0, 0),
+    ApiKey.PUSH_TELEMETRY: Api("PushTelemetry", 0, 0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: Api("ListConfigResources", 0, 1, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api("DescribeTopicPartitions", 0, 0, 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Api("ShareGroupHeartbeat", 1, 1, 1),
+    ApiKey.SHARE_GROUP_DESCRIBE: Api("ShareGroupDescribe", 1, 1, 1),
+    ApiKey.SHARE_FETCH: Api("ShareFetch", 1, 2, 1),
+    ApiKey.SHARE_ACKNOWLEDGE: Api("ShareAcknowledge", 1, 2, 1),
+    ApiKey.ADD_RAFT_VOTER: Api("AddRaftVoter", 0, 1, 0),
+    ApiKey.REMOVE_RAFT_VOTER: Api("RemoveRaftVoter", 0, 0, 0),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Api("StreamsGroupDescribe", 0, 0, 0),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Api("DescribeShareGroupOffsets", 0, 1, 0),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Api("AlterShareGroupOffsets", 0, 0, 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Api("DeleteShareGroupOffsets", 0, 0, 0),
 }
 """The APIs that this client speaks."""

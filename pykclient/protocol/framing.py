@@ -22,12 +22,6 @@ from struct import Struct
 from pykclient.accel import FrameMemory
 from pykclient.errors.base import FrameTooLargeError
 
-__all__ = [
-    "RECEIVE_BYTES_MAX",
-    "SCRATCH_BYTES",
-    "FrameBuffer",
-]
-
 RECEIVE_BYTES_MAX = 100_000_000
 """The default limit of a frame's size."""
 

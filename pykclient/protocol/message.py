@@ -21,29 +21,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 
 from pykclient.errors.base import DecodeError, EncodeError, UnsupportedVersionError
 from pykclient.protocol.api_keys import ApiKey, request_type
-from pykclient.protocol.gather import GatherBuffer
-from pykclient.protocol.primitives import write_nullable_string
+from pykclient.protocol.primitives import GatherBuffer, write_nullable_string
 from pykclient.protocol.reader import Reader
 
 if TYPE_CHECKING:
-    from pykclient.protocol.gather import Records
-
-__all__ = [
-    "DataMessage",
-    "Message",
-    "Request",
-    "RequestHeader",
-    "Structure",
-    "decode_request",
-    "decode_request_header",
-    "decode_response",
-    "encode_request",
-    "encode_request_parts",
-    "encode_response",
-    "null_field",
-    "peek_correlation_id",
-    "unsupported_field",
-]
+    from pykclient.protocol.primitives import Records
 
 _SIZE = Struct(">i")
 _REQUEST_HEADER = Struct(">hhi")

@@ -1,10 +1,15 @@
 """The wire types of Kafka's protocol: their layouts, and writing them. `Reader` reads them.
 
+Names say the form. A length, or an array's count, stands in front: in two bytes for strings, in
+four for all else. What is nullable has -1 there for null. What is compact (KIP-482) has the
+length + 1 as a varint, and 0 for null.
+
 Writers are functions that append to a bytearray; if it is a `GatherBuffer`, large `records` values
 are kept by reference.
 
 Owner: whoever made the buffer; nothing here is shared.
-Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (compact types, tags).
+Source: the Kafka protocol guide, section "Protocol Primitive Types"; KIP-482 (compact types, tags);
+Java class ``SendBuilder``, which does as `GatherBuffer` does for its zero-copy fields.
 """
 
 from __future__ import annotations
@@ -14,52 +19,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from pykclient.errors.base import EncodeError
-from pykclient.protocol.gather import GATHER_MIN_BYTES, GatherBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
-
-    from pykclient.protocol.gather import Records
-
-__all__ = [
-    "EMPTY",
-    "FLOAT64",
-    "INT8",
-    "INT16",
-    "INT32",
-    "INT64",
-    "UINT16",
-    "UINT32_MAX",
-    "ZERO_UUID",
-    "numbers_layout",
-    "pack_boolean",
-    "pack_float64",
-    "pack_int8",
-    "pack_int16",
-    "pack_int32",
-    "pack_int64",
-    "pack_uint16",
-    "write_bytes",
-    "write_compact_bytes",
-    "write_compact_count",
-    "write_compact_nullable_bytes",
-    "write_compact_nullable_count",
-    "write_compact_nullable_records",
-    "write_compact_nullable_string",
-    "write_compact_records",
-    "write_compact_string",
-    "write_count",
-    "write_nullable_bytes",
-    "write_nullable_count",
-    "write_nullable_records",
-    "write_nullable_string",
-    "write_numbers",
-    "write_records",
-    "write_string",
-    "write_tags",
-    "write_unsigned_varint",
-    "write_uuid",
-]
 
 ZERO_UUID: Final = bytes(16)
 """The UUID that stands for "none": sixteen zero bytes."""
@@ -69,6 +31,12 @@ EMPTY: Final[list[Any]] = []
 
 UINT32_MAX: Final = 0xFFFF_FFFF
 _INT16_MAX = 0x7FFF
+
+Records = bytes | bytearray | memoryview
+"""One or more record batches as they stand on the wire."""
+
+GATHER_MIN_BYTES: Final = 8192
+"""A value of at least this size is kept by reference; copying a smaller one costs less time."""
 
 # Layouts of the fixed-size types, and how each is written.
 
@@ -89,6 +57,40 @@ pack_float64 = FLOAT64.pack
 pack_boolean = BOOLEAN.pack
 
 
+class GatherBuffer(bytearray):
+    """A bytearray that notes where large `records` values belong instead of copying them.
+
+    `parts` gives everything in order, for one ``sendmsg``.
+    """
+
+    __slots__ = ("references",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[tuple[int, Records]] = []
+
+    def refer(self, value: Records) -> None:
+        """Put `value` at the present end. It must not change until the parts were written."""
+        self.references.append((len(self), value))
+
+    @property
+    def size(self) -> int:
+        """The length in bytes, referenced values included."""
+        return len(self) + sum(len(value) for _, value in self.references)
+
+    def parts(self) -> list[bytes | bytearray | memoryview]:
+        """All bytes in order. The buffer must not grow afterwards."""
+        view = memoryview(self)
+        parts: list[bytes | bytearray | memoryview] = []
+        start = 0
+        for position, value in self.references:
+            parts += view[start:position], value
+            start = position
+        if start < len(view):
+            parts.append(view[start:])
+        return parts
+
+
 @lru_cache
 def numbers_layout(code: str, count: int) -> Struct:
     """A layout of `count` numbers: the few counts that occur, such as replicas, occur often."""
@@ -105,7 +107,6 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
 
 def write_uuid(out: bytearray, value: bytes) -> None:
-    """Append sixteen bytes."""
     if len(value) != 16:
         raise EncodeError(f"a UUID has 16 bytes, this one has {len(value)}")
     out += value
@@ -117,7 +118,6 @@ def write_numbers(out: bytearray, code: str, values: Sequence[int]) -> None:
 
 
 def write_string(out: bytearray, value: str) -> None:
-    """Append a string, length in two bytes."""
     data = _utf8(value)
     out += pack_int16(len(data))
     out += data
@@ -133,7 +133,6 @@ def _utf8(value: str) -> bytes:
 
 
 def write_nullable_string(out: bytearray, value: str | None) -> None:
-    """Append a string or null, length in two bytes."""
     if value is None:
         out += b"\xff\xff"
     else:
@@ -141,14 +140,12 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
 
 
 def write_compact_string(out: bytearray, value: str) -> None:
-    """Append a string, length + 1 as a varint."""
     data = _utf8(value)
     write_unsigned_varint(out, len(data) + 1)
     out += data
 
 
 def write_compact_nullable_string(out: bytearray, value: str | None) -> None:
-    """Append a string or null, length + 1 as a varint."""
     if value is None:
         out.append(0)
     else:
@@ -156,13 +153,11 @@ def write_compact_nullable_string(out: bytearray, value: str | None) -> None:
 
 
 def write_bytes(out: bytearray, value: bytes) -> None:
-    """Append bytes, length in four bytes."""
     out += pack_int32(len(value))
     out += value
 
 
 def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
-    """Append bytes or null, length in four bytes."""
     if value is None:
         out += b"\xff\xff\xff\xff"
     else:
@@ -170,13 +165,11 @@ def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def write_compact_bytes(out: bytearray, value: bytes) -> None:
-    """Append bytes, length + 1 as a varint."""
     write_unsigned_varint(out, len(value) + 1)
     out += value
 
 
 def write_compact_nullable_bytes(out: bytearray, value: bytes | None) -> None:
-    """Append bytes or null, length + 1 as a varint."""
     if value is None:
         out.append(0)
     else:
@@ -184,13 +177,11 @@ def write_compact_nullable_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def write_records(out: bytearray, value: Records) -> None:
-    """Append record batches, length in four bytes; a `GatherBuffer` does not copy large ones."""
     out += pack_int32(len(value))
     _write_batches(out, value)
 
 
 def write_nullable_records(out: bytearray, value: Records | None) -> None:
-    """Append record batches or null, length in four bytes."""
     if value is None:
         out += b"\xff\xff\xff\xff"
     else:
@@ -198,13 +189,11 @@ def write_nullable_records(out: bytearray, value: Records | None) -> None:
 
 
 def write_compact_records(out: bytearray, value: Records) -> None:
-    """Append record batches, length + 1 as a varint."""
     write_unsigned_varint(out, len(value) + 1)
     _write_batches(out, value)
 
 
 def write_compact_nullable_records(out: bytearray, value: Records | None) -> None:
-    """Append record batches or null, length + 1 as a varint."""
     if value is None:
         out.append(0)
     else:
@@ -219,22 +208,18 @@ def _write_batches(out: bytearray, value: Records) -> None:
 
 
 def write_count(out: bytearray, values: Sized) -> None:
-    """Append an array's element count in four bytes."""
     out += pack_int32(len(values))
 
 
 def write_nullable_count(out: bytearray, values: Sized | None) -> None:
-    """Append an array's element count in four bytes; -1 for null."""
     out += pack_int32(-1 if values is None else len(values))
 
 
 def write_compact_count(out: bytearray, values: Sized) -> None:
-    """Append an array's element count + 1 as a varint."""
     write_unsigned_varint(out, len(values) + 1)
 
 
 def write_compact_nullable_count(out: bytearray, values: Sized | None) -> None:
-    """Append an array's element count + 1 as a varint; 0 for null."""
     write_unsigned_varint(out, 0 if values is None else len(values) + 1)
 
 

@@ -31,8 +31,6 @@ from pykclient.protocol.primitives import (
 if TYPE_CHECKING:
     import builtins
 
-__all__ = ["ELEMENTS_MAX", "NUMBERS_MAX", "Reader", "Values"]
-
 Values = tuple[Any, ...]
 """What a ``struct`` layout holds: its types stand in a format string, where no checker looks."""
 
@@ -49,7 +47,9 @@ _VARINT_SHIFT_MAX = 28  # the fifth and last byte of a 32-bit varint
 
 
 class Reader:
-    """Reads wire types one after the other from `data`.
+    """Reads wire types one after the other from `data`, in the forms that `primitives` names.
+
+    Null is -1 as a count, and None as any other value; where it is not allowed, it is an error.
 
     Raises:
         DecodeError: from every method, for whatever is wrong with the bytes. The position is then
@@ -87,32 +87,26 @@ class Reader:
         return self.int8() != 0
 
     def int8(self) -> int:
-        """A signed byte."""
         value: int = self.unpack(INT8)[0]
         return value
 
     def int16(self) -> int:
-        """A signed number of two bytes."""
         value: int = self.unpack(INT16)[0]
         return value
 
     def uint16(self) -> int:
-        """An unsigned number of two bytes."""
         value: int = self.unpack(UINT16)[0]
         return value
 
     def int32(self) -> int:
-        """A signed number of four bytes."""
         value: int = self.unpack(INT32)[0]
         return value
 
     def int64(self) -> int:
-        """A signed number of eight bytes."""
         value: int = self.unpack(INT64)[0]
         return value
 
     def float64(self) -> float:
-        """An IEEE 754 double."""
         value: float = self.unpack(FLOAT64)[0]
         return value
 
@@ -141,7 +135,7 @@ class Reader:
         self.position = position + layout.size
         return list(values)
 
-    # Variable sizes
+    # Variable sizes: strings and bytes are copies, records are slices of the data.
 
     def unsigned_varint(self) -> int:
         """A number below 2**32 in one to five bytes."""
@@ -168,56 +162,44 @@ class Reader:
         return value
 
     def string(self) -> str:
-        """A string that must not be null, length in two bytes."""
         return self._text(self._present(self.int16()))
 
     def nullable_string(self) -> str | None:
-        """A string, length in two bytes; -1 is null."""
         size = self._size(self.int16())
         return None if size < 0 else self._text(size)
 
     def compact_string(self) -> str:
-        """A string that must not be null, length + 1 as a varint."""
         return self._text(self._present(self.unsigned_varint() - 1))
 
     def compact_nullable_string(self) -> str | None:
-        """A string, length + 1 as a varint; 0 is null."""
         size = self.unsigned_varint() - 1
         return None if size < 0 else self._text(size)
 
     def bytes(self) -> builtins.bytes:
-        """Bytes that must not be null, length in four bytes; a copy."""
         return bytes(self._take(self._present(self.int32())))
 
     def nullable_bytes(self) -> builtins.bytes | None:
-        """Bytes, length in four bytes; -1 is null; a copy."""
         size = self._size(self.int32())
         return None if size < 0 else bytes(self._take(size))
 
     def compact_bytes(self) -> builtins.bytes:
-        """Bytes that must not be null, length + 1 as a varint; a copy."""
         return bytes(self._take(self._present(self.unsigned_varint() - 1)))
 
     def compact_nullable_bytes(self) -> builtins.bytes | None:
-        """Bytes, length + 1 as a varint; 0 is null; a copy."""
         size = self.unsigned_varint() - 1
         return None if size < 0 else bytes(self._take(size))
 
     def records(self) -> memoryview:
-        """Record batches that must not be null: a slice of the data, no copy."""
         return self._take(self._present(self.int32()))
 
     def nullable_records(self) -> memoryview | None:
-        """Record batches, length in four bytes; -1 is null: a slice of the data, no copy."""
         size = self._size(self.int32())
         return None if size < 0 else self._take(size)
 
     def compact_records(self) -> memoryview:
-        """Record batches that must not be null, length + 1 as a varint: a slice, no copy."""
         return self._take(self._present(self.unsigned_varint() - 1))
 
     def compact_nullable_records(self) -> memoryview | None:
-        """Record batches, length + 1 as a varint; 0 is null: a slice of the data, no copy."""
         size = self.unsigned_varint() - 1
         return None if size < 0 else self._take(size)
 
@@ -225,20 +207,16 @@ class Reader:
     # that a forged count is refused before a list of that length is built.
 
     def count(self, size_min: int) -> int:
-        """The element count of an array that must not be null, in four bytes."""
         return self._checked(self._present(self.int32()), size_min)
 
     def nullable_count(self, size_min: int) -> int:
-        """The element count of an array in four bytes; -1 is null."""
         return self._checked(self._size(self.int32()), size_min)
 
     def compact_count(self, size_min: int) -> int:
-        """The element count of an array that must not be null, count + 1 as a varint."""
         count = self.unsigned_varint() - 1
         return self._checked(count if count >= 0 else self._present(count), size_min)
 
     def compact_nullable_count(self, size_min: int) -> int:
-        """The element count of an array, count + 1 as a varint; -1 is null (0 on the wire)."""
         return self._checked(self.unsigned_varint() - 1, size_min)
 
     # Tags (KIP-482)

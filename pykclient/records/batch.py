@@ -1,4 +1,4 @@
-"""One fetched record batch: its header, its checks, its records.
+"""One fetched record batch: its header, its checks, its records; and spans of plain ones.
 
 A batch is a view of the frame that it came in and never changes. Everything about it is checked
 before it is believed: the header when the batch is made, the records when they are decoded.
@@ -9,7 +9,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534; Java class ``Defa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykclient import accel
 from pykclient.accel.batch_layout import (
@@ -34,17 +34,8 @@ from pykclient.types import TimestampType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pykclient.accel import ContiguousBatches
     from pykclient.accel.abc import RecordColumns
-
-__all__ = [
-    "RecordBatch",
-    "Unit",
-    "corrupt_batch",
-    "first_batch",
-    "first_batch_size_bytes",
-    "in_order",
-    "iterate_batches",
-]
 
 LEGACY_MAGIC_MAX: Final = 1
 LEGACY_SIZE_BYTES_MIN: Final = 26
@@ -55,20 +46,8 @@ RECORD_COUNT_MAX: Final = 2**31 - 1
 
 _CODECS: Final = dict(enumerate(Codec))
 
-
-class Unit(Protocol):
-    """What bytes from a broker are cut into: a batch, or several that are read as one."""
-
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-
-    def corrupt(self, reason: str) -> CorruptRecordError:
-        """Return the error that says that it is malformed, and where it stands."""
-        ...
-
-
-UnitT = TypeVar("UnitT", bound=Unit)
+UnitT = TypeVar("UnitT", bound="RecordBatch | BatchSpan")
+"""What bytes from a broker are cut into: a batch, or several that are read as one."""
 
 
 class RecordBatch:
@@ -83,7 +62,6 @@ class RecordBatch:
         "base_offset",
         "base_sequence",
         "base_timestamp_ms",
-        "batch_length",
         "codec",
         "crc",
         "last_offset",
@@ -120,7 +98,7 @@ class RecordBatch:
             raise corrupt_batch(topic, partition, data, f"it has only {len(data)} bytes")
         (
             self.base_offset,
-            self.batch_length,
+            length,
             self.partition_leader_epoch,
             _,
             self.crc,
@@ -134,7 +112,7 @@ class RecordBatch:
             self.record_count,
         ) = HEADER.unpack_from(data)
         self.payload = data[HEADER_SIZE_BYTES:]
-        reason = self._contradiction()
+        reason = self._contradiction(length)
         if reason is None and check_crcs:
             crc = accel.crc32c(data[CRC_START:])
             if crc != self.crc:
@@ -241,10 +219,10 @@ class RecordBatch:
         except DecodeError as error:
             raise self.corrupt(str(error)) from error
 
-    def _contradiction(self) -> str | None:
+    def _contradiction(self, length: int) -> str | None:
         """Say what in the header cannot be true, or None."""
-        if self.batch_length != self.size_bytes - LENGTH_END:
-            return f"its length is {self.batch_length}, but it has {self.size_bytes} bytes"
+        if length != self.size_bytes - LENGTH_END:
+            return f"its length is {length}, but it has {self.size_bytes} bytes"
         if self.attributes & ATTRIBUTE_CODEC not in _CODECS:
             return f"its codec {self.attributes & ATTRIBUTE_CODEC} is unknown"
         if not 0 <= self.base_offset <= OFFSET_MAX - max(0, self.last_offset_delta):
@@ -253,6 +231,90 @@ class RecordBatch:
         if not 0 <= self.record_count <= self.last_offset_delta + 1 or self.last_offset_delta < 0:
             return f"it has {self.record_count} records up to offset delta {self.last_offset_delta}"
         return None
+
+
+class BatchSpan:
+    """Contiguous batches that have nothing special, checked and decoded as if they were one.
+
+    Nearly all that a consumer reads is plain: whole batches of version 2, not compressed, no
+    markers, no offset missing. What would be done in Python once a batch is then done once a span.
+    Headers alone were looked at: each batch is checked right before its records are decoded, as its
+    bytes are in the cache for both. One that is odd after all is read by itself, which says what is
+    wrong with it.
+    """
+
+    is_control = False
+
+    __slots__ = (
+        "_check_crcs",
+        "_data",
+        "base_offset",
+        "head_last_offset",
+        "last_offset",
+        "partition",
+        "partition_leader_epoch",
+        "size_bytes",
+        "timestamp_type",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        data: memoryview,
+        found: ContiguousBatches,
+        *,
+        topic: str,
+        partition: int,
+        check_crcs: bool,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.size_bytes = found.size_bytes
+        self.base_offset = found.base_offset
+        self.head_last_offset = found.head_last_offset
+        self.last_offset = found.last_offset
+        self.partition_leader_epoch = found.leader_epoch
+        self.timestamp_type = (
+            TimestampType.LOG_APPEND_TIME if found.has_append_time else TimestampType.CREATE_TIME
+        )
+        self._data = data[: found.size_bytes]
+        self._check_crcs = check_crcs
+
+    def corrupt(self, reason: str) -> CorruptRecordError:
+        """Return the error that says that its first batch is malformed, and where it stands."""
+        return corrupt_batch(self.topic, self.partition, self._data, reason)
+
+    def chunks(self, start_offset: int = 0) -> Iterator[RecordColumns]:
+        """Yield the records from `start_offset` on, a part after the other, none of them empty.
+
+        Raises:
+            CorruptRecordError: a batch is malformed, or its checksum is wrong.
+        """
+        position = 0
+        while position < self.size_bytes:
+            columns, position = accel.decode_contiguous(
+                self._data, position, self.size_bytes, self._check_crcs
+            )
+            if columns is None:
+                batch = self._batch_at(position)
+                position += batch.size_bytes
+                # No batch of a span is compressed.
+                yield from batch.chunks(start_offset, decompressed_size_bytes_max=0)
+                continue
+            if start_offset > columns.first_offset:
+                columns = columns.rows(columns.find(start_offset))
+            if len(columns):
+                yield columns
+
+    def _batch_at(self, position: int) -> RecordBatch:
+        batch = _first_batch(
+            self._data[position:],
+            topic=self.topic,
+            partition=self.partition,
+            check_crcs=self._check_crcs,
+        )
+        assert batch is not None, "a span has whole batches"
+        return batch
 
 
 def _joined(chunks: list[RecordColumns]) -> RecordColumns:
@@ -298,12 +360,40 @@ def iterate_batches(
 
     def take(position: int) -> RecordBatch | None:
         rest = buffer[position:]
-        return first_batch(rest, topic=topic, partition=partition, check_crcs=check_crcs)
+        return _first_batch(rest, topic=topic, partition=partition, check_crcs=check_crcs)
 
-    return in_order(take, topic=topic, partition=partition, start_offset=start_offset)
+    return _in_order(take, topic=topic, partition=partition, start_offset=start_offset)
 
 
-def first_batch(
+def iterate_spans(
+    buffer: memoryview,
+    *,
+    topic: str,
+    partition: int,
+    start_offset: int = 0,
+    check_crcs: bool = True,
+    special: int = 0,
+) -> Iterator[RecordBatch | BatchSpan]:
+    """Yield all of a fetched buffer in order, in spans as long as can be, and batches between.
+
+    `special` are attributes that keep a batch out of spans. What is yielded as a batch has been
+    checked; in all else as `iterate_batches`.
+
+    Raises:
+        CorruptRecordError: as `iterate_batches`.
+    """
+
+    def take(position: int) -> RecordBatch | BatchSpan | None:
+        found = accel.find_contiguous(buffer, position, special)
+        rest = buffer[position:]
+        if found is None:
+            return _first_batch(rest, topic=topic, partition=partition, check_crcs=check_crcs)
+        return BatchSpan(rest, found, topic=topic, partition=partition, check_crcs=check_crcs)
+
+    return _in_order(take, topic=topic, partition=partition, start_offset=start_offset)
+
+
+def _first_batch(
     buffer: memoryview, *, topic: str, partition: int, check_crcs: bool = True
 ) -> RecordBatch | None:
     """Return the batch that `buffer` begins with; None if it is cut off.
@@ -320,7 +410,7 @@ def first_batch(
     return batch_type(buffer[:size_bytes], topic=topic, partition=partition, check_crcs=check_crcs)
 
 
-def in_order(
+def _in_order(
     take: Callable[[int], UnitT | None], *, topic: str, partition: int, start_offset: int
 ) -> Iterator[UnitT]:
     """Yield what `take` returns for one position after the other, until it returns None.

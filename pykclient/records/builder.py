@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pykclient.accel.pure import RecordAppender
     from pykclient.types import Headers
 
-__all__ = ["RecordBatchBuilder", "batch_size_upper_bound", "record_size_upper_bound"]
-
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
@@ -79,10 +77,6 @@ class RecordBatchBuilder(Generic[T]):
         )
         """What `TopicAppenders` holds, so that `send` appends without a layer in between."""
         self._compressed: bytes | None = None
-
-    @property
-    def record_count(self) -> int:
-        return self.appender.count
 
     @property
     def size_bytes(self) -> int:
@@ -188,11 +182,11 @@ class RecordBatchBuilder(Generic[T]):
             yield from columns
 
 
-def record_size_upper_bound(
+def batch_size_upper_bound(
     key: bytes | None, value: bytes | None, headers: HeadersInput | None = None
 ) -> int:
-    """Return the most bytes that this record can take in a batch before compression."""
-    size_bytes = RECORD_OVERHEAD_BYTES_MAX
+    """Return the most bytes that a batch with only this record can take before compression."""
+    size_bytes = HEADER_SIZE_BYTES + RECORD_OVERHEAD_BYTES_MAX
     for field in (key, value):
         size_bytes += VARINT_SIZE_BYTES_MAX + len(field or b"")
     size_bytes += VARINT_SIZE_BYTES_MAX
@@ -200,10 +194,3 @@ def record_size_upper_bound(
         for name, content in header_pairs(headers):
             size_bytes += 2 * VARINT_SIZE_BYTES_MAX + len(name.encode()) + len(content or b"")
     return size_bytes
-
-
-def batch_size_upper_bound(
-    key: bytes | None, value: bytes | None, headers: HeadersInput | None = None
-) -> int:
-    """Return the most bytes that a batch with only this record can take before compression."""
-    return HEADER_SIZE_BYTES + record_size_upper_bound(key, value, headers)

@@ -2,9 +2,9 @@
 
 The libraries are imported when their codec is first used; gzip is in the standard library. What
 comes from outside is decompressed piece by piece up to the limit that the caller gives: a bomb
-costs that limit, and up to 32 MiB more in zstd, whose library bounds no output. What is not
-compressed has no limit here, being as large as what was fetched. Truncated input and bytes after
-the end are errors.
+costs that limit; in zstd, whose library bounds no output, up to 32 MiB more, and the window that
+the frame asks for (128 MiB at most). What is not compressed has no limit here, being as large as
+what was fetched. Truncated input and bytes after the end are errors.
 
 Owner: idle zstd contexts lie in lists that any thread may pop from; one in use is in none of them.
 Source: Kafka protocol guide, "Record Batch", attributes bits 0-2; KIP-110 (zstd); KIP-390 (levels);
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    Data = bytes | bytearray | memoryview
+    from zstandard import ZstdCompressor, ZstdDecompressor
 
-__all__ = ["DECOMPRESSED_SIZE_BYTES_MAX", "Codec", "compress", "decompress", "require_library"]
+    Data = bytes | bytearray | memoryview
 
 DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1_048_576
 """What the records of one batch may decompress to where nothing else is set."""
@@ -263,27 +263,9 @@ def _unsnappy_block(block: memoryview, room_bytes: int, size_bytes_max: int) -> 
 # zstd ---------------------------------------------------------------------------------------------
 
 
-class _ZstdCompressor(Protocol):
-    def compress(self, data: Data, /) -> bytes: ...
-
-
-class _ZstdFrame(Protocol):
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: Data, /) -> bytes: ...
-
-
-class _ZstdDecompressor(Protocol):
-    def decompressobj(self) -> _ZstdFrame: ...
-
-
 # A context costs as much to make as a small batch to compress, and must not be shared while used.
-_idle_compressors: dict[int, list[_ZstdCompressor]] = {}
-_idle_decompressors: list[_ZstdDecompressor] = []
+_idle_compressors: dict[int, list[ZstdCompressor]] = {}
+_idle_decompressors: list[ZstdDecompressor] = []
 
 T = TypeVar("T")
 
@@ -320,7 +302,7 @@ def _unzstd(data: Data, size_bytes_max: int) -> bytes:
         _idle_decompressors.append(decompressor)
 
 
-def _unzstd_with(decompressor: _ZstdDecompressor, data: memoryview, size_bytes_max: int) -> bytes:
+def _unzstd_with(decompressor: ZstdDecompressor, data: memoryview, size_bytes_max: int) -> bytes:
     parts: list[bytes] = []
     size_bytes = 0
     position = 0

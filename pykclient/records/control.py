@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 
     from pykclient.records.batch import RecordBatch
 
-__all__ = [
-    "AbortedTransactions",
-    "ControlType",
-    "control_type",
-    "control_type_number",
-    "coordinator_epoch",
-]
-
 KEY: Final = struct.Struct(">hh")
 """A control record's key: version of the key, type. Later versions may append fields."""
+
+CONTROL_SIZE_BYTES_MAX: Final = 65_536
+"""The most that a control record may decompress to; brokers neither compress nor fill them."""
 
 END_MARKER: Final = struct.Struct(">hi")
 """The value of a marker that ends a transaction: version, epoch of its coordinator."""
@@ -50,13 +45,13 @@ def control_type(batch: RecordBatch) -> ControlType:
         CorruptRecordError: it holds no marker that can be read.
     """
     assert batch.is_control
-    keys = batch.records().keys
+    if batch.record_count > 1:
+        raise batch.corrupt(f"it should hold one control record, and holds {batch.record_count}")
+    columns = next(batch.chunks(decompressed_size_bytes_max=CONTROL_SIZE_BYTES_MAX), None)
     # Compaction may leave a control batch without its marker.
-    if not keys:
+    if columns is None:
         return ControlType.OTHER
-    if len(keys) != 1:
-        raise batch.corrupt(f"it should hold one control record, and holds {len(keys)}")
-    number = control_type_number(batch, keys[0])
+    number = control_type_number(batch, columns.keys[0])
     return ControlType(number) if number in (0, 1) else ControlType.OTHER
 
 

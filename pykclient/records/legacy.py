@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import RecordColumns
 
-__all__ = ["LegacyBatch"]
-
 START: Final = struct.Struct(">qiIbB")
 """Offset, size of what follows, checksum, magic, attributes."""
 CRC_START: Final = 16
@@ -77,7 +75,6 @@ class LegacyBatch(RecordBatch):
         self.topic = topic
         self.partition = partition
         self.size_bytes = len(data)
-        self.batch_length = len(data) - LENGTH_END
         self.payload = data
         try:
             message, end = _read_message(data, 0, check_crcs=check_crcs)

@@ -9,8 +9,6 @@ import time
 
 from pykclient.errors.base import UsageError
 
-__all__ = ["Deadline", "ManualClock"]
-
 
 class ManualClock:
     """Milliseconds that stand still until `advance` or `move_to`."""

@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from pykclient.testing.cluster.properties import PropertyValue
     from pykclient.testing.fake.server import FakeKafka
 
-__all__ = [
-    "KafkaClusterFactory",
-    "fake_kafka",
-    "kafka_cluster",
-    "kafka_cluster_factory",
-    "skip_or_fail",
-]
-
 
 class KafkaClusterFactory(Protocol):
     """What `kafka_cluster_factory` gives: the arguments are those of `KafkaCluster`."""

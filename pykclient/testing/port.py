@@ -17,8 +17,6 @@ import socket
 import sys
 from typing import NamedTuple
 
-__all__ = ["LOOPBACK", "Address", "PortReservation"]
-
 LOOPBACK = "127.0.0.1"
 CAN_SHARE = sys.platform == "linux"
 

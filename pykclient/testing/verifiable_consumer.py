@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pykclient.accel import ConsumerRecord
     from pykclient.consumer.record import ConsumerRecords
 
-__all__ = ["VerifiableConsumer", "main"]
-
 NO_LIMIT: Final = -1
 POLL_S: Final = 60.0
 """Java's waits for ever; an empty response is not reported."""

@@ -42,6 +42,8 @@ cdef struct Filling:
     int64_t* timestamps_us
     int64_t timestamp_null_count
     unsigned char* timestamp_validity
+    bint has_keys
+    bint has_values
     bint has_headers
     bint has_wide_names
     int32_t* header_offsets
@@ -76,8 +78,10 @@ cdef class BinaryBuilder:
         return BinaryBuffers(binary.null_count, self.validity, self.offsets, self.data)
 
 
-def arrow_buffers(columns, *, include_headers):
+def arrow_buffers(columns, *, wanted):
     """Return the records of all `columns`, in that order, in the layout of Arrow.
+
+    Of ``key``, ``value`` and ``headers`` those in `wanted` are copied.
 
     Raises:
         OverflowError: keys, values or headers take more than 32-bit offsets can say.
@@ -90,15 +94,17 @@ def arrow_buffers(columns, *, include_headers):
     cdef BinaryBuilder names = BinaryBuilder(), header_values = BinaryBuilder()
     cdef bytes offsets, timestamps, validity = None, header_offsets = None
     if not all(type(each) is FrameColumns for each in parts):
-        return pure.arrow_buffers(parts, include_headers=include_headers)
+        return pure.arrow_buffers(parts, wanted=wanted)
     memset(&filling, 0, sizeof(Filling))
-    filling.has_headers = include_headers
+    filling.has_keys = "key" in wanted
+    filling.has_values = "value" in wanted
+    filling.has_headers = "headers" in wanted
     for part in parts:
         count += part.count
         with nogil:
             add_up(part, &filling)
     if filling.has_wide_names and not all(are_names_text(part) for part in parts):
-        return pure.arrow_buffers(parts, include_headers=True)
+        return pure.arrow_buffers(parts, wanted=wanted)
     for size in (
         filling.keys.size,
         filling.values.size,
@@ -108,8 +114,10 @@ def arrow_buffers(columns, *, include_headers):
     ):
         if size > INT32_MAX:
             raise OverflowError(f"{size} bytes do not fit a column with 32-bit offsets")
-    keys.make(&filling.keys, count)
-    values.make(&filling.values, count)
+    if filling.has_keys:
+        keys.make(&filling.keys, count)
+    if filling.has_values:
+        values.make(&filling.values, count)
     offsets = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
     timestamps = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
     filling.offsets = <int64_t*>PyBytes_AS_STRING(offsets)
@@ -117,7 +125,7 @@ def arrow_buffers(columns, *, include_headers):
     if filling.timestamp_null_count:
         validity = made_validity(count)
         filling.timestamp_validity = <unsigned char*>PyBytes_AS_STRING(validity)
-    if include_headers:
+    if filling.has_headers:
         names.make(&filling.header_names, filling.header_names.row)
         header_values.make(&filling.header_values, filling.header_values.row)
         header_offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * sizeof(int32_t))
@@ -127,7 +135,7 @@ def arrow_buffers(columns, *, include_headers):
         with nogil:
             fill(part, &filling)
     headers = None
-    if include_headers:
+    if filling.has_headers:
         headers = HeaderBuffers(
             filling.header_names.row,
             header_offsets,
@@ -136,8 +144,8 @@ def arrow_buffers(columns, *, include_headers):
         )
     return ArrowBuffers(
         count,
-        keys.buffers(&filling.keys),
-        values.buffers(&filling.values),
+        keys.buffers(&filling.keys) if filling.has_keys else None,
+        values.buffers(&filling.values) if filling.has_values else None,
         offsets,
         timestamps,
         filling.timestamp_null_count,
@@ -191,8 +199,10 @@ cdef void add_up(FrameColumns part, Filling* filling) noexcept nogil:
     cdef Py_ssize_t row
     for row in range(part.count):
         place = part.places + row
-        count_item(&filling.keys, place.key_size)
-        count_item(&filling.values, place.value_size)
+        if filling.has_keys:
+            count_item(&filling.keys, place.key_size)
+        if filling.has_values:
+            count_item(&filling.values, place.value_size)
         if not is_held(place.timestamp_ms):
             filling.timestamp_null_count += 1
         if filling.has_headers and place.headers_size:
@@ -251,8 +261,10 @@ cdef void fill(FrameColumns part, Filling* filling) noexcept nogil:
     cdef int64_t at = filling.row
     for row in range(part.count):
         place = part.places + row
-        put_item(&filling.keys, start + place.key_at, place.key_size)
-        put_item(&filling.values, start + place.value_at, place.value_size)
+        if filling.has_keys:
+            put_item(&filling.keys, start + place.key_at, place.key_size)
+        if filling.has_values:
+            put_item(&filling.values, start + place.value_at, place.value_size)
         filling.offsets[at] = place.offset
         if is_held(place.timestamp_ms):
             filling.timestamps_us[at] = place.timestamp_ms * 1000

@@ -93,11 +93,6 @@ cdef class RowBlock:
     def __len__(self):
         return self.count
 
-    @property
-    def has_keys(self):
-        """Whether rows may have keys."""
-        return self.keys is not None
-
     def key_and_value(self, Py_ssize_t row):
         """Return the key and the value of a row, by its number in the block."""
         if not 0 <= row < self.count:
@@ -131,6 +126,10 @@ cdef class RowBlock:
         and returns the partition whose turn it is then, and how many bytes it takes at least.
         """
         cdef Grouping grouping = Grouping(partition_counts, topics, partitions)
+        grouping.check(self)  # before there is memory for no topic at all
+        are_keys_hashed = hash_keys and self.keys is not None
+        if self.count and topics is None and partitions is None and not are_keys_hashed:
+            return [RowGroup(0, None, self.all_rows())]
         return grouping.groups(self, hash_keys, take_turn)
 
     cdef inline Py_ssize_t size_bytes(self, Py_ssize_t row) noexcept nogil:
@@ -413,7 +412,6 @@ cdef class Grouping:
         self.group_count = total
 
     cdef list groups(self, RowBlock block, bint hash_keys, object take_turn):
-        self.check(block)  # before there is memory for no topic at all
         cdef array group_of = clone(INDEXES, block.count, zero=False)
         cdef array counts = clone(NUMBERS, self.group_count + 1, zero=True)
         cdef array sizes = clone(NUMBERS, self.group_count, zero=True)

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import DeliveryBatch, HeadersInput, Lock, OnDelivery
 
-__all__ = [
-    "HEADER_COUNT_MAX",
-    "RecordAppender",
-    "as_bytes",
-    "encode_headers",
-    "header_pairs",
-    "timestamp_error",
-    "too_many_headers",
-]
-
 INT64_MAX: Final = 2**63 - 1
 HEADER_COUNT_MAX: Final = 1_000_000
 """Headers of one record, and of all records that a consumer decodes at once. A header takes two

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Final
 from pykclient.accel.arrow_buffers import ArrowBuffers, BinaryBuffers, HeaderBuffers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pykclient.accel.abc import RecordColumns
     from pykclient.types import Headers
-
-__all__ = ["arrow_buffers", "repeated"]
 
 OFFSET_MAX: Final = 2**31 - 1
 """The largest 32-bit offset, and so the most bytes of a binary array."""
@@ -29,8 +27,10 @@ TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
 _BINARY_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
-def arrow_buffers(columns: Sequence[RecordColumns], *, include_headers: bool) -> ArrowBuffers:
+def arrow_buffers(columns: Sequence[RecordColumns], *, wanted: Collection[str]) -> ArrowBuffers:
     """Return the records of all `columns`, in that order, in the layout of Arrow.
+
+    Of ``key``, ``value`` and ``headers`` those in `wanted` are copied.
 
     Raises:
         OverflowError: keys, values or headers take more than 32-bit offsets can say.
@@ -43,14 +43,18 @@ def arrow_buffers(columns: Sequence[RecordColumns], *, include_headers: bool) ->
         times_ms = [ms if is_held else 0 for ms, is_held in zip(times_ms, are_held, strict=True)]
     return ArrowBuffers(
         len(times_ms),
-        _binary(list(chain.from_iterable(part.keys for part in columns))),
-        _binary(list(chain.from_iterable(part.values for part in columns))),
+        _binary(list(chain.from_iterable(part.keys for part in columns)))
+        if "key" in wanted
+        else None,
+        _binary(list(chain.from_iterable(part.values for part in columns)))
+        if "value" in wanted
+        else None,
         array("q", chain.from_iterable(part.offsets for part in columns)),
         array("q", [ms * 1000 for ms in times_ms]),
         null_count,
         validity,
         _headers(list(chain.from_iterable(part.headers for part in columns)))
-        if include_headers
+        if "headers" in wanted
         else None,
     )
 

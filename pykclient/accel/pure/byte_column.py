@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import HeadersInput
 
-__all__ = ["BAD_COUNTS", "BAD_OFFSETS", "NO_NAME", "ByteColumn", "as_item", "header_error"]
-
 BYTES_OR_NULL: Final = {bytes, type(None)}
 OFFSET_FORMATS: Final[dict[int, Literal["i", "q"]]] = {4: "i", 8: "q"}
 VIEW: Final = struct.Struct("=i4xii")

@@ -30,8 +30,6 @@ from pykclient.errors.base import DecodeError
 if TYPE_CHECKING:
     from pykclient.accel.pure.decoder import ListColumns
 
-__all__ = ["ATTRIBUTES_SPECIAL", "ContiguousBatches", "decode_contiguous", "find_contiguous"]
-
 ATTRIBUTES_SPECIAL: Final = ATTRIBUTE_CODEC | ATTRIBUTE_CONTROL | ATTRIBUTE_DELETE_HORIZON
 """Compression, markers, a horizon for deleting: what no plain batch has."""
 

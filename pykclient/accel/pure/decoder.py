@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pykclient.types import Headers
 
-__all__ = ["ListColumns", "decode_records", "record_bytes"]
-
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 RECORD_SIZE_BYTES_MIN: Final = 7

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pykclient.accel.abc import DeliveryBatch, OnDelivery
     from pykclient.accel.pure.appender import RecordAppender
 
-__all__ = ["BatchResult", "Delivery", "refuse_to_leave"]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ALLOCATION_BYTES", "FrameMemory"]
-
 ALLOCATION_BYTES: Final = 1024 * 1024
 """How much there is ahead of what arrived."""
 

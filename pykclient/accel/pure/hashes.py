@@ -10,8 +10,6 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["crc32c", "partition_of_key"]
-
 REMEMBERED_COUNT_MAX: Final = 4096
 REMEMBERED_SIZE_BYTES_MAX: Final = 64
 """Keys up to this size have their hashes remembered, the last 4096: a megabyte at most."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pykclient.accel.abc import RecordColumns
     from pykclient.types import Headers, TimestampType
 
-__all__ = ["ConsumerRecord", "iterate_records"]
-
 
 class ConsumerRecord(NamedTuple):
     """One record as a consumer sees it.

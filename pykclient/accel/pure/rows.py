@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     TakeTurn = Callable[[int, int], tuple[int, int]]
 
-__all__ = ["RowBlock", "RowGroup", "RowRun", "largest_partitions"]
-
 ROW_OVERHEAD_BYTES_MAX: Final = 36
 """What a record takes at most beside its key, value and headers: length 5, attributes 1, timestamp
 delta 10, offset delta 5, and three more lengths of 5."""
@@ -91,10 +89,6 @@ class RowBlock:
     def __len__(self) -> int:
         return len(self._values)
 
-    @property
-    def has_keys(self) -> bool:
-        return self._keys is not None
-
     def key_and_value(self, row: int) -> tuple[bytes | None, bytes | None]:
         return (None if self._keys is None else self._keys[row]), self._values[row]
 
@@ -131,6 +125,9 @@ class RowBlock:
         and returns the partition whose turn it is then, and how many bytes it takes at least.
         """
         self._check(partition_counts, topics, partitions)
+        are_keys_hashed = hash_keys and self._keys is not None
+        if len(self) and topics is None and partitions is None and not are_keys_hashed:
+            return [RowGroup(0, None, self.all_rows())]
         topic_of = [0] * len(self) if topics is None else topics
         chosen = list(repeat(-1, len(self)) if partitions is None else partitions)
         if hash_keys and self._keys is not None:

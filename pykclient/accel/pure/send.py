@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pykclient.accel.pure.appender import RecordAppender
     from pykclient.accel.pure.delivery import Delivery
 
-__all__ = ["SendCore", "TopicAppenders"]
-
 T = TypeVar("T")
 
 

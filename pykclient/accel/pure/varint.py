@@ -10,8 +10,6 @@ from typing import Final
 
 from pykclient.errors.base import DecodeError
 
-__all__ = ["SMALL", "SMALL_COUNT", "encode_varint", "read_long", "read_varint", "varint"]
-
 
 def encode_varint(number: int) -> bytes:
     """Return a signed number of up to 64 bits as a zigzag varint of 1 to 10 bytes."""

@@ -11,26 +11,21 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from struct import unpack
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pykclient
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.cli.groups import reset
 from pykclient.cli.table import write_rows
-from pykclient.errors import (
-    BrokerError,
-    UnknownTopicOrPartitionError,
-    UsageError,
-)
+from pykclient.errors import BrokerError, UnknownTopicOrPartitionError, UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pykclient import Admin, GroupDescription, MemberDescription, OffsetAndMetadata
+    from pykclient.cli.table import Row
     from pykclient.types import TopicPartition
-
-__all__ = ["add_command"]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -41,80 +36,37 @@ INT_MASK: Final = 2**32 - 1
 DESCRIPTION: Final = "Show consumer groups and how far they have come, and move them."
 
 
-class CoordinatorRow(NamedTuple):
-    """The coordinator of a group; None while the partition has no leader."""
-
-    group: str
-    topic: str
-    partition: int
-    leader: int | None
-    host: str | None
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
-
-
-class ListRow(NamedTuple):
-    group: str
-    group_type: str | None
-    state: str | None
-    protocol: str
-
-
-class GroupRow(NamedTuple):
-    """A group as its coordinator describes it."""
-
-    group: str
-    group_type: str
-    state: str
-    coordinator: str
-    assignment_strategy: str
-    members: int
-
-
-class MemberRow(NamedTuple):
-    """A member and what it has."""
-
-    group: str
-    consumer_id: str
-    host: str
-    client_id: str
-    instance_id: str | None
-    partitions: int
-    assignment: dict[str, list[int]]
-
-
-class OffsetRow(NamedTuple):
-    """A group's offset in a partition, and the member that reads it; None where there is none."""
-
-    group: str
-    topic: str
-    partition: int
-    current_offset: int | None
-    log_end_offset: int | None
-    lag: int | None
-    consumer_id: str | None
-    host: str | None
-    client_id: str | None
-
-
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("groups", help="show and move groups", description=DESCRIPTION)
     parts = parser.add_subparsers(title="parts", metavar="PART", required=True)
-    _add_part(parts, "list", run_list, "list all groups")
     for name, run, aim in (
+        ("list", run_list, "list all groups"),
         ("coordinator", run_coordinator, f"show a group's partition of {OFFSETS_TOPIC}"),
         ("describe", run_describe, "show the members of groups and what they have"),
         ("offsets", run_offsets, "show how far groups have come, and their lag"),
+        ("reset", reset.run, "move a group that has no members"),
     ):
-        part = _add_part(parts, name, run, aim)
-        part.add_argument("groups", nargs="+", metavar="GROUP")
-    reset.add_part(parts)
+        part = parts.add_parser(name, help=aim, description=f"{aim[0].upper()}{aim[1:]}.")
+        add_cluster_options(part)
+        part.set_defaults(run=run)
+        if run is reset.run:
+            reset.add_arguments(part)
+        elif run is not run_list:
+            part.add_argument("groups", nargs="+", metavar="GROUP")
 
 
 def run_list(options: argparse.Namespace) -> int:
     with pykclient.Admin(client_settings(options)) as admin:
         groups = sorted(admin.list_groups().values())
-    rows = [ListRow(g.group_id, g.group_type, g.state, g.protocol_type) for g in groups]
+    rows = [
+        {
+            "group": group.group_id,
+            "group_type": group.group_type,
+            "state": group.state,
+            "protocol": group.protocol_type,
+        }
+        for group in groups
+    ]
     write_rows("group", rows, is_json=options.json)
     return 0
 
@@ -142,15 +94,15 @@ def run_coordinator(options: argparse.Namespace) -> int:
             )
         is_leader = node is not None and node.id == place.leader_id
         rows.append(
-            CoordinatorRow(
-                group,
-                OFFSETS_TOPIC,
-                place.partition,
-                place.leader_id,
-                f"{node.host}:{node.port}" if node is not None and is_leader else None,
-                place.replica_ids,
-                place.in_sync_replica_ids,
-            )
+            {
+                "group": group,
+                "topic": OFFSETS_TOPIC,
+                "partition": place.partition,
+                "leader": place.leader_id,
+                "host": f"{node.host}:{node.port}" if node is not None and is_leader else None,
+                "replicas": place.replica_ids,
+                "in_sync": place.in_sync_replica_ids,
+            }
         )
     write_rows("coordinator", rows, is_json=options.json)
     return 0
@@ -169,7 +121,7 @@ def run_describe(options: argparse.Namespace) -> int:
 
 def run_offsets(options: argparse.Namespace) -> int:
     settings = client_settings(options)
-    rows: list[OffsetRow] = []
+    rows: list[Row] = []
     with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
         descriptions, errors = _described(admin, options.groups)
         for description in descriptions:
@@ -190,18 +142,6 @@ def run_offsets(options: argparse.Namespace) -> int:
                 sys.stderr.write(f"pykclient: group {group!r} has committed nothing\n")
     write_rows("offset", rows, is_json=options.json)
     return _report(errors)
-
-
-def _add_part(
-    parts: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    aim: str,
-) -> argparse.ArgumentParser:
-    part = parts.add_parser(name, help=aim, description=f"{aim[0].upper()}{aim[1:]}.")
-    add_cluster_options(part)
-    part.set_defaults(run=run)
-    return part
 
 
 def _described(
@@ -227,30 +167,30 @@ def _report(errors: Iterable[BrokerError]) -> int:
     return status
 
 
-def _group_row(group: GroupDescription) -> GroupRow:
-    return GroupRow(
-        group.group_id,
-        group.group_type,
-        group.state,
-        str(group.coordinator),
-        group.assignor,
-        len(group.members),
-    )
+def _group_row(group: GroupDescription) -> Row:
+    return {
+        "group": group.group_id,
+        "group_type": group.group_type,
+        "state": group.state,
+        "coordinator": str(group.coordinator),
+        "assignment_strategy": group.assignor,
+        "members": len(group.members),
+    }
 
 
-def _member_row(group: GroupDescription, member: MemberDescription) -> MemberRow:
+def _member_row(group: GroupDescription, member: MemberDescription) -> Row:
     assignment: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in member.assignment:
         assignment[topic].append(partition)
-    return MemberRow(
-        group.group_id,
-        member.member_id,
-        member.host,
-        member.client_id,
-        member.instance_id,
-        len(member.assignment),
-        dict(assignment),
-    )
+    return {
+        "group": group.group_id,
+        "consumer_id": member.member_id,
+        "host": member.host,
+        "client_id": member.client_id,
+        "instance_id": member.instance_id,
+        "partitions": len(member.assignment),
+        "assignment": assignment,
+    }
 
 
 def _offset_row(
@@ -259,18 +199,20 @@ def _offset_row(
     committed: OffsetAndMetadata | None,
     ends: Mapping[TopicPartition, int],
     owners: Mapping[TopicPartition, MemberDescription],
-) -> OffsetRow:
+) -> Row:
+    """A group's offset in a partition, and the member that reads it; None where there is none."""
     end, owner = ends.get(partition), owners.get(partition)
-    return OffsetRow(
-        group,
-        *partition,
-        current_offset=None if committed is None else committed.offset,
-        log_end_offset=end,
-        lag=None if committed is None or end is None else end - committed.offset,
-        consumer_id=None if owner is None else owner.member_id,
-        host=None if owner is None else owner.host,
-        client_id=None if owner is None else owner.client_id,
-    )
+    return {
+        "group": group,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "current_offset": None if committed is None else committed.offset,
+        "log_end_offset": end,
+        "lag": None if committed is None or end is None else end - committed.offset,
+        "consumer_id": None if owner is None else owner.member_id,
+        "host": None if owner is None else owner.host,
+        "client_id": None if owner is None else owner.client_id,
+    }
 
 
 def java_string_hash(text: str) -> int:

@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pykclient
-from pykclient.cli.cluster_options import add_cluster_options, client_settings
+from pykclient.cli.cluster_options import client_settings
 from pykclient.cli.table import shown, write_rows
 from pykclient.consumer.config import duration_ms
 from pykclient.errors import GroupIdNotFoundError, UsageError
@@ -29,29 +29,17 @@ if TYPE_CHECKING:
 
     from pykclient import Admin, Consumer
 
-__all__ = ["add_part", "existing_partitions", "run"]
-
 MS_PER_S = 1_000
 NS_PER_MS = 1_000_000
 
+Partitions = Sequence[TopicPartition]
 Committed = Mapping[TopicPartition, OffsetAndMetadata]
-Target = Callable[[Sequence[TopicPartition], Committed, "Consumer"], Mapping[TopicPartition, int]]
+Offsets = dict[TopicPartition, int]
+Target = Callable[[Partitions, Committed, "Consumer"], Offsets]
 """Gives each partition its new offset; the consumer knows what the partitions hold."""
 
 
-class ResetRow(NamedTuple):
-    group: str
-    topic: str
-    partition: int
-    current_offset: int | None
-    new_offset: int
-
-
-def add_part(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    help_text = "move a group that has no members"
-    part = parts.add_parser("reset", help=help_text, description=f"{help_text.capitalize()}.")
-    add_cluster_options(part)
-    part.set_defaults(run=run)
+def add_arguments(part: argparse.ArgumentParser) -> None:
     part.add_argument("group", metavar="GROUP")
     scope = part.add_mutually_exclusive_group(required=True)
     scope.add_argument(
@@ -93,7 +81,13 @@ def run(options: argparse.Namespace) -> int:
         if options.execute:
             admin.alter_group_offsets(group, offsets)
     rows = [
-        ResetRow(group, *partition, _offset_of(committed.get(partition)), offsets[partition])
+        {
+            "group": group,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "current_offset": committed[partition].offset if partition in committed else None,
+            "new_offset": offsets[partition],
+        }
         for partition in partitions
     ]
     write_rows("reset", rows, is_json=options.json)
@@ -102,24 +96,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def to_earliest(
-    partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
-) -> dict[TopicPartition, int]:
+def to_earliest(partitions: Partitions, committed: Committed, consumer: Consumer) -> Offsets:
     return consumer.beginning_offsets(partitions)
 
 
-def to_latest(
-    partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
-) -> dict[TopicPartition, int]:
+def to_latest(partitions: Partitions, committed: Committed, consumer: Consumer) -> Offsets:
     return consumer.end_offsets(partitions)
 
 
 def to_offset(text: str) -> Target:
     offset = _number(text)
 
-    def target(
-        partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
-    ) -> dict[TopicPartition, int]:
+    def target(partitions: Partitions, committed: Committed, consumer: Consumer) -> Offsets:
         return _within(dict.fromkeys(partitions, offset), consumer)
 
     return target
@@ -129,9 +117,7 @@ def shift_by(text: str) -> Target:
     """Go on so many records after what was committed, or before it."""
     count = _number(text)
 
-    def target(
-        partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
-    ) -> dict[TopicPartition, int]:
+    def target(partitions: Partitions, committed: Committed, consumer: Consumer) -> Offsets:
         missing = [partition for partition in partitions if partition not in committed]
         if missing:
             raise UsageError(
@@ -170,9 +156,7 @@ def _number(text: str) -> int:
 
 
 def _at_or_after(time_ms: int) -> Target:
-    def target(
-        partitions: Sequence[TopicPartition], committed: Committed, consumer: Consumer
-    ) -> dict[TopicPartition, int]:
+    def target(partitions: Partitions, committed: Committed, consumer: Consumer) -> Offsets:
         found = consumer.offsets_for_times(dict.fromkeys(partitions, max(time_ms, 0)))
         later = [partition for partition in partitions if found[partition] is None]
         ends = consumer.end_offsets(later) if later else {}
@@ -184,7 +168,7 @@ def _at_or_after(time_ms: int) -> Target:
     return target
 
 
-def _within(wanted: Mapping[TopicPartition, int], consumer: Consumer) -> dict[TopicPartition, int]:
+def _within(wanted: Offsets, consumer: Consumer) -> Offsets:
     """Move offsets to the nearer end of what the partitions hold."""
     begins, ends = consumer.beginning_offsets(wanted), consumer.end_offsets(wanted)
     offsets = {}
@@ -236,11 +220,7 @@ def _refuse_members(admin: Admin, group: str) -> None:
         )
 
 
-def _chosen(
-    admin: Admin,
-    options: argparse.Namespace,
-    committed: Committed,
-) -> Sequence[TopicPartition]:
+def _chosen(admin: Admin, options: argparse.Namespace, committed: Committed) -> Partitions:
     if options.all_topics:
         chosen = existing_partitions(admin, sorted(committed))
         if not chosen:
@@ -269,7 +249,3 @@ def existing_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> l
         for place in topic.partitions
     }
     return [partition for partition in partitions if partition in existing]
-
-
-def _offset_of(committed: OffsetAndMetadata | None) -> int | None:
-    return None if committed is None else committed.offset

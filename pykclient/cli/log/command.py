@@ -2,58 +2,46 @@
 
 So too in a segment of the cluster's metadata log, ``__cluster_metadata-0``, and its snapshots.
 
-It prints what is good; then, when the file goes on, where and why it ends, with status 1.
+It prints what is good; then, when the file goes on, where and why it ends, with status 1. A file's
+size is taken once, when it is opened, so that the segment which a broker is writing has an end.
 
-Owner: the main thread.
+Owner: the main thread; an exit stack closes the files.
 Source: Java class ``DumpLogSegments``, whose lines it prints too.
 """
 
 from __future__ import annotations
 
-import io
+import os
+import re
+import stat
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from pykclient.cli.log.files import AnyIndex, open_index, open_log
-from pykclient.cli.log.index import OffsetIndex, TimeIndex
-from pykclient.cli.log.json_dump import JsonDump
-from pykclient.cli.log.segment import BATCH_SIZE_BYTES_MAX, Start
-from pykclient.cli.log.text_dump import TextDump
-from pykclient.errors.base import CorruptRecordError, KafkaError
+from pykclient.cli.log.dump import JsonDump, TextDump
+from pykclient.cli.log.index import OffsetIndex, TimeIndex, base_offset_of
+from pykclient.cli.log.segment import BATCH_SIZE_BYTES_MAX, LogSegment, Start
+from pykclient.errors.base import ConfigError, CorruptRecordError, KafkaError
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     import argparse
 
-    from pykclient.accel.abc import RecordColumns
-    from pykclient.cli.log.index import OffsetPosition, TimestampOffset
-    from pykclient.cli.log.segment import LogSegment, PlacedBatch
-    from pykclient.records.batch import RecordBatch
-
-__all__ = ["add_command"]
+    from pykclient.cli.log.index import ReadAt
 
 BATCHES, RECORDS, DATA = range(3)
 """How much is shown: batches; also their records; also keys, values and headers."""
 
 OFFSET_SUFFIX: Final = ".index"
 TIME_SUFFIX: Final = ".timeindex"
+PARTITION_FOLDER: Final = re.compile(r"(.+)-(\d+)(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
+"""``<topic>-<partition>``; a broker marks a folder that it will remove or is moving."""
 
+UNKNOWN_PARTITION: Final = -1
 
-class Dump(Protocol):
-    """A form in which a segment is printed; each call returns lines, ended by line ends."""
-
-    def head(self, path: Path) -> str:
-        """What comes before everything else."""
-        ...
-
-    def batch(self, placed: PlacedBatch) -> str: ...
-
-    def records(self, batch: RecordBatch, columns: RecordColumns, *, with_data: bool) -> str:
-        """Some records of a batch; `with_data` adds keys, values and headers."""
-        ...
-
-    def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str: ...
+Dump = JsonDump | TextDump
+AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,28 +59,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--time", type=int, metavar="MS", help="begin with the first record at or after this time"
     )
     depth = parser.add_mutually_exclusive_group()
-    depth.add_argument(
-        *("--batches", "-b"),
-        dest="depth",
-        action="store_const",
-        const=BATCHES,
-        default=BATCHES,
-        help="show batches (the default)",
-    )
-    depth.add_argument(
-        *("--records", "-r"),
-        dest="depth",
-        action="store_const",
-        const=RECORDS,
-        help="show also the records of each batch",
-    )
-    depth.add_argument(
-        *("--data", "-d"),
-        dest="depth",
-        action="store_const",
-        const=DATA,
-        help="show also the keys and values of the records",
-    )
+    for options, shown, aim in (
+        (("--batches", "-b"), BATCHES, "show batches (the default)"),
+        (("--records", "-r"), RECORDS, "show also the records of each batch"),
+        (("--data", "-d"), DATA, "show also the keys and values of the records"),
+    ):
+        depth.add_argument(*options, dest="depth", action="store_const", const=shown, help=aim)
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     parser.add_argument(
         "--no-index", action="store_true", help="search without the indexes beside the file"
@@ -104,13 +76,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default=BATCH_SIZE_BYTES_MAX,
         help="refuse larger batches, as they are and decompressed (default: %(default)s)",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, depth=BATCHES)
 
 
 def run(options: argparse.Namespace) -> int:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Any text may be in a record, and not every terminal can show it.
-        sys.stdout.reconfigure(errors="backslashreplace")
     dump: Dump = JsonDump() if options.json else TextDump(escapes=sys.stdout.isatty())
     try:
         with ExitStack() as stack:
@@ -125,9 +94,9 @@ def run(options: argparse.Namespace) -> int:
 def _show(stack: ExitStack, dump: Dump, options: argparse.Namespace) -> None:
     path: Path = options.file
     if path.suffix == OFFSET_SUFFIX:
-        _show_entries(dump, path, open_index(stack, path, OffsetIndex))
+        _show_entries(dump, path, _open_index(stack, path, OffsetIndex))
     elif path.suffix == TIME_SUFFIX:
-        _show_entries(dump, path, open_index(stack, path, TimeIndex))
+        _show_entries(dump, path, _open_index(stack, path, TimeIndex))
     else:
         segment = _open_segment(stack, options)
         sys.stdout.write(dump.head(path))
@@ -149,9 +118,11 @@ def _open_segment(stack: ExitStack, options: argparse.Namespace) -> LogSegment:
     if is_search and not options.no_index:
         offset_index = _index_beside(stack, path.with_suffix(OFFSET_SUFFIX), OffsetIndex)
         time_index = _index_beside(stack, path.with_suffix(TIME_SUFFIX), TimeIndex)
-    return open_log(
-        stack,
-        path,
+    read_at, size_bytes = _open(stack, path)
+    return LogSegment(
+        read_at,
+        size_bytes,
+        partition=_partition_of(path),
         offset_index=offset_index,
         time_index=time_index,
         batch_size_bytes_max=options.max_batch_bytes,
@@ -161,10 +132,49 @@ def _open_segment(stack: ExitStack, options: argparse.Namespace) -> LogSegment:
 def _index_beside(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex | None:
     """Open an index; a missing one makes the search longer, as a line says."""
     try:
-        return open_index(stack, path, kind)
+        return _open_index(stack, path, kind)
     except FileNotFoundError:
         sys.stderr.write(f"pykclient: there is no {path}; the search is longer without it\n")
         return None
+
+
+def _open_index(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex:
+    read_at, size_bytes = _open(stack, path)
+    base_offset = base_offset_of(path)
+    if base_offset is None:
+        raise ConfigError(
+            f"offsets in {path.name} count from the segment's first, which its name should say in "
+            f"20 digits, as in {0:020}{path.suffix}"
+        )
+    return kind(read_at, size_bytes, base_offset=base_offset)
+
+
+def _open(stack: ExitStack, path: Path) -> tuple[ReadAt, int]:
+    """Open a regular file; return how it is read, and its size."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    stack.callback(os.close, descriptor)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{path} is no regular file; give the file of a segment")
+
+    def read_at(position: int, size_bytes: int) -> bytes:
+        data = os.pread(descriptor, size_bytes, position)
+        # The system reads at most 2 GiB at once, and may be interrupted before.
+        while 0 < len(data) < size_bytes:
+            more = os.pread(descriptor, size_bytes - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    return read_at, status.st_size
+
+
+def _partition_of(path: Path) -> TopicPartition:
+    found = PARTITION_FOLDER.fullmatch(path.absolute().parent.name)
+    if found is None:
+        return TopicPartition(path.name, UNKNOWN_PARTITION)
+    return TopicPartition(found[1], int(found[2]))
 
 
 def _start(segment: LogSegment, options: argparse.Namespace) -> Start | None:

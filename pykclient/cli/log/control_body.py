@@ -16,9 +16,11 @@ import base64
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.errors.base import DecodeError
+from pykclient.protocol.message import Structure
 from pykclient.protocol.messages.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
+    LeaderChangeMessageVoter,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     VotersRecord,
@@ -26,13 +28,8 @@ from pykclient.protocol.messages.control_records import (
 from pykclient.protocol.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pykclient.protocol.message import DataMessage
-    from pykclient.protocol.messages.control_records import LeaderChangeMessageVoter
     from pykclient.records.batch import RecordBatch
-
-__all__ = ["CONTROL_NAMES", "ControlBody", "control_body"]
 
 CONTROL_NAMES: Final = (
     *("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"),
@@ -41,8 +38,10 @@ CONTROL_NAMES: Final = (
 """Kafka's names of the types of control records, each at the place of its number."""
 
 VERSION_BYTES: Final = 2
-VOTER_DIRECTORY_VERSION_MIN: Final = 1
-"""The first version of a leader change that names the voters' directories."""
+_FIRST_VERSIONS: Final[dict[tuple[type[Structure], str], int]] = {
+    (LeaderChangeMessageVoter, "voter_directory_id"): 1
+}
+"""Of fields that not every version of their message has."""
 
 
 class ControlBody(NamedTuple):
@@ -82,65 +81,27 @@ def control_body(batch: RecordBatch, number: int, value: bytes | None) -> Contro
         message = kind.read(Reader(data), version)
     except DecodeError as error:
         raise batch.corrupt(f"its {kind.__name__} is malformed: {error}") from error
-    return ControlBody(title, _fields(message))
+    return ControlBody(title, _fields(message, version))
 
 
-def _fields(message: DataMessage) -> dict[str, object]:
-    match message:
-        case LeaderChangeMessage():
-            return _leader_change(message)
-        case SnapshotHeaderRecord():
-            return {
-                "version": message.version,
-                "lastContainedLogTimestamp": message.last_contained_log_timestamp,
-            }
-        case KRaftVersionRecord():
-            return {"version": message.version, "kRaftVersion": message.k_raft_version}
-        case VotersRecord():
-            return _voters(message)
-        case _:
-            assert isinstance(message, SnapshotFooterRecord)
-            return {"version": message.version}
-
-
-def _leader_change(message: LeaderChangeMessage) -> dict[str, object]:
-    def voters(found: Iterable[LeaderChangeMessageVoter]) -> list[dict[str, object]]:
-        with_directory = message.version >= VOTER_DIRECTORY_VERSION_MIN
-        return [
-            {"voterId": voter.voter_id}
-            | ({"voterDirectoryId": _uuid(voter.voter_directory_id)} if with_directory else {})
-            for voter in found
-        ]
-
+def _fields(structure: Structure, version: int) -> dict[str, object]:
     return {
-        "version": message.version,
-        "leaderId": message.leader_id,
-        "voters": voters(message.voters),
-        "grantingVoters": voters(message.granting_voters),
+        _java_name(name): _json_value(getattr(structure, name), version)
+        for name in structure.__slots__
+        if _FIRST_VERSIONS.get((type(structure), name), 0) <= version
     }
 
 
-def _voters(message: VotersRecord) -> dict[str, object]:
-    return {
-        "version": message.version,
-        "voters": [
-            {
-                "voterId": voter.voter_id,
-                "voterDirectoryId": _uuid(voter.voter_directory_id),
-                "endpoints": [
-                    {"name": endpoint.name, "host": endpoint.host, "port": endpoint.port}
-                    for endpoint in voter.endpoints
-                ],
-                "kRaftVersionFeature": {
-                    "minSupportedVersion": voter.k_raft_version_feature.min_supported_version,
-                    "maxSupportedVersion": voter.k_raft_version_feature.max_supported_version,
-                },
-            }
-            for voter in message.voters
-        ],
-    }
+def _java_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
-def _uuid(value: bytes) -> str:
-    """Give an id as Kafka writes one: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+def _json_value(value: object, version: int) -> object:
+    if isinstance(value, Structure):
+        return _fields(value, version)
+    if isinstance(value, list):
+        return [_json_value(item, version) for item in value]
+    if isinstance(value, bytes):  # an id, as Kafka writes one: URL-safe base64 without padding
+        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+    return value

@@ -17,40 +17,52 @@ offset, counted likewise).
 
 from __future__ import annotations
 
+import re
 import struct
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from pykclient.errors.base import DecodeError
 
-__all__ = [
-    "CorruptIndexError",
-    "OffsetIndex",
-    "OffsetPosition",
-    "ReadAt",
-    "SparseIndex",
-    "TimeIndex",
-    "TimestampOffset",
-]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEGMENT_NAME: Final = re.compile(r"(\d{20})\.")
 
 ReadAt = Callable[[int, int], bytes]
 """Reads a file: a position and a size in bytes -> the bytes there, fewer where the file ends."""
-
-E = TypeVar("E")
 
 
 class CorruptIndexError(DecodeError):
     """An index of a segment cannot be right; a broker would make it anew from the segment."""
 
 
-class SparseIndex(ABC, Generic[E]):
+class OffsetPosition(NamedTuple):
+    """The batch at byte `position` begins at `offset` or before it."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record later than `timestamp_ms` stands after `offset`."""
+
+    timestamp_ms: int
+    offset: int
+
+
+E = TypeVar("E", OffsetPosition, TimestampOffset)
+
+
+class SparseIndex(Generic[E]):
     """The entries of an index file of `size_bytes` bytes, of the segment that begins at an offset.
+
+    They ascend by their first number.
 
     Raises:
         CorruptIndexError: the file does not end at the end of an entry, or its last entry is before
-            the segment.
+            the segment, or, in time, before the first.
     """
 
     NAME: ClassVar[str]
@@ -66,7 +78,7 @@ class SparseIndex(ABC, Generic[E]):
             )
         self._entry_count: Final = bisect_left(range(slot_count), True, key=self._is_blank)
         if self._entry_count:
-            self._check_last(self.entry(0), self.entry(self._entry_count - 1))
+            self._check_last(self.entry(self._entry_count - 1))
 
     def __len__(self) -> int:
         return self._entry_count
@@ -79,13 +91,19 @@ class SparseIndex(ABC, Generic[E]):
         """
         return self._parse(*self.ENTRY.unpack(self._bytes(number)))
 
+    def lookup(self, sought: int) -> E | None:
+        """Find the entry from which to look for an offset or a time; None is the segment's start.
+
+        Raises:
+            CorruptIndexError: the file has become shorter since it was opened.
+        """
+        numbers = range(self._entry_count)
+        number = bisect_right(numbers, sought, key=lambda number: self.entry(number)[0]) - 1
+        return self.entry(number) if number >= 0 else None
+
     def corrupt(self, reason: str) -> CorruptIndexError:
         """Return the error that says what is wrong with this index, and the way round it."""
         return CorruptIndexError(f"the {self.NAME} is corrupt: {reason}; search without the index")
-
-    def _last_up_to(self, key: int) -> E | None:
-        number = bisect_right(range(self._entry_count), key, key=self._key) - 1
-        return self.entry(number) if number >= 0 else None
 
     def _is_blank(self, number: int) -> bool:
         return not any(self._bytes(number))
@@ -96,82 +114,42 @@ class SparseIndex(ABC, Generic[E]):
             raise self.corrupt(f"it ended before entry {number} while it was read")
         return data
 
-    @abstractmethod
+    def _check_last(self, last: E) -> None:
+        if last.offset < self.base_offset:
+            raise self.corrupt(
+                f"its last offset is {last.offset}, and the segment begins at {self.base_offset}"
+            )
+
     def _parse(self, first: int, second: int) -> E:
         """Make an entry of its two numbers."""
-
-    @abstractmethod
-    def _key(self, number: int) -> int:
-        """Return by what the entries ascend."""
-
-    @abstractmethod
-    def _check_last(self, first: E, last: E) -> None:
-        """Hold the last entry against the first and the segment."""
-
-
-class OffsetPosition(NamedTuple):
-    """The batch at byte `position` begins at `offset` or before it."""
-
-    offset: int
-    position: int
+        raise NotImplementedError
 
 
 class OffsetIndex(SparseIndex[OffsetPosition]):
     NAME: ClassVar[str] = "offset index"
     ENTRY: ClassVar[struct.Struct] = struct.Struct(">ii")
 
-    def lookup(self, offset: int) -> OffsetPosition | None:
-        """Find where to begin to look for `offset`; None means at the segment's start.
-
-        Raises:
-            CorruptIndexError: the file has become shorter since it was opened.
-        """
-        return self._last_up_to(offset)
-
     def _parse(self, first: int, second: int) -> OffsetPosition:
         return OffsetPosition(self.base_offset + first, second)
-
-    def _key(self, number: int) -> int:
-        return self.entry(number).offset
-
-    def _check_last(self, first: OffsetPosition, last: OffsetPosition) -> None:
-        if last.offset < self.base_offset:
-            raise self.corrupt(
-                f"its last offset is {last.offset}, and the segment begins at {self.base_offset}"
-            )
-
-
-class TimestampOffset(NamedTuple):
-    """A record later than `timestamp_ms` stands after `offset`."""
-
-    timestamp_ms: int
-    offset: int
 
 
 class TimeIndex(SparseIndex[TimestampOffset]):
     NAME: ClassVar[str] = "time index"
     ENTRY: ClassVar[struct.Struct] = struct.Struct(">qi")
 
-    def lookup(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Find after which offset to look for a time; None means at the segment's start.
-
-        Raises:
-            CorruptIndexError: the file has become shorter since it was opened.
-        """
-        return self._last_up_to(timestamp_ms)
-
     def _parse(self, first: int, second: int) -> TimestampOffset:
         return TimestampOffset(first, self.base_offset + second)
 
-    def _key(self, number: int) -> int:
-        return self.entry(number).timestamp_ms
+    def _check_last(self, last: TimestampOffset) -> None:
+        first_ms = self.entry(0).timestamp_ms
+        if last.timestamp_ms < first_ms:
+            raise self.corrupt(
+                f"its last time is {last.timestamp_ms}, before its first, {first_ms}"
+            )
+        super()._check_last(last)
 
-    def _check_last(self, first: TimestampOffset, last: TimestampOffset) -> None:
-        if last.timestamp_ms < first.timestamp_ms:
-            raise self.corrupt(
-                f"its last time is {last.timestamp_ms}, before its first, {first.timestamp_ms}"
-            )
-        if last.offset < self.base_offset:
-            raise self.corrupt(
-                f"its last offset is {last.offset}, and the segment begins at {self.base_offset}"
-            )
+
+def base_offset_of(path: Path) -> int | None:
+    """Return the offset at which a segment begins, which is its name; None when it is not."""
+    found = SEGMENT_NAME.match(path.name)
+    return None if found is None else int(found[1])

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pykclient.cli.log.index import OffsetIndex, ReadAt, TimeIndex
     from pykclient.types import TopicPartition
 
-__all__ = ["BATCH_SIZE_BYTES_MAX", "CorruptSegmentError", "LogSegment", "PlacedBatch", "Start"]
-
 WINDOW_BYTES: Final = 1024 * 1024
 """How much is read at once, unless a batch is larger."""
 
@@ -38,19 +36,6 @@ BATCH_SIZE_BYTES_MAX: Final = 104_857_600
 """The default of a broker's ``socket.request.max.bytes``: a larger batch could not have come in."""
 
 FIRST_BYTES_SHOWN: Final = 16
-
-
-class CorruptSegmentError(CorruptRecordError):
-    """A segment ends, at byte `position`, before its file does.
-
-    `offset` is the first that is missing, as far as is known: the one after the last good batch.
-    """
-
-    def __init__(self, message: str, *, partition: TopicPartition, offset: int, position: int):
-        super().__init__(
-            message, topic=partition.topic, partition=partition.partition, offset=offset
-        )
-        self.position = position
 
 
 class PlacedBatch(NamedTuple):
@@ -95,7 +80,7 @@ class LogSegment:
         """Yield the batches from byte `position` on, where one must begin, each checked.
 
         Raises:
-            CorruptSegmentError: no good batch follows the last one that was yielded, and the file
+            CorruptRecordError: no good batch follows the last one that was yielded, and the file
                 goes on.
         """
         next_offset = 0
@@ -118,7 +103,7 @@ class LogSegment:
 
         Raises:
             CorruptIndexError: the index points at a place where there is no such batch.
-            CorruptSegmentError: the segment ends before the offset was found.
+            CorruptRecordError: the segment ends before the offset was found.
         """
         for placed in self._batches_near(offset):
             if placed.batch.last_offset >= offset:
@@ -130,7 +115,7 @@ class LogSegment:
 
         Raises:
             CorruptIndexError: an index points at a place where there is no such batch.
-            CorruptSegmentError: the segment ends before the time was found.
+            CorruptRecordError: the segment ends before the time was found.
         """
         entry = self._time_index.lookup(timestamp_ms) if self._time_index is not None else None
         for placed in self._batches_near(0 if entry is None else entry.offset):
@@ -140,15 +125,11 @@ class LogSegment:
                     return Start(placed.position, offset)
         return None
 
-    def corrupt(self, position: int, next_offset: int, reason: str) -> CorruptSegmentError:
+    def corrupt(self, position: int, next_offset: int, reason: str) -> CorruptRecordError:
         """Return the error that says that the segment ends at a byte, after the offsets before."""
         seen = f"after offset {next_offset - 1}, " if next_offset else ""
-        return CorruptSegmentError(
-            f"{seen}at byte {position} of {self.size_bytes}: {reason}",
-            partition=self.partition,
-            offset=next_offset,
-            position=position,
-        )
+        message = f"{seen}at byte {position} of {self.size_bytes}: {reason}"
+        return CorruptRecordError(message, **self.partition._asdict(), offset=next_offset)
 
     def _batches_near(self, offset: int) -> Iterator[PlacedBatch]:
         """Yield the batches from the last index entry before `offset` on."""
@@ -163,7 +144,7 @@ class LogSegment:
         batches = self.batches(entry.position)
         try:
             first = next(batches)
-        except CorruptSegmentError as error:
+        except CorruptRecordError as error:
             raise index.corrupt(f"{claim}, where no good batch begins ({error})") from error
         if first.batch.base_offset > entry.offset:
             raise index.corrupt(f"{claim}, where offset {first.batch.base_offset} is")

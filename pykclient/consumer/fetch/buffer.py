@@ -4,13 +4,8 @@ Per partition it keeps a chain of completed fetches, each beginning where the on
 the first one at the position. A partition is *ready*, or *parked*: paused, at its limit, or stopped
 by a record that its deserializer could not read. Positions move when records are taken, not before.
 
-Of responses with something ready a node has two at most. Those of which all that is left is parked
-may take `parked_max_bytes` together: beyond that the oldest is dropped, to be fetched anew when it
-is wanted.
-
-It runs no user code itself. `Read`, which does, is called between looking at records and moving
-past them; whatever it has others do to the partition meanwhile counts, and the records are looked
-at anew.
+`Read`, which runs user code, is called between looking at records and moving past them; whatever
+that does to the partition counts, and the records are looked at anew.
 
 Owner: the core lock, as `SubscriptionState`.
 Source: Java classes ``FetchBuffer`` and ``FetchCollector``.
@@ -39,8 +34,6 @@ if TYPE_CHECKING:
         RecordDeserializationError: the first record cannot be read.
     """
 
-__all__ = ["TAKEN_SIZE_BYTES_MAX", "FetchBuffer", "Start"]
-
 TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much one take decompresses; the next one goes on. A single batch is bounded by its own limit,
 and both are below what a column of Arrow's can hold."""
@@ -64,8 +57,6 @@ NOT_BEGUN: Final[Mapping[AssignedPartition, Start]] = MappingProxyType({})
 
 
 class FetchBuffer:
-    """What is fetched, by partition."""
-
     def __init__(self, retry_backoff: Backoff, *, parked_max_bytes: int) -> None:
         self.version = 0
         """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
@@ -92,7 +83,6 @@ class FetchBuffer:
         return self._response_counts[node_id]
 
     def has(self, assigned: AssignedPartition) -> bool:
-        """Return whether anything fetched of a partition is left."""
         return assigned in self._chains
 
     @property
@@ -144,7 +134,6 @@ class FetchBuffer:
                 self._hold(fetched.response)
 
     def drop(self, assigned: AssignedPartition) -> None:
-        """Forget everything fetched of a partition."""
         self._forget(assigned)
         self._drop_what_is_too_much()
 

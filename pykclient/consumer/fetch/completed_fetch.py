@@ -1,7 +1,7 @@
 """CompletedFetch: what one fetch brought of one partition, checked and decoded piece by piece.
 
 Headers are looked at when it is made; records are decoded when they are wanted, plain batches with
-their checksums (`records/batch_span.py`), others checked by then. It returns no markers, no records
+their checksums (`records/batch.py`), others checked by then. It returns no markers, no records
 of aborted transactions (for read_committed) and nothing before the position requested. A batch that
 is wrong is an error when it is reached, not before: what stands in front of it is good.
 
@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING, Final
 from pykclient.accel.batch_layout import ATTRIBUTE_TRANSACTIONAL
 from pykclient.consumer.record import RecordSpan
 from pykclient.errors import CorruptRecordError
-from pykclient.records.batch import RecordBatch, first_batch_size_bytes, iterate_batches
-from pykclient.records.batch_span import BatchSpan, iterate_spans
+from pykclient.records.batch import (
+    BatchSpan,
+    RecordBatch,
+    first_batch_size_bytes,
+    iterate_batches,
+    iterate_spans,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +33,6 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.records.control import AbortedTransactions
     from pykclient.types import TopicPartition
-
-__all__ = ["CompletedFetch", "FetchedResponse"]
 
 NO_LEADER_EPOCH: Final = -1
 MAGIC_WITH_BASE_OFFSET: Final = 2

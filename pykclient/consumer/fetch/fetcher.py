@@ -1,10 +1,8 @@
 """Fetcher: requests the next records of each leader's partitions, one request at a time.
 
 Per node it is *idle* or has one fetch *in flight*. While one response waits to be read it requests
-more that is known to be there, so that a broker reads while the application works; memory stays at
-two responses a node, each of which is its part of `fetch_max_bytes`. With each node it has a
-session, so that a fetch names what is new. A response that was overtaken by a seek or an unassign
-is dropped.
+more that is known to be there, so that a broker reads while the application works. A response that
+was overtaken by a seek or an unassign is dropped.
 
 Owner: the driver of the engine.
 Source: Java class ``AbstractFetch``; KIP-227 (sessions), KIP-320 (leader epochs), KIP-392 (read
@@ -14,13 +12,13 @@ from followers).
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.config import LAG
 from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
-from pykclient.consumer.fetch.request import FetchCall, Target, Targets
-from pykclient.consumer.fetch.session import FetchSession
+from pykclient.consumer.fetch.session import FetchCall, FetchSession, Target, Targets
 from pykclient.errors import (
     CorruptMessageError,
     CorruptRecordError,
@@ -56,8 +54,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.fetch import PartitionData
 
-__all__ = ["Fetcher"]
-
 UNUSED_RESPONSES_MAX: Final = 1
 """With more responses of a node than this still to be read, no other is requested."""
 
@@ -78,12 +74,10 @@ _LOST_SESSIONS: Final = (
 
 
 class _Node:
-    """One broker that is fetched from."""
-
     __slots__ = ("attempt", "late_ms", "nothing_ahead_ms", "oversized", "session")
 
-    def __init__(self, session: FetchSession, backoff: Backoff) -> None:
-        self.session = session
+    def __init__(self, backoff: Backoff, *, prefers_lag: bool) -> None:
+        self.session = FetchSession(is_always_full=prefers_lag)
         self.attempt = Attempt(backoff)
         """Whether a fetch is in flight, and whether the last response could be read."""
         self.late_ms = 0
@@ -110,7 +104,7 @@ class Fetcher:
         stalls: Stalls,
     ) -> None:
         self._config = config
-        self._prefers_lag = config.fetch_order == LAG
+        self._prefers_lag = prefers_lag = config.fetch_order == LAG
         self._metrics = metrics
         self._stalls = stalls
         self._log = ClientLog("pykclient.consumer", config.client_id)
@@ -120,7 +114,9 @@ class Fetcher:
         self._metadata = metadata
         self._client = client
         self._retry_backoff = retry_backoff
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: defaultdict[int, _Node] = defaultdict(
+            lambda: _Node(retry_backoff, prefers_lag=prefers_lag)
+        )
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
         """The versions of subscription, cluster and buffer that `_by_node` was made of."""
@@ -133,7 +129,7 @@ class Fetcher:
         self._group(now_ms)
         requests: list[Request] = []
         for node_id in self._by_node:
-            node = self._node(node_id)
+            node = self._nodes[node_id]
             unused_count = self._buffer.response_count(node_id)
             if node.attempt.is_in_flight or unused_count > UNUSED_RESPONSES_MAX:
                 continue
@@ -168,20 +164,12 @@ class Fetcher:
         return requests
 
     def restart(self, now_ms: int) -> None:
-        """Fetch anew from everywhere."""
         del now_ms
         self._grouped_at = UNGROUPED
         for node in self._nodes.values():
             node.attempt.lost()
             node.nothing_ahead_ms = 0
             node.session.restart()
-
-    def _node(self, node_id: int) -> _Node:
-        node = self._nodes.get(node_id)
-        if node is None:
-            session = FetchSession(is_always_full=self._prefers_lag)
-            node = self._nodes[node_id] = _Node(session, self._retry_backoff)
-        return node
 
     # Which node to fetch what from.
 
@@ -263,21 +251,17 @@ class Fetcher:
             offset = self._buffer.fetch_offset(assigned)
             if offset is not None:
                 targets[assigned.partition] = Target(assigned, assigned.fetch_epoch, offset)
-        if is_ahead and not any(map(self._may_have_more, targets.values())):
+        level = self._config.isolation_level
+        if is_ahead and not any(target.backlog(level) > 0 for target in targets.values()):
             # Until the next response, or something changes: a poll that takes a few records must
             # not look at all partitions each time.
             node.nothing_ahead_ms = retry_ms
             return {}, retry_ms
         if self._prefers_lag:
             # A broker fills its response in this order.
-            level = self._config.isolation_level
             furthest_behind = sorted(targets.values(), key=lambda target: -target.backlog(level))
             targets = {target.assigned.partition: target for target in furthest_behind}
         return targets, retry_ms
-
-    def _may_have_more(self, target: Target) -> bool:
-        """Return whether the log goes on after what is fetched, as far as is known."""
-        return target.backlog(self._config.isolation_level) > 0
 
     def _request(self, node_id: int, targets: Targets, now_ms: int) -> Request:
         session = self._nodes[node_id].session
@@ -391,22 +375,19 @@ class Fetcher:
 
     def _on_error(self, target: Target, data: PartitionData, now_ms: int) -> None:
         assigned = target.assigned
-        error = error_for_code(
-            data.error_code, f"Fetch of {assigned.partition} at offset {target.offset}"
-        )
+        what = f"Fetch of {assigned.partition} at offset {target.offset}"
+        error: KafkaError = error_for_code(data.error_code, what)
         if isinstance(error, OffsetOutOfRangeError):
             self._on_out_of_range(target, now_ms)
             return
         if isinstance(error, CorruptMessageError):
-            corrupt = CorruptRecordError(
+            error = CorruptRecordError(
                 f"{assigned.partition}: the broker's own copy of the records at offset "
                 f"{target.offset} is corrupt: {error}",
                 topic=assigned.partition.topic,
                 partition=assigned.partition.partition,
                 offset=target.offset,
             )
-            self._fail(assigned, corrupt, now_ms)
-            return
         self._fail(assigned, error, now_ms)
 
     def _on_out_of_range(self, target: Target, now_ms: int) -> None:

@@ -5,9 +5,6 @@ stays) or *passed over*, as `on_record_error` says: always, never, or when the u
 returned. A damaged batch is fetched anew first: it may have been damaged on its way. One whose end
 is not known cannot be passed over, and is raised.
 
-Deserializers and the function are the user's code: they run in the thread that polls, without the
-core lock, so that heartbeats go on, and may call the consumer; a deserializer may not read, though.
-
 Owner: the thread that polls.
 Source: ours; Java's consumer raises, and leaves it to the application to seek (KIP-334).
 """
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
 
     DeserializeSpan = Callable[[RecordSpan], RecordSpan]
     DeserializeUnlocked = Callable[[DeserializeSpan, AssignedPartition, RecordSpan], RecordSpan]
-
-__all__ = ["BadRecord", "RecordReader"]
 
 BadRecord = CorruptRecordError | RecordDeserializationError
 """What a function for `on_record_error` is called with."""
@@ -107,7 +102,6 @@ class RecordReader:
             )
 
     def forget_calls(self) -> None:
-        """Note that no deserializer is at work."""
         self._is_reading = False
 
     def _reader(self, deserializer: RecordDeserializer | None) -> Read | None:

@@ -1,11 +1,8 @@
 """EmptyPolls: why a poll is empty, where the application must know; Stalls: what is not read.
 
-A poll that finds nothing is normal, and an application that polls in short steps must not get an
-error because the cluster is away for a moment. But a wrong address or a misspelled topic never ends
-by itself, and brokers that are gone may stay away. So each of these has a time after which an empty
-poll raises what is known. Of the time between two empty polls a moment counts at most: the
-application was away, or there was something to read. What was raised is not raised again while it
-lasts, but logged now and then: a loop that goes on after an error is not in error all the time.
+A cluster may be away for a moment, but a wrong address or a misspelled topic never ends by itself.
+So each of these has a time after which an empty poll raises what is known. What was raised is not
+raised again while it lasts, but logged now and then.
 
 Owner: the core lock.
 Source: ours. Java's consumer retries and reports nothing.
@@ -32,15 +29,6 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.coordinators import Coordinators
-
-__all__ = [
-    "NO_CLUSTER_MS",
-    "UNKNOWN_TOPIC_MS",
-    "EmptyPolls",
-    "Stall",
-    "Stalls",
-    "unknown_partition",
-]
 
 NO_CLUSTER_MS: Final = 3_000
 """How long polls may go without any response, as long as some address may still give one."""
@@ -77,8 +65,6 @@ def unknown_partition(
 
 
 class EmptyPolls:
-    """Watches the polls of one consumer."""
-
     def __init__(
         self,
         config: ConsumerConfig,
@@ -211,11 +197,12 @@ class EmptyPolls:
 
         One found and lost again and again is out of reach.
         """
-        node = self._coordinators.coordinator(CoordinatorType.GROUP, group_id)
+        coordinator = self._coordinators.find(CoordinatorType.GROUP, group_id)
+        node = coordinator.node()
         # One that cannot be reached is known for moments only, in which no poll may end.
-        found = self._coordinators.last_found(CoordinatorType.GROUP, group_id)
+        found = coordinator.found_node
         unreached = None if found is None else self._client.last_error(found.id)
-        error = self._coordinators.last_error(CoordinatorType.GROUP, group_id)
+        error = coordinator.attempt.last_error
         if unreached is not None and error is None:
             return "was out of reach", unreached, _FIND_COORDINATOR
         if node is None:
@@ -282,8 +269,6 @@ class Stall(NamedTuple):
 
 
 class Stalls:
-    """The stalls of all partitions that have one."""
-
     def __init__(self) -> None:
         self._stalls: dict[AssignedPartition, Stall] = {}
 

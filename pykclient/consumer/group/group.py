@@ -1,9 +1,13 @@
 """ConsumerGroup: the consumer's side of its group, as far as both protocols have it alike.
 
-It has what is subscribed to and assigned, and carries out the intents of its membership, which
-exchanges requests with the coordinator. Partitions are revoked and assigned only while the
-application is in `poll`, so that the records it works on stay its own. `ConsumerCoordinator` adds
-the classic protocol, `Kip848Coordinator` KIP-848.
+Partitions are revoked and assigned only while the application is in `poll`, so that the records it
+works on stay its own: `ClassicMembership` or `Kip848Membership` exchanges requests with the
+coordinator and returns what is to be done as an `Intent`, which `Reconciliation` carries out.
+
+*Whether a member is late* is decided here for `max_poll_interval_ms`, by the client itself: in
+`poll_in_background`, which `consumer/heartbeat_thread.py` runs while the application is away. What
+leaving means is `leave_late` of the membership. The session is the coordinator's to decide: a
+classic member whose session passes without a response only looks for another coordinator.
 
 Owner: the core lock.
 Source: Java classes ``ConsumerCoordinator`` and ``ConsumerMembershipManager``.
@@ -11,45 +15,51 @@ Source: Java classes ``ConsumerCoordinator`` and ``ConsumerMembershipManager``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.group.classic.membership import ClassicMembership
 from pykclient.consumer.group.history import GroupHistory
-from pykclient.consumer.group.metadata import GroupMetadata
-from pykclient.consumer.group.protocols import commit_refused, commit_without_membership_refused
-from pykclient.consumer.group.rebalance import RebalanceListener, Reconciliation
+from pykclient.consumer.group.kip848.membership import Kip848Membership
+from pykclient.consumer.group.metadata import (
+    GroupMetadata,
+    commit_in_rebalance,
+    commit_without_membership_refused,
+)
+from pykclient.consumer.group.rebalance import Assign, RebalanceListener, Reconciliation
 from pykclient.consumer.subscription import SubscriptionMode
-from pykclient.errors import CommitFailedError, RebalanceInProgressError
+from pykclient.errors import CommitFailedError
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, PollResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.group.protocols import GroupMembership
-    from pykclient.consumer.group.rebalance import Intent
-    from pykclient.consumer.group.wiring import GroupWiring
+    from pykclient.consumer.group.assignors import Assignor
+    from pykclient.consumer.group.rebalance import GroupContext, Intent
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.manager import Operation
 
-__all__ = ["ConsumerGroup"]
 
-
-class ConsumerGroup(ABC):
+class ConsumerGroup:
     """The manager of one consumer's group. Comes before `Coordinators` in the engine."""
 
-    _membership: GroupMembership
-    """Made by the class for the protocol."""
-
-    def __init__(self, config: ConsumerConfig, wiring: GroupWiring) -> None:
+    def __init__(
+        self, config: ConsumerConfig, context: GroupContext, assignors: Sequence[Assignor]
+    ) -> None:
         self.history = GroupHistory()
         self._config = config
-        self._wiring = wiring
+        self._context = context
         self._log = ClientLog("pykclient.consumer", config.client_id)
-        self._subscription = wiring.subscription
-        self._metadata = wiring.metadata
-        self._reconciliation = Reconciliation(config, wiring, self.history)
-        self._coordinator = wiring.coordinator
+        self._subscription = context.subscription
+        self._coordinator = context.coordinator
+        self._reconciliation = Reconciliation(config, context, self.history)
+        self._membership: ClassicMembership | Kip848Membership
+        if config.group_protocol == "consumer":
+            self._membership = Kip848Membership(config, context, self.history)
+        else:
+            self._membership = ClassicMembership(config, context, self.history, assignors)
         self._is_polling = False
         self._polled_ms = 0
         """When the application polled last."""
@@ -65,8 +75,7 @@ class ConsumerGroup(ABC):
 
     @property
     def topics(self) -> frozenset[str]:
-        """What all members subscribe to, while this one assigns their partitions."""
-        return frozenset()
+        return self._membership.topics
 
     def member(self) -> GroupMetadata:
         """Return the member in whose name to commit now: for `assign` the group alone.
@@ -75,12 +84,15 @@ class ConsumerGroup(ABC):
             RebalanceInProgressError: the group is rebalancing; poll first.
             CommitFailedError: this consumer is no member any more.
         """
+        group_id = self.identity.group_id
         if not self._subscription.is_by_group:
-            return GroupMetadata(self._coordinator.group_id)
+            return GroupMetadata(group_id)
+        if self._membership.is_rebalancing:
+            raise commit_in_rebalance(group_id)
         if self._membership.can_commit:
             return self.identity
         raise CommitFailedError(
-            f"this consumer is no member of group {self.identity.group_id!r} now, and its "
+            f"this consumer is no member of group {group_id!r} now, and its "
             f"partitions may be read by others; poll joins again. If processing took longer than "
             f"max_poll_interval_ms, raise that or lower max_poll_records"
         )
@@ -89,20 +101,17 @@ class ConsumerGroup(ABC):
         """Take note that the coordinator rejected a commit; return what to raise."""
         if not member.is_member:
             return commit_without_membership_refused(member.group_id, error)
-        self._membership.on_commit_refused(error.code, member)
-        if error.fatal or isinstance(error, RebalanceInProgressError):
-            return error
-        return commit_refused(member, error)
+        return self._membership.on_commit_refused(member, error)
 
     def on_subscribed(self, listener: RebalanceListener | None) -> None:
         """Join with the new subscription, or have the coordinator notified of it."""
         self._reconciliation.listener = listener or RebalanceListener()
         self._topic_error = None
-        self._join_with_subscription()
+        self._membership.on_subscribed()
 
-    @abstractmethod
     def enforce_rebalance(self, reason: str) -> None:
         """Request a rebalance, if that is for members to do."""
+        self._membership.enforce_rebalance(reason)
 
     def note_poll(self, now_ms: int) -> None:
         """Note that the application polls: `max_poll_interval_ms` begins anew."""
@@ -113,12 +122,11 @@ class ConsumerGroup(ABC):
         self._is_polling = True
 
     def end_poll(self) -> None:
-        """Allow no changes of partitions: the application works on records."""
         self._is_polling = False
 
     def wants_turn(self, now_ms: int) -> bool:
         """Whether the group has something to do now that goes before records."""
-        return bool(self._wiring.user_calls) or (
+        return bool(self._context.user_calls) or (
             self._subscription.is_by_group and self._membership.wants_turn(now_ms)
         )
 
@@ -138,7 +146,6 @@ class ConsumerGroup(ABC):
 
     @property
     def has_error(self) -> bool:
-        """Whether `take_error` would return one."""
         return (
             self._reconciliation.has_error
             or self._membership.has_error
@@ -147,11 +154,9 @@ class ConsumerGroup(ABC):
         )
 
     def take_listener_error(self) -> KafkaError | None:
-        """Return what a listener failed with, and forget it."""
         return self._reconciliation.take_error()
 
     def take_error(self) -> KafkaError | None:
-        """Return the error of the group that `poll` is to raise, and forget it."""
         error = self._reconciliation.take_error() or self._membership.take_error()
         if error is None:
             error, self._topic_error = self._topic_error, None
@@ -166,13 +171,11 @@ class ConsumerGroup(ABC):
 
     @property
     def has_request_in_flight(self) -> bool:
-        """Whether a response of the coordinator is due."""
         return self._membership.has_request_in_flight
 
     # For the engine.
 
     def poll(self, now_ms: int) -> PollResult:
-        """Go on with what the group needs."""
         if not self._is_polling:
             return self.poll_in_background(now_ms)
         self._polled_ms = now_ms
@@ -189,7 +192,7 @@ class ConsumerGroup(ABC):
     def restart(self, now_ms: int) -> None:
         """Begin anew what is under way with the coordinator and with partitions.
 
-        The state of the membership tells whether it was settled; a round that was not is run again.
+        By the state of the membership a round that was not settled is run again.
         """
         self._reconciliation.restart()
         self._membership.restart(now_ms, is_wanted=self._subscription.is_by_group)
@@ -204,7 +207,7 @@ class ConsumerGroup(ABC):
             self._log.warning(
                 "group %r: no poll for max_poll_interval_ms, so this member leaves and others read "
                 "on; poll more often, with smaller max_poll_records, or raise max_poll_interval_ms",
-                self._coordinator.group_id,
+                self._coordinator.key,
             )
             self.history.fail("the application did not poll for max_poll_interval_ms", now_ms)
             self._membership.leave_late()
@@ -213,7 +216,6 @@ class ConsumerGroup(ABC):
         return PollResult(result.requests, min(result.next_poll_ms, max(now_ms, next_ms)))
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Compare what is subscribed to with the topics of new metadata."""
         if not cluster.nodes:
             return  # metadata starts over, and has no topic yet
         if self._subscription.mode is SubscriptionMode.TOPICS:
@@ -222,22 +224,9 @@ class ConsumerGroup(ABC):
             errors = (cluster.topic_errors[topic] for topic in sorted(failed))
             self._topic_error = next((error for error in errors if not error.retriable), None)
         elif self._subscription.mode is SubscriptionMode.PATTERN:
-            self._match(cluster)
+            self._membership.match(cluster)
 
-    # What the protocols add to.
-
-    @abstractmethod
-    def _join_with_subscription(self) -> None:
-        """Have the membership follow what is subscribed to now."""
-
-    @abstractmethod
     def _carry_out(self, intent: Intent, now_ms: int) -> None:
-        """Have `Reconciliation` do what the membership wants."""
-
-    def _match(self, cluster: Cluster) -> None:
-        """Find the topics that a pattern of Python's matches."""
-        self._subscription.match(
-            topic.name
-            for topic in cluster.topics.values()
-            if not (topic.is_internal and self._config.exclude_internal_topics)
-        )
+        self._reconciliation.carry_out(intent, now_ms)
+        if isinstance(intent, Assign):
+            self._context.follow_topics()

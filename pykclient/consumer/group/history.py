@@ -1,32 +1,29 @@
-"""GroupHistory: the rebalances of one consumer, to be read by people.
+"""GroupHistory: the last rebalances of one consumer, to be read by people.
 
-It keeps the last ones. A rebalance is *open* from the moment in which it begins to concern this
-consumer, until it has its partitions, or fails.
+A rebalance is *open* until this consumer has its partitions, or it fails.
 
 Owner: the core lock.
-Source: the log lines of Java's ``ConsumerCoordinator``, as data.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from pykclient.consumer.group.metadata import NO_GENERATION
 from pykclient.consumer.subscription import describe_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.types import TopicPartition
 
-__all__ = ["GroupHistory", "Rebalance"]
-
 REBALANCES_MAX: Final = 100
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LEAVING: Final = "this consumer leaves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,90 +64,60 @@ class Rebalance:
         return f"{time}{generation}: {self.reason}; {', '.join(moves) or 'no move'}; {ended}"
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A rebalance by the monotonic clock."""
-
-    started_ms: int
-    reason: str
-    ended_ms: int | None = None
-    member: GroupMetadata | None = None
-    assignor: str = ""
-    assigned: tuple[TopicPartition, ...] = ()
-    revoked: tuple[TopicPartition, ...] = ()
-    lost: tuple[TopicPartition, ...] = ()
-    error: str | None = None
-
-
 class GroupHistory:
-    """The last rebalances of one consumer."""
+    """The last rebalances of one consumer, whose `started_at` counts from `EPOCH` by its clock."""
 
     def __init__(self) -> None:
-        self._entries: deque[_Entry] = deque(maxlen=REBALANCES_MAX)
+        self._rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_MAX)
 
     def begin(self, reason: str, now_ms: int) -> None:
         """Open a rebalance; one that is open was overtaken by this one."""
         if self._is_open:
             self.fail("overtaken by the next one", now_ms)
-        self._entries.append(_Entry(now_ms, reason))
+        self._rebalances.append(Rebalance(EPOCH + timedelta(milliseconds=now_ms), reason))
 
     def begin_once(self, reason: str, now_ms: int) -> None:
-        """Open a rebalance, unless one is open."""
         if not self._is_open:
             self.begin(reason, now_ms)
 
     def note_generation(self, member: GroupMetadata, assignor: str) -> None:
-        """Note the member of the open rebalance, and what assigns."""
         if self._is_open:
-            self._entries[-1].member, self._entries[-1].assignor = member, assignor
+            self._change(
+                generation=member.generation, member_id=member.member_id, assignor=assignor
+            )
 
     def note_assigned(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """Note what came."""
-        self._entry(now_ms).assigned += tuple(partitions)
+        self.begin_once(LEAVING, now_ms)
+        self._change(assigned=(*self._rebalances[-1].assigned, *partitions))
 
     def note_revoked(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """Note what was given up."""
-        self._entry(now_ms).revoked += tuple(partitions)
+        self.begin_once(LEAVING, now_ms)
+        self._change(revoked=(*self._rebalances[-1].revoked, *partitions))
 
     def note_lost(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """Note what was taken away."""
-        self._entry(now_ms).lost += tuple(partitions)
+        self.begin_once(LEAVING, now_ms)
+        self._change(lost=(*self._rebalances[-1].lost, *partitions))
 
     def end(self, now_ms: int) -> None:
         """Close the open rebalance, which came to its end."""
         if self._is_open:
-            self._entries[-1].ended_ms = now_ms
+            took = EPOCH + timedelta(milliseconds=now_ms) - self._rebalances[-1].started_at
+            self._change(duration_ms=took // timedelta(milliseconds=1))
 
     def fail(self, error: str, now_ms: int) -> None:
         """Close the open rebalance, which came to nothing; or note what happened outside one."""
-        entry = self._entry(now_ms, error)
-        entry.error, entry.ended_ms = error, now_ms
+        self.begin_once(error, now_ms)
+        self._change(error=error)
+        self.end(now_ms)
 
     def rebalances(self, now_ms: int, now: datetime) -> tuple[Rebalance, ...]:
         """Return them, the oldest first. `now` is the time for people at `now_ms`."""
-        return tuple(_told(entry, now - timedelta(milliseconds=now_ms)) for entry in self._entries)
+        shift = now - timedelta(milliseconds=now_ms) - EPOCH
+        return tuple(replace(each, started_at=each.started_at + shift) for each in self._rebalances)
 
     @property
     def _is_open(self) -> bool:
-        return bool(self._entries) and self._entries[-1].ended_ms is None
+        return bool(self._rebalances) and self._rebalances[-1].duration_ms is None
 
-    def _entry(self, now_ms: int, reason: str = "this consumer leaves") -> _Entry:
-        if not self._is_open:
-            self._entries.append(_Entry(now_ms, reason))
-        return self._entries[-1]
-
-
-def _told(entry: _Entry, epoch: datetime) -> Rebalance:
-    member = entry.member
-    return Rebalance(
-        started_at=epoch + timedelta(milliseconds=entry.started_ms),
-        reason=entry.reason,
-        duration_ms=None if entry.ended_ms is None else entry.ended_ms - entry.started_ms,
-        generation=NO_GENERATION if member is None else member.generation,
-        member_id="" if member is None else member.member_id,
-        assignor=entry.assignor,
-        assigned=entry.assigned,
-        revoked=entry.revoked,
-        lost=entry.lost,
-        error=entry.error,
-    )
+    def _change(self, **changes: Any) -> None:
+        self._rebalances[-1] = replace(self._rebalances[-1], **changes)

@@ -1,19 +1,46 @@
-"""GroupMetadata: a member of a group.
+"""GroupMetadata: a member of a group; and what a commit in its name is refused with.
 
 Owner: none, it is immutable.
-Source: Java class ``ConsumerGroupMetadata``, KIP-447.
+Source: Java classes ``ConsumerGroupMetadata`` (KIP-447), ``CommitRequestManager.MemberInfo``.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-__all__ = ["NO_GENERATION", "NO_MEMBER_ID", "GroupMetadata"]
+from pykclient.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+)
+
+if TYPE_CHECKING:
+    from pykclient.errors import BrokerError
 
 NO_GENERATION: Final = -1
 """The generation in a request that does not come from a member."""
 
 NO_MEMBER_ID: Final = ""
+
+AT_ONCE_COUNT: Final = 3
+"""After how many refusals in a row a member tries again without a pause. One that is removed joins
+at once, since others wait for it; one that is removed again and again does not, or it would send
+requests as fast as its coordinator responds."""
+
+MEMBERSHIP_ERRORS = (
+    UnknownMemberIdError,
+    IllegalGenerationError,
+    GroupIdNotFoundError,
+    StaleMemberEpochError,
+    FencedMemberEpochError,
+    FencedInstanceIdError,
+)
+"""Errors by which a coordinator says that this is no member any more."""
 
 
 class GroupMetadata(NamedTuple):
@@ -40,3 +67,33 @@ class GroupMetadata(NamedTuple):
     def without_member_id(self) -> GroupMetadata:
         """One that the coordinator does not know."""
         return self._replace(generation=NO_GENERATION, member_id=NO_MEMBER_ID)
+
+
+def commit_refused(member: GroupMetadata, error: BrokerError) -> CommitFailedError:
+    """Return the error for a member whose partitions others may have by now."""
+    failed = CommitFailedError(
+        f"group {member.group_id!r} did not accept the offsets of member {member.member_id!r}, "
+        f"generation {member.generation}: {error}. Its partitions may be read by others since; "
+        f"poll joins again. If processing took longer than max_poll_interval_ms, raise that or "
+        f"lower max_poll_records"
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def commit_without_membership_refused(group_id: str, error: BrokerError) -> CommitFailedError:
+    """Return the error that says why a group with members accepts no offsets of a non-member."""
+    failed = CommitFailedError(
+        f"group {group_id!r} did not accept the offsets: {error}. It has members that "
+        f"subscribed; a consumer that uses assign() needs a group_id of its own"
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def commit_in_rebalance(group_id: str) -> RebalanceInProgressError:
+    """Return the error for a member that has to wait until it has its partitions."""
+    return RebalanceInProgressError(
+        f"group {group_id!r} is distributing its partitions: poll until that is done, then commit "
+        f"again what is still assigned"
+    )

@@ -1,13 +1,18 @@
-"""RebalanceListener, Intent and Reconciliation: which partitions are revoked, lost and assigned.
+"""Reconciliation: revokes and assigns partitions, and has the application's listener called.
 
-A membership returns an `Intent`; `Reconciliation` carries it out, one step after the other. What is
-revoked is *held* first (poll returns no more of it), then committed, then passed to the listener,
-then dropped; what is lost is not committed; what is assigned is taken, then passed to the listener.
-A commit covers all that is assigned. It is waited for until the intent's deadline, and whether or
-not it succeeds, the partitions are given up. A new intent replaces one that has not ended. The
-listener is called by the driver, which finds a `UserCall`.
+*What a rebalance commits*: with auto-commit, what was processed of everything assigned, not only of
+what is revoked, in the steps of `_before_join`, `_change_to` and `_give_up`; nothing of what is
+lost. The commit is `Commits.commit_before_revocation` (`consumer/offsets/commit.py`), awaited until
+`Intent.commit_deadline_ms`, and whatever becomes of it the partitions go. The membership
+(`classic/membership.py`, `kip848/membership.py`) says with its `Intent` when each is due: a classic
+member before it joins anew (not where a join that failed is repeated) and when its assignment takes
+something away, one of KIP-848 only then, before it acknowledges that. Leaving revokes everything,
+but for a member that is joining: what it had is lost.
 
-Owner: the core lock; a listener belongs to the application.
+Per intent the steps are taken in order: *hold* (nothing is read of it any more), *commit*, *report*
+to the listener, *drop*, then *take* and *report*. A new intent replaces one that has not ended.
+
+Owner: the core lock.
 Source: Java interface ``ConsumerRebalanceListener``, KIP-429; ``onJoinPrepare``,
 ``onJoinComplete``, ``onLeavePrepare`` of Java's ``ConsumerCoordinator``.
 """
@@ -18,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.consumer.group.assignors import RebalanceProtocol
 from pykclient.errors import RebalanceListenerError, WakeupError
@@ -32,17 +37,11 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.group.wiring import GroupWiring
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
-
-__all__ = [
-    "Intent",
-    "LoseAll",
-    "PartitionCallback",
-    "RebalanceListener",
-    "Reconciliation",
-    "RevokeAll",
-]
+    from pykclient.network.cluster.metadata import Metadata
+    from pykclient.network.coordinators import CoordinatorLookup
+    from pykclient.network.retry import Backoff
 
 PartitionCallback = Callable[[Sequence[TopicPartition]], object]
 """Is called with partitions, sorted."""
@@ -67,6 +66,24 @@ class RebalanceListener:
     on_lost: PartitionCallback | None = None
 
 
+class GroupContext(NamedTuple):
+    """What a group is given of its consumer, and what it has that do."""
+
+    subscription: SubscriptionState
+    metadata: Metadata
+    coordinator: CoordinatorLookup
+    retry_backoff: Backoff
+    user_calls: deque[UserCall]
+    drop: Callable[[AssignedPartition], None]
+    """Forgets the records that are buffered of a partition."""
+    refresh: Callable[[AssignedPartition], None]
+    """Checks anew whether buffered records of a partition may be returned."""
+    commit: Callable[[int], Operation[None]]
+    """Commits before a revocation, until a deadline."""
+    follow_topics: Callable[[], None]
+    """Has metadata kept for what is subscribed to, assigned, and in `ConsumerGroup.topics`."""
+
+
 class Intent(Operation[None]):
     """What a membership wants done with partitions. It ends when that is done, or cannot be."""
 
@@ -89,6 +106,22 @@ class LoseAll(Intent):
     """Give up everything: other members may have it by now."""
 
 
+class RevokeToJoin(Intent):
+    """Give up what must not be kept while joining, which can still be committed."""
+
+    def __init__(self, protocol: RebalanceProtocol) -> None:
+        super().__init__()
+        self.protocol = protocol
+
+
+class Assign(Intent):
+    """Have exactly what the leader or the coordinator has assigned."""
+
+    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+        super().__init__()
+        self.partitions = partitions
+
+
 Step = Callable[[], "Operation[None] | None"]
 """One step; what it returns, if anything, is waited for."""
 
@@ -96,12 +129,14 @@ Step = Callable[[], "Operation[None] | None"]
 class Reconciliation:
     """Carries out one intent at a time, and has `listener` called."""
 
-    def __init__(self, config: ConsumerConfig, wiring: GroupWiring, history: GroupHistory) -> None:
+    def __init__(
+        self, config: ConsumerConfig, context: GroupContext, history: GroupHistory
+    ) -> None:
         self.listener = RebalanceListener()
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._max_poll_interval_ms = config.max_poll_interval_ms
-        self._subscription = wiring.subscription
-        self._wiring = wiring
+        self._subscription = context.subscription
+        self._context = context
         self._history = history
         self._error: KafkaError | None = None
         self._now_ms = 0
@@ -114,17 +149,25 @@ class Reconciliation:
         self.deadline_ms = NEVER_MS
         """Until when a commit is waited for."""
 
-    def give_up(self, intent: Intent, now_ms: int) -> None:
-        """Revoke everything to `RevokeAll`, lose it to any other intent."""
+    def carry_out(self, intent: Intent, now_ms: int) -> None:
+        """Do what an intent says, in place of the one before."""
         self._begin(intent, now_ms)
+        if isinstance(intent, Assign):
+            self._change_to(intent.partitions)
+        elif isinstance(intent, RevokeToJoin):
+            self._before_join(intent.protocol)
+        else:
+            self._give_up(can_commit=isinstance(intent, RevokeAll))
+        self._go()
+
+    def _give_up(self, *, can_commit: bool) -> None:
         owned = sorted(self._subscription.partitions)
-        if owned and isinstance(intent, RevokeAll):
+        if owned and can_commit:
             self._steps += self._revoking(owned)
         elif owned:
             self._steps += (partial(self._report_lost, owned), partial(self._drop, owned))
-        self._go()
 
-    def before_join(self, intent: Intent, protocol: RebalanceProtocol, now_ms: int) -> None:
+    def _before_join(self, protocol: RebalanceProtocol) -> None:
         """Revoke what a member of a classic group must not keep while it joins again.
 
         That is everything in an eager group, of which the listener is notified though it is
@@ -132,7 +175,6 @@ class Reconciliation:
         what is kept: until the next generation no commit is accepted. It is held as well, or a poll
         would return records of it, and the group would wait for the next one.
         """
-        self._begin(intent, now_ms)
         is_eager, wanted = protocol is RebalanceProtocol.EAGER, self._subscription.wanted_topics
         owned = sorted(self._subscription.partitions)
         revoked = [each for each in owned if is_eager or each.topic not in wanted]
@@ -142,16 +184,12 @@ class Reconciliation:
             self._steps.append(partial(self._report_revoked, revoked))
         if owned:
             self._steps.append(partial(self._drop, revoked))
-        self._go()
 
-    def change_to(self, intent: Intent, assigned: Collection[TopicPartition], now_ms: int) -> None:
-        """Have exactly `assigned`: revoke what is not in it, then take the rest."""
-        self._begin(intent, now_ms)
+    def _change_to(self, assigned: Sequence[TopicPartition]) -> None:
         revoked = sorted(self._subscription.partitions.difference(assigned))
         if revoked:
             self._steps += self._revoking(revoked)
         self._steps += (partial(self._take, assigned), partial(self._report_assigned, assigned))
-        self._go()
 
     def _begin(self, intent: Intent, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -172,7 +210,6 @@ class Reconciliation:
         self._begin(Intent(), self._now_ms)
 
     def _go(self) -> None:
-        """Take the steps, up to one that has to be waited for."""
         while self._steps and not self._intent.is_cancelled:
             awaited = self._steps.popleft()()
             if awaited is not None and not awaited.is_done:
@@ -194,7 +231,6 @@ class Reconciliation:
 
     @property
     def has_error(self) -> bool:
-        """Whether a listener has failed."""
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
@@ -221,13 +257,13 @@ class Reconciliation:
 
     def _hold(self, partitions: Sequence[TopicPartition]) -> None:
         for assigned in self._subscription.hold(partitions):
-            self._wiring.refresh(assigned)
+            self._context.refresh(assigned)
 
     def _commit(self) -> Operation[None]:
         deadline_ms = self._intent.commit_deadline_ms
         if deadline_ms is None:
             deadline_ms = self._now_ms + self._max_poll_interval_ms
-        operation = self._wiring.commit(deadline_ms)
+        operation = self._context.commit(deadline_ms)
         if not operation.is_done:
             self.deadline_ms = deadline_ms
         return operation
@@ -269,9 +305,9 @@ class Reconciliation:
 
     def _take(self, partitions: Iterable[TopicPartition]) -> None:
         for dropped in self._subscription.assign_from_group(partitions):
-            self._wiring.drop(dropped)
+            self._context.drop(dropped)
         for kept in self._subscription:
-            self._wiring.refresh(kept)  # it may have been held
+            self._context.refresh(kept)  # it may have been held
 
     def _call(
         self, callback: PartitionCallback | None, verb: str, partitions: Sequence[TopicPartition]
@@ -281,7 +317,7 @@ class Reconciliation:
             return None
         called: Operation[None] = Operation()
         on_done = partial(self._on_called, called, verb)
-        self._wiring.user_calls.append(UserCall(callback, (tuple(partitions),), on_done))
+        self._context.user_calls.append(UserCall(callback, (tuple(partitions),), on_done))
         return called
 
     def _on_called(self, called: Operation[None], verb: str, raised: BaseException | None) -> None:

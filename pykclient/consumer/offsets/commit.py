@@ -1,31 +1,27 @@
 """Commits: sends what the consumer commits to its group's coordinator, in order.
 
 A commit is *waiting* (for the coordinator, a back-off, its turn), *in flight*, and *ended*. One of
-`commit` is retried until its deadline, one of `commit_async` never, once it was sent. The timer of
-automatic commits is looked at only while the application is in `poll`; what it commits is
-processed, and never what the same poll returns: `Unprocessed` has what the application may still be
-at work on, where Java commits all that polls returned. `OffsetCommitCall` is one OffsetCommit
-request: it checks that a response names what was committed and nothing else, before the manager
-looks at it.
+`commit` is retried until its deadline, one of `commit_async` never, once it was sent. Automatic and
+rebalance commits cover what was processed (`Unprocessed`), never what the same poll returns, where
+Java commits all that polls returned; when a rebalance commits is said in `group/rebalance.py`.
 
 Owner: the driver of the engine.
-Source: Java classes ``ConsumerCoordinator`` (``commitOffsetsSync``, ``commitOffsetsAsync``,
-``OffsetCommitResponseHandler``) and ``CommitRequestManager``; KIP-320 (leader epochs), KIP-848
-(member epochs, topic ids).
+Source: Java classes ``ConsumerCoordinator``, ``CommitRequestManager``; KIP-320 (leader epochs),
+KIP-848 (member epochs, topic ids).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.group.protocols import MEMBERSHIP_ERRORS, commit_refused
+from pykclient.consumer.group.metadata import MEMBERSHIP_ERRORS, commit_refused
 from pykclient.consumer.subscription import describe_partitions
 from pykclient.errors import (
     BrokerError,
-    CoordinatorNotAvailableError,
     DisconnectedError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
@@ -41,6 +37,7 @@ from pykclient.errors import (
     error_for_code,
 )
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import (
     NEVER_MS,
@@ -48,7 +45,7 @@ from pykclient.network.manager import (
     PollResult,
     Request,
     UserCall,
-    check_answered,
+    check_partitions,
 )
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.offset_commit import (
@@ -68,25 +65,17 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.cluster.metadata import Metadata
-    from pykclient.network.coordinators import GroupCoordinator
+    from pykclient.network.coordinators import CoordinatorLookup
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
     CommitCallback = Callable[[Offsets, KafkaError | None], object]
 
-__all__ = ["Commit", "Commits", "OffsetCommitCall", "Unprocessed"]
-
 TOPIC_NAMES_MAX_VERSION: Final = 9
 """Newer versions of OffsetCommit name topics by id alone."""
 
 NO_LEADER_EPOCH: Final = -1
-
-WRONG_COORDINATOR_ERRORS: Final = (
-    NotCoordinatorError,
-    CoordinatorNotAvailableError,
-    RequestTimedOutError,
-)
 
 RAISED_ERRORS: Final = (
     GroupAuthorizationFailedError,
@@ -99,39 +88,25 @@ GONE_ERRORS: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 """What is not waited for where others wait: the topic was deleted, and the rest is committed."""
 
 
+@dataclass(slots=True, eq=False)
 class Commit:
     """One commit; `operation` ends when it has ended."""
 
-    __slots__ = (
-        "attempt",
-        "callback",
-        "deadline_ms",
-        "is_retried",
-        "is_sent",
-        "keeps_partitions",
-        "number",
-        "offsets",
-        "operation",
-        "owners",
-        "report",
-    )
-
-    def __init__(self, offsets: Offsets, deadline_ms: int, backoff: Backoff) -> None:
-        self.offsets = offsets
-        self.deadline_ms = deadline_ms
-        self.operation: Operation[None] = Operation()
-        self.is_retried = False
-        self.is_sent = False
-        """Whether the coordinator may have it."""
-        self.report: UserCall | None = None
-        """The call of `callback`, once it is due."""
-        self.keeps_partitions = False
-        """Whether no other member gets the partitions before it ends: a newer epoch will do."""
-        self.owners: dict[TopicPartition, AssignedPartition] | None = None
-        """The assignment that it is for, if its offsets were not chosen by the application."""
-        self.callback: CommitCallback | None = None
-        self.number = 0
-        self.attempt = Attempt(backoff)
+    offsets: Offsets
+    deadline_ms: int
+    attempt: Attempt
+    is_retried: bool = False
+    is_sent: bool = False
+    """Whether the coordinator may have it."""
+    keeps_partitions: bool = False
+    """Whether no other member gets the partitions before it ends: a newer epoch will do."""
+    owners: dict[TopicPartition, AssignedPartition] | None = None
+    """The assignment that it is for, if its offsets were not chosen by the application."""
+    callback: CommitCallback | None = None
+    report: UserCall | None = None
+    """The call of `callback`, once it is due."""
+    number: int = 0
+    operation: Operation[None] = field(default_factory=Operation)
 
 
 class Commits:
@@ -142,7 +117,7 @@ class Commits:
         config: ConsumerConfig,
         *,
         subscription: SubscriptionState,
-        coordinator: GroupCoordinator,
+        coordinator: CoordinatorLookup,
         metadata: Metadata,
         group: ConsumerGroup,
         retry_backoff: Backoff,
@@ -180,12 +155,10 @@ class Commits:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether offsets are committed by a timer."""
         return self._auto_interval_ms is not None
 
     @property
     def has_unreported(self) -> bool:
-        """Whether callbacks of `commit_async` are still to be called."""
         return bool(self._unreported)
 
     def consumed(self) -> Offsets:
@@ -202,7 +175,6 @@ class Commits:
         }
 
     def processed(self) -> Offsets:
-        """Return up to where the application has finished, as far as it has shown."""
         return {
             assigned.partition: self.unprocessed.processed(assigned)
             for assigned in self._subscription
@@ -211,9 +183,8 @@ class Commits:
 
     def commit(self, offsets: Offsets, deadline_ms: int) -> Commit:
         """Commit, trying again until the deadline where that may help."""
-        commit = Commit(offsets, deadline_ms, self._retry_backoff)
-        commit.is_retried = True
-        return self._start(commit)
+        attempt = Attempt(self._retry_backoff)
+        return self._start(Commit(offsets, deadline_ms, attempt, is_retried=True))
 
     def commit_async(
         self,
@@ -225,8 +196,8 @@ class Commits:
 
         `deadline_ms` is how long it may wait for a coordinator.
         """
-        commit = Commit(offsets, deadline_ms, self._retry_backoff)
-        commit.callback = callback
+        attempt = Attempt(self._retry_backoff)
+        commit = Commit(offsets, deadline_ms, attempt, callback=callback)
         self._unreported.append(commit)
         return self._start(commit)
 
@@ -279,12 +250,10 @@ class Commits:
         self._commit_automatically(now_ms)
 
     def end_poll(self) -> None:
-        """Note that the application is at work."""
         self._is_in_poll = False
 
     @property
     def has_error(self) -> bool:
-        """Whether `take_error` would return one."""
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
@@ -295,7 +264,6 @@ class Commits:
     # For the engine.
 
     def poll(self, now_ms: int) -> PollResult:
-        """Send what is due."""
         self._expire(now_ms)
         next_poll_ms = self._commit_automatically(now_ms)
         while self._waiting and not (self._waiting[0].offsets or self._in_flight):
@@ -352,7 +320,6 @@ class Commits:
         return commit
 
     def _commit_automatically(self, now_ms: int) -> int:
-        """Commit if the time has come; return when it comes."""
         interval_ms = self._auto_interval_ms
         if interval_ms is None or self._auto_due_ms is None or not self._is_in_poll:
             return NEVER_MS
@@ -362,7 +329,7 @@ class Commits:
             self._auto_due_ms = now_ms + interval_ms
             offsets = self.processed()
             if offsets:
-                self._auto = self._start(Commit(offsets, NEVER_MS, self._retry_backoff))
+                self._auto = self._start(Commit(offsets, NEVER_MS, Attempt(self._retry_backoff)))
                 self._auto.owners = {each.partition: each for each in self._subscription}
         return self._auto_due_ms
 
@@ -415,10 +382,13 @@ class Commits:
         commit.is_sent = True
         self._in_flight.add(commit)
         call = OffsetCommitCall(member, commit.offsets, self._metadata.cluster)
-        return call.request(
+        return Request(
+            call.message,
             node_id,
-            on_response=partial(self._on_response, commit, call, node_id),
-            on_failure=partial(self._on_failure, commit, node_id),
+            partial(self._on_response, commit, call, node_id),
+            partial(self._on_failure, commit, node_id),
+            max_version=call.max_version,
+            check=call.check,
         )
 
     # Responses.
@@ -438,7 +408,7 @@ class Commits:
             self._end(commit, None, now_ms)
             return
         error: KafkaError = self._first_error(refusals)
-        if isinstance(error, WRONG_COORDINATOR_ERRORS):
+        if isinstance(error, (RequestTimedOutError, *MOVED_ERRORS)):
             self._coordinator.mark_unknown(node_id, error)
         elif isinstance(error, MEMBERSHIP_ERRORS) and self._coordinator.is_replaced(node_id):
             error = error_for_code(NotCoordinatorError.code, f"node {node_id} said: {error}")
@@ -475,8 +445,7 @@ class Commits:
         refused = [partition for partition, each in refusals.items() if each == code]
         return error_for_code(
             code,
-            f"OffsetCommit of {describe_partitions(refused)} "
-            f"in group {self._coordinator.group_id!r}",
+            f"OffsetCommit of {describe_partitions(refused)} in group {self._coordinator.key!r}",
         )
 
     def _try_again(self, commit: Commit, error: KafkaError) -> None:
@@ -488,7 +457,8 @@ class Commits:
             commit.operation.succeed(None)
             self._log.debug("committed %s", commit.offsets)
             if self._on_commit is not None and commit.offsets:
-                self._call_user(self._on_commit, dict(commit.offsets))
+                args = (dict(commit.offsets),)
+                self._user_calls.append(UserCall(self._on_commit, args, _raise))
         else:
             commit.operation.fail(error)
         if commit is self._auto:
@@ -529,9 +499,6 @@ class Commits:
                 commit.operation.error,
             )
 
-    def _call_user(self, function: Callable[..., object], *args: object) -> None:
-        self._user_calls.append(UserCall(function, args, _raise))
-
 
 class _Returned(NamedTuple):
     first_offset: int
@@ -552,7 +519,6 @@ class Unprocessed:
         self._returned: dict[AssignedPartition, _Returned] = {}
 
     def clear(self) -> None:
-        """Note that everything is processed."""
         self._returned.clear()
 
     def forget(self, assigned: AssignedPartition) -> None:
@@ -572,7 +538,6 @@ class Unprocessed:
         self._returned[assigned] = _returned(assigned, first_offset, is_by_record=True)
 
     def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
-        """Return the offset up to which a partition is processed. Requires a position."""
         returned = self._returned.get(assigned)
         if returned is None or returned.epoch != assigned.epoch:
             return position_of(assigned)
@@ -604,13 +569,13 @@ class OffsetCommitCall:
     ) -> None:
         self.member = member
         self._offsets = offsets
-        self._topics: dict[str, OffsetCommitRequestTopic] = {}
+        topics: dict[str, OffsetCommitRequestTopic] = {}
         self._names_by_id: dict[bytes, str] = {}
         for (name, index), committed in offsets.items():
-            topic = self._topics.get(name)
+            topic = topics.get(name)
             if topic is None:
                 topic_id = cluster.topic_id(name)
-                topic = self._topics[name] = OffsetCommitRequestTopic(name, topic_id, [])
+                topic = topics[name] = OffsetCommitRequestTopic(name, topic_id, [])
                 self._names_by_id[topic_id] = name
             epoch = committed.leader_epoch
             topic.partitions.append(
@@ -621,42 +586,22 @@ class OffsetCommitCall:
                     committed.metadata,
                 )
             )
-
-    def request(
-        self,
-        node_id: int,
-        *,
-        on_response: Callable[[Message | None, int], None],
-        on_failure: Callable[[KafkaError, int], None],
-    ) -> Request:
-        """Make the request, in a version that names topics if one of them has no id."""
-        has_ids = NO_TOPIC_ID not in self._names_by_id
-        return Request(
-            OffsetCommitRequest(
-                group_id=self.member.group_id,
-                generation_id_or_member_epoch=self.member.generation,
-                member_id=self.member.member_id,
-                group_instance_id=self.member.group_instance_id,
-                topics=list(self._topics.values()),
-            ),
-            node_id,
-            on_response=on_response,
-            on_failure=on_failure,
-            max_version=None if has_ids else TOPIC_NAMES_MAX_VERSION,
-            check=self.check,
+        self.message = OffsetCommitRequest(
+            group_id=member.group_id,
+            generation_id_or_member_epoch=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            topics=list(topics.values()),
         )
+        has_ids = NO_TOPIC_ID not in self._names_by_id
+        self.max_version = None if has_ids else TOPIC_NAMES_MAX_VERSION
 
     def check(self, message: Message) -> None:
-        """Make sure that a response names the partitions that were committed, each once.
-
-        Raises:
-            DecodeError: it does not.
-        """
-        answered = (partition for partition, _ in self._partitions(message))
-        check_answered("OffsetCommit", self._offsets, answered)
+        """Raise `DecodeError` unless a response names what was committed, each partition once."""
+        responded = (partition for partition, _ in self._partitions(message))
+        check_partitions("OffsetCommit", self._offsets, responded)
 
     def refusals(self, message: Message) -> dict[TopicPartition, int]:
-        """Return the error code of each partition whose offset was not taken."""
         return {partition: code for partition, code in self._partitions(message) if code != 0}
 
     def _partitions(self, message: Message) -> Iterator[tuple[TopicPartition, int]]:
@@ -668,6 +613,5 @@ class OffsetCommitCall:
 
 
 def _raise(error: BaseException | None) -> None:
-    """Let what a callback of the user raises come out of the call that it was called in."""
     if error is not None:
         raise error

@@ -1,29 +1,22 @@
 """CommittedOffsets: requests what a group has committed from its coordinator.
 
-A lookup waits for the coordinator, is in flight, waits out a back-off, and ends with a result or
-with an error that trying again does not cure. It never gives up on its own: the call that started
-it has a deadline, and cancels it then. `OffsetFetchCall` is one OffsetFetch request: it checks that
-a response names what was requested and nothing else, before the manager looks at it.
+A lookup ends with a result, or with an error that trying again does not cure; the call that started
+it has a deadline, and cancels it then.
 
 Owner: the driver of the engine.
-Source: Java classes ``ConsumerCoordinator`` (``OffsetFetchResponseHandler``) and
-``CommitRequestManager``; KIP-447 (offsets of open transactions are waited for), KIP-709 (several
-groups), KIP-848 (member epochs, topic ids).
+Source: Java classes ``ConsumerCoordinator``, ``CommitRequestManager``; KIP-447 (offsets of open
+transactions are waited for), KIP-709 (several groups), KIP-848 (topic ids).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from pykclient.errors import (
-    CoordinatorNotAvailableError,
-    DecodeError,
-    NotCoordinatorError,
-    error_for_code,
-)
+from pykclient.errors import DecodeError, error_for_code
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_answered
+from pykclient.network.coordinators import MOVED_ERRORS
+from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_partitions
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -37,16 +30,17 @@ from pykclient.protocol.messages.offset_fetch import (
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.cluster.metadata import Metadata
-    from pykclient.network.coordinators import GroupCoordinator
+    from pykclient.network.coordinators import CoordinatorLookup
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
 
-__all__ = ["CommittedLookup", "CommittedOffsets"]
+    CommittedPartition = tuple[TopicPartition, int, OffsetAndMetadata | None]
+    """An error code, and what is committed; None means nothing."""
 
 STABLE_FROM_VERSION: Final = 7
 GROUPS_FROM_VERSION: Final = 8
@@ -66,11 +60,9 @@ class CommittedLookup:
 
 
 class CommittedOffsets:
-    """The manager of all lookups under way, for one group."""
-
     def __init__(
         self,
-        coordinator: GroupCoordinator,
+        coordinator: CoordinatorLookup,
         *,
         metadata: Metadata,
         retry_backoff: Backoff,
@@ -82,17 +74,14 @@ class CommittedOffsets:
         """Neither done nor cancelled; some of them in flight."""
 
     def start(self, partitions: Iterable[TopicPartition]) -> CommittedLookup:
-        """Look up partitions, at least one."""
         lookup = CommittedLookup(partitions, self._retry_backoff)
         self._waiting[lookup] = None
         return lookup
 
     def cancel(self, lookup: CommittedLookup) -> None:
-        """Forget a lookup. Its operation does not end."""
         self._waiting.pop(lookup, None)
 
     def poll(self, now_ms: int) -> PollResult:
-        """Send what is due."""
         next_poll_ms = NEVER_MS
         due = []
         for lookup in self._waiting:
@@ -112,20 +101,21 @@ class CommittedOffsets:
         return PollResult(next_poll_ms=next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Send anew."""
         del now_ms
         for lookup in self._waiting:
             lookup.attempt.lost()
 
     def _request(self, lookup: CommittedLookup, node_id: int) -> Request:
         lookup.attempt.sent()
-        call = OffsetFetchCall(
-            self._coordinator.group_id, lookup.partitions, self._metadata.cluster
-        )
-        return call.request(
+        call = OffsetFetchCall(self._coordinator.key, lookup.partitions, self._metadata.cluster)
+        return Request(
+            OffsetFetchRequest(),
             node_id,
-            on_response=partial(self._on_response, lookup, call, node_id),
-            on_failure=partial(self._on_failure, lookup, node_id),
+            partial(self._on_response, lookup, call, node_id),
+            partial(self._on_failure, lookup, node_id),
+            max_version=call.max_version,
+            check=call.check,
+            build=call.build,
         )
 
     def _on_response(
@@ -139,17 +129,16 @@ class CommittedOffsets:
         assert message is not None
         group_error = call.group_error(message)
         if group_error != 0:
-            text = f"OffsetFetch of group {self._coordinator.group_id!r}"
+            text = f"OffsetFetch of group {self._coordinator.key!r}"
             self._on_error(lookup, error_for_code(group_error, text), node_id, now_ms)
             return
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         errors: list[KafkaError] = []
-        for reported in call.partitions(message):
-            found[reported.partition] = reported.committed
-            if reported.error_code != 0:
-                group_id = self._coordinator.group_id
-                text = f"OffsetFetch of {reported.partition} in group {group_id!r}"
-                errors.append(error_for_code(reported.error_code, text))
+        for partition, error_code, committed in call.partitions(message):
+            found[partition] = committed
+            if error_code != 0:
+                text = f"OffsetFetch of {partition} in group {self._coordinator.key!r}"
+                errors.append(error_for_code(error_code, text))
         if errors:
             # What trying again does not cure comes first: the others are requested with it.
             self._on_error(lookup, min(errors, key=lambda e: e.retriable), node_id, now_ms)
@@ -167,7 +156,7 @@ class CommittedOffsets:
     def _on_error(
         self, lookup: CommittedLookup, error: KafkaError, node_id: int, now_ms: int
     ) -> None:
-        if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
+        if isinstance(error, MOVED_ERRORS):
             self._coordinator.mark_unknown(node_id, error)
         final_error = lookup.attempt.failed(error, now_ms)
         if final_error is not None:
@@ -179,14 +168,6 @@ class CommittedOffsets:
         self._waiting.pop(lookup, None)
         lookup.attempt.lost()
         lookup.operation.fail(error)
-
-
-class CommittedPartition(NamedTuple):
-    """What is reported of one partition. `committed` None means that nothing was committed."""
-
-    partition: TopicPartition
-    error_code: int
-    committed: OffsetAndMetadata | None
 
 
 class OffsetFetchCall:
@@ -205,25 +186,8 @@ class OffsetFetchCall:
             self._indexes.setdefault(name, []).append(index)
         self._ids = {name: cluster.topic_id(name) for name in self._indexes}
         self._names_by_id = {topic_id: name for name, topic_id in self._ids.items()}
-
-    def request(
-        self,
-        node_id: int,
-        *,
-        on_response: Callable[[Message | None, int], None],
-        on_failure: Callable[[KafkaError, int], None],
-    ) -> Request:
-        """Make the request, in a version that names topics if one of them has no id."""
         has_ids = NO_TOPIC_ID not in self._names_by_id
-        return Request(
-            OffsetFetchRequest(),
-            node_id,
-            on_response=on_response,
-            on_failure=on_failure,
-            max_version=None if has_ids else TOPIC_NAMES_MAX_VERSION,
-            check=self.check,
-            build=self.build,
-        )
+        self.max_version = None if has_ids else TOPIC_NAMES_MAX_VERSION
 
     def build(self, version: int) -> OffsetFetchRequest:
         """Make the message for a version.
@@ -247,27 +211,21 @@ class OffsetFetchCall:
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
     def check(self, message: Message) -> None:
-        """Make sure that a response names the partitions requested, each once.
-
-        Raises:
-            DecodeError: it does not.
-        """
+        """Raise `DecodeError` unless a response names what was requested, each partition once."""
         assert isinstance(message, OffsetFetchResponse)
         groups = [group.group_id for group in message.groups]
         if groups not in ([], [self._group_id]):
             raise DecodeError(f"an OffsetFetch response is about the groups {groups}")
         if self.group_error(message) != 0:
             return
-        answered = (reported.partition for reported in self.partitions(message))
-        check_answered("OffsetFetch", self._partitions, answered)
+        responded = (partition for partition, *_ in self.partitions(message))
+        check_partitions("OffsetFetch", self._partitions, responded)
 
     def group_error(self, message: Message) -> int:
-        """Return the error code of the whole group; 0 if there is none."""
         assert isinstance(message, OffsetFetchResponse)
         return message.groups[0].error_code if message.groups else message.error_code
 
     def partitions(self, message: Message) -> Iterator[CommittedPartition]:
-        """Return what is reported of each partition."""
         assert isinstance(message, OffsetFetchResponse)
         for group in message.groups:
             for topic in group.topics:
@@ -288,6 +246,4 @@ def _committed_partition(
         committed = OffsetAndMetadata(
             response.committed_offset, response.metadata or "", None if epoch < 0 else epoch
         )
-    return CommittedPartition(
-        TopicPartition(topic, response.partition_index), response.error_code, committed
-    )
+    return TopicPartition(topic, response.partition_index), response.error_code, committed

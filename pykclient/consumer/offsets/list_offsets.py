@@ -1,8 +1,7 @@
 """OffsetLookups: where partitions begin and end, and where a point in time stands, from leaders.
 
-A lookup waits for a leader, is in flight, waits out a back-off, and ends with an offset or with an
-error that trying again does not cure. It never gives up on its own: the call that started it has a
-deadline, and cancels it then.
+A lookup ends with an offset, or with an error that trying again does not cure; the call that
+started it has a deadline, and cancels it then.
 
 Owner: the driver of the engine.
 Source: Java class ``OffsetFetcher``; KIP-79 (offsets by time), KIP-320 (leader epochs).
@@ -15,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, error_for_code
-from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_answered
+from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_partitions
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.list_offsets import ListOffsetsPartitionResponse
     from pykclient.types import IsolationLevel
-
-__all__ = ["EARLIEST", "LATEST", "OffsetLookup", "OffsetLookups"]
 
 EARLIEST: Final = -2
 """The timestamp that means the first offset of the log."""
@@ -82,11 +79,9 @@ class OffsetLookups:
         return lookup
 
     def cancel(self, lookup: OffsetLookup) -> None:
-        """Forget a lookup. Its operation does not end."""
         self._waiting.pop(lookup, None)
 
     def poll(self, now_ms: int) -> PollResult:
-        """Request from each leader everything that is due, at once."""
         by_node: defaultdict[int, list[OffsetLookup]] = defaultdict(list)
         next_poll_ms = NEVER_MS
         for lookup in list(self._waiting):
@@ -104,7 +99,6 @@ class OffsetLookups:
         return PollResult(requests, next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Send anew."""
         del now_ms
         for lookup in self._waiting:
             lookup.attempt.lost()
@@ -222,11 +216,10 @@ class OffsetLookups:
 
 
 def _check(batch: Mapping[TopicPartition, OffsetLookup], message: Message) -> None:
-    """Make sure that a response names the partitions requested, each once."""
     assert isinstance(message, ListOffsetsResponse)
-    answered = (
+    responded = (
         (topic.name, reported.partition_index)
         for topic in message.topics
         for reported in topic.partitions
     )
-    check_answered("ListOffsets", batch, answered)
+    check_partitions("ListOffsets", batch, responded)

@@ -1,9 +1,7 @@
 """PositionManager: gives a position to each partition that has none.
 
-A group's partition goes on where the group has committed. Where there is nothing to start from,
-`auto_offset_reset` decides: a broker reports the beginning or the end of the log, or (none)
-the user gets an error. It moves no position that is known, and never moves one silently: what a
-reset skips is logged.
+A group's partition goes on where the group has committed, else as `auto_offset_reset` says. No
+position that is known is moved, and none silently: what a reset skips is logged.
 
 Owner: the driver of the engine.
 Source: Java classes ``ConsumerCoordinator`` (``initWithCommittedOffsetsIfNeeded``) and
@@ -13,7 +11,7 @@ Source: Java classes ``ConsumerCoordinator`` (``initWithCommittedOffsetsIfNeeded
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.offsets.list_offsets import EARLIEST, LATEST
 from pykclient.consumer.subscription import OffsetReset, PositionState
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from pykclient.network.retry import Backoff
     from pykclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
-__all__ = ["PositionManager"]
-
 TIMESTAMPS: Final = {
     OffsetReset.EARLIEST: (EARLIEST,),
     OffsetReset.LATEST: (LATEST,),
@@ -44,14 +40,9 @@ TIMESTAMPS: Final = {
 the end counts. With none it is the whole range, for the error."""
 
 
-class _Reset:
-    """The lookups for one partition, of one epoch."""
-
-    __slots__ = ("epoch", "lookups")
-
-    def __init__(self, epoch: int, lookups: list[OffsetLookup]) -> None:
-        self.epoch = epoch
-        self.lookups = lookups
+class _Reset(NamedTuple):
+    epoch: int
+    lookups: list[OffsetLookup]
 
 
 class PositionManager:
@@ -104,7 +95,6 @@ class PositionManager:
         return IDLE
 
     def restart(self, now_ms: int) -> None:
-        """Begin anew with every partition that has no position."""
         del now_ms
         for reset in self._resets.values():
             for lookup in reset.lookups:
@@ -123,7 +113,6 @@ class PositionManager:
         return next((error for error in errors if error is not None), None)
 
     def _look_up_committed(self, committed: CommittedOffsets, new: list[AssignedPartition]) -> None:
-        """Look up all that are new at once, again when there are others."""
         # One that has an error for the user is looked up again after that.
         wanted = {a.partition for a in new if self._subscription.error_of(a) is None}
         if self._lookup is not None and not wanted <= self._lookup.partitions:
@@ -186,7 +175,6 @@ class PositionManager:
             lookup.operation.on_done(partial(self._on_done, assigned))
 
     def _forget_stale(self) -> None:
-        """Drop the lookups of partitions that were unassigned or sought meanwhile."""
         stale = [
             assigned
             for assigned, reset in self._resets.items()

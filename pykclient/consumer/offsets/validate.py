@@ -1,24 +1,16 @@
 """PositionValidator: finds out from a new leader whether its log still has what was read before.
 
-A leader that was elected without having everything makes the others cut their logs. A position
-beyond the cut would skip records without a trace. So a position is held against the log of each new
-leader before anything is read from there: by the epoch of the leader that wrote the record before
-it. Where the logs part, reading goes back to that place, which is logged; without
-`auto_offset_reset` that is an error instead. A log that reaches the position but does not know the
-epoch proves nothing: an epoch in which nothing was written is known to its leader alone, and one
-whose batches were cleaned away is known to no replica that was built since. Reading goes on there,
-with a warning.
-
-A topic that was deleted and made anew under its name has another log altogether: no position
-outlives that. All of the new log came after what was read, so it is read from its beginning.
-Brokers that lag still name the old one for a while, or a leader that was deposed: it gets no
-request before they have had time to learn of the newer one.
+A position is held against the log of each new leader before anything is read there, by the epoch of
+the record before it: a leader elected without having everything makes the others cut their logs.
+Where the logs part, reading goes back to that place, which is logged; without `auto_offset_reset`
+it is an error. A log that reaches the position but does not know the epoch proves nothing: reading
+goes on there, with a warning. No position outlives its topic: one made anew under the name is read
+from its beginning, and brokers that lag, or a deposed leader, get no request for a while.
 
 Its pauses are the partition's own, which fetches keep as well: no `Attempt` of this class.
 
 Owner: the driver of the engine.
-Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``
-(``maybeCompleteValidation``).
+Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``.
 """
 
 from __future__ import annotations
@@ -36,7 +28,7 @@ from pykclient.errors import (
 )
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import NEVER_MS, PollResult, Request, check_answered
+from pykclient.network.manager import NEVER_MS, PollResult, Request, check_partitions
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -57,8 +49,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 
-__all__ = ["PositionValidator"]
-
 CONSUMER_REPLICA_ID: Final = -1
 NOT_LOOKED_AT: Final = (-1, -1)
 
@@ -78,7 +68,7 @@ _CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
 """Brokers before 2.3 respond to this request of other brokers only."""
 
 
-class _Question(NamedTuple):
+class _Validation(NamedTuple):
     """A position to be validated: its offset, and the epoch of the record before.
 
     `validated_in` is the epoch of the leader that validates it.
@@ -105,7 +95,7 @@ class _Question(NamedTuple):
         )
 
 
-_Questions = dict[TopicPartition, _Question]
+_Validations = dict[TopicPartition, _Validation]
 
 
 class PositionValidator:
@@ -149,7 +139,7 @@ class PositionValidator:
                 next_poll_ms = now_ms  # resets had their turn before this one
             self._look()
             self._looked_at = (self._subscription.version, self._metadata.cluster.version)
-        by_node: defaultdict[int, _Questions] = defaultdict(dict)
+        by_node: defaultdict[int, _Validations] = defaultdict(dict)
         for assigned in self._subscription.awaiting_validation:
             if self._in_flight.get(assigned) == assigned.fetch_epoch:
                 continue
@@ -163,11 +153,10 @@ class PositionValidator:
             self._ask(assigned, by_node, now_ms)
             if assigned.retry_at_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, assigned.retry_at_ms)
-        requests = [self._request(node_id, questions) for node_id, questions in by_node.items()]
+        requests = [self._request(node_id, validations) for node_id, validations in by_node.items()]
         return PollResult(requests, next_poll_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Look at every position, and send anew."""
         del now_ms
         self._in_flight.clear()
         self._looked_at = NOT_LOOKED_AT
@@ -247,7 +236,7 @@ class PositionValidator:
                 self._subscription.await_validation(assigned)
 
     def _ask(
-        self, assigned: AssignedPartition, by_node: dict[int, _Questions], now_ms: int
+        self, assigned: AssignedPartition, by_node: dict[int, _Validations], now_ms: int
     ) -> None:
         cluster = self._metadata.cluster
         info = cluster.partition(assigned.partition)
@@ -271,7 +260,7 @@ class PositionValidator:
             return
         self._gone_ids.pop(topic_id, None)  # reported for so long it is the newer one after all
         self._in_flight[assigned] = assigned.fetch_epoch
-        by_node[info.leader_id][assigned.partition] = _Question(
+        by_node[info.leader_id][assigned.partition] = _Validation(
             assigned,
             assigned.fetch_epoch,
             assigned.offset,
@@ -279,14 +268,14 @@ class PositionValidator:
             info.leader_epoch,
         )
 
-    def _request(self, node_id: int, questions: _Questions) -> Request:
+    def _request(self, node_id: int, validations: _Validations) -> Request:
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for (topic, index), question in questions.items():
+        for (topic, index), validation in validations.items():
             topics.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(
                 OffsetForLeaderPartition(
                     partition=index,
-                    current_leader_epoch=question.validated_in,
-                    leader_epoch=question.leader_epoch,
+                    current_leader_epoch=validation.validated_in,
+                    leader_epoch=validation.leader_epoch,
                 )
             )
         return Request(
@@ -294,43 +283,43 @@ class PositionValidator:
                 replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values())
             ),
             node_id,
-            on_response=partial(self._on_response, questions),
-            on_failure=partial(self._on_failure, questions),
-            check=partial(_check, questions),
+            on_response=partial(self._on_response, validations),
+            on_failure=partial(self._on_failure, validations),
+            check=partial(_check, validations),
         )
 
     # Responses.
 
-    def _on_response(self, questions: _Questions, message: Message | None, now_ms: int) -> None:
+    def _on_response(self, validations: _Validations, message: Message | None, now_ms: int) -> None:
         assert isinstance(message, OffsetForLeaderEpochResponse)
         for topic in message.topics:
             for found in topic.partitions:
-                question = questions[TopicPartition(topic.topic, found.partition)]
-                self._end(question)
-                if question.is_current and not self._waits_for_seek(question.assigned):
-                    self._on_partition(question, found, now_ms)
+                validation = validations[TopicPartition(topic.topic, found.partition)]
+                self._end(validation)
+                if validation.is_current and not self._waits_for_seek(validation.assigned):
+                    self._on_partition(validation, found, now_ms)
 
-    def _on_failure(self, questions: _Questions, error: KafkaError, now_ms: int) -> None:
-        for question in questions.values():
-            self._end(question)
-            if question.is_current and not self._waits_for_seek(question.assigned):
-                self._on_error(question, error, now_ms)
+    def _on_failure(self, validations: _Validations, error: KafkaError, now_ms: int) -> None:
+        for validation in validations.values():
+            self._end(validation)
+            if validation.is_current and not self._waits_for_seek(validation.assigned):
+                self._on_error(validation, error, now_ms)
 
-    def _end(self, question: _Question) -> None:
-        if self._in_flight.get(question.assigned) == question.fetch_epoch:
-            del self._in_flight[question.assigned]
+    def _end(self, validation: _Validation) -> None:
+        if self._in_flight.get(validation.assigned) == validation.fetch_epoch:
+            del self._in_flight[validation.assigned]
 
-    def _on_partition(self, question: _Question, found: EpochEndOffset, now_ms: int) -> None:
-        assigned = question.assigned
+    def _on_partition(self, validation: _Validation, found: EpochEndOffset, now_ms: int) -> None:
+        assigned = validation.assigned
         if found.error_code != 0:
             what = f"OffsetForLeaderEpoch of {assigned.partition}"
-            self._on_error(question, error_for_code(found.error_code, what), now_ms)
+            self._on_error(validation, error_for_code(found.error_code, what), now_ms)
             return
         has_end = found.end_offset >= 0 and found.leader_epoch >= 0
-        if has_end and found.end_offset < question.offset:
-            self._on_truncation(question, found, now_ms)
-        elif has_end and found.leader_epoch >= question.leader_epoch:
-            self._confirm(question, question.leader_epoch)
+        if has_end and found.end_offset < validation.offset:
+            self._on_truncation(validation, found, now_ms)
+        elif has_end and found.leader_epoch >= validation.leader_epoch:
+            self._confirm(validation, validation.leader_epoch)
         else:
             # Nothing was written in that epoch, or it was cleaned away; or a leader that was
             # deposed wrote on, and was elected all the same. Another replica may know the epoch, so
@@ -340,18 +329,18 @@ class PositionValidator:
                 "%s: the log has nothing of leader epoch %d, to which the position %d belongs; "
                 "reading goes on there",
                 assigned.partition,
-                question.leader_epoch,
-                question.offset,
+                validation.leader_epoch,
+                validation.offset,
             )
-            self._confirm(question, question.leader_epoch if has_end else None)
+            self._confirm(validation, validation.leader_epoch if has_end else None)
 
-    def _confirm(self, question: _Question, leader_epoch: int | None) -> None:
+    def _confirm(self, validation: _Validation, leader_epoch: int | None) -> None:
         self._subscription.complete_validation(
-            question.assigned, question.offset, leader_epoch, question.validated_in
+            validation.assigned, validation.offset, leader_epoch, validation.validated_in
         )
 
-    def _on_truncation(self, question: _Question, found: EpochEndOffset, now_ms: int) -> None:
-        assigned = question.assigned
+    def _on_truncation(self, validation: _Validation, found: EpochEndOffset, now_ms: int) -> None:
+        assigned = validation.assigned
         if self._auto_offset_reset is OffsetReset.NONE:
             assigned.back_off(self._retry_backoff, now_ms)
             self._subscription.fail(assigned, _truncated(assigned, found.end_offset))
@@ -363,14 +352,14 @@ class PositionValidator:
             assigned.offset,
         )
         self._subscription.complete_validation(
-            assigned, found.end_offset, found.leader_epoch, question.validated_in
+            assigned, found.end_offset, found.leader_epoch, validation.validated_in
         )
 
-    def _on_error(self, question: _Question, error: KafkaError, now_ms: int) -> None:
-        assigned = question.assigned
+    def _on_error(self, validation: _Validation, error: KafkaError, now_ms: int) -> None:
+        assigned = validation.assigned
         if isinstance(error, _CANNOT_TELL):
             self._log.debug("%s is not held against the log: %s", assigned.partition, error)
-            self._confirm(question, question.leader_epoch)
+            self._confirm(validation, validation.leader_epoch)
             return
         self._log.debug("%s", error)
         assigned.back_off(self._retry_backoff, now_ms)
@@ -408,10 +397,9 @@ def _made_anew(assigned: AssignedPartition) -> LogTruncationError:
     )
 
 
-def _check(questions: Mapping[TopicPartition, _Question], message: Message) -> None:
-    """Make sure that a response names the partitions requested, each once."""
+def _check(validations: Mapping[TopicPartition, _Validation], message: Message) -> None:
     assert isinstance(message, OffsetForLeaderEpochResponse)
-    answered = (
+    responded = (
         (topic.topic, found.partition) for topic in message.topics for found in topic.partitions
     )
-    check_answered("OffsetForLeaderEpoch", questions, answered)
+    check_partitions("OffsetForLeaderEpoch", validations, responded)

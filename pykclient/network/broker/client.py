@@ -1,8 +1,8 @@
 """NetworkClient: carries every request of one client to the brokers and the responses back.
 
-`send` queues; `poll` is prepare (connect, write), wait (the port's I/O) and complete (take
-responses, expire, call back). It waits nowhere but in the port, calls nothing back in `send`, and
-calls each request's `on_response` or `on_failure` exactly once, unless it is closed before.
+`send` queues; `prepare` connects and writes; then the driver waits in the port; `complete` takes
+responses, expires and calls back. It calls nothing back in `send`, and calls each request's
+`on_response` or `on_failure` exactly once, unless it is closed before.
 
 Owner: the driver of the engine. Other threads may call `wakeup` only.
 Source: Java class ``NetworkClient``.
@@ -20,7 +20,6 @@ from pykclient.errors import DisconnectedError, EncodeError, KafkaError, Unsuppo
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.connection import SUSPECT_MS, Connection, ConnectionState
 from pykclient.network.broker.nodes import NodeSelection, NodeState, NodeStates
-from pykclient.network.broker.pending_requests import PendingRequests
 from pykclient.network.cluster.node import is_coordinator
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.log import ClientLog, RateLimitedLog
@@ -34,13 +33,10 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
-    from pykclient.protocol.message import Message
     from pykclient.types import Node
 
-__all__ = ["NetworkClient"]
-
 IN_FLIGHT_MAX = 100
-"""Unanswered requests on one connection, where no setting limits them (consumer, admin)."""
+"""Requests in flight on one connection, where no setting limits them (consumer, admin)."""
 
 SUSPECT_INTERVAL_MS_MAX = 30_000
 """The longest time between two requests for metadata because of a suspect broker."""
@@ -51,8 +47,6 @@ would never be given up by a consumer that polls once a second and works in betw
 
 
 class NetworkClient:
-    """Connections to all brokers of a cluster over one port."""
-
     def __init__(
         self,
         config: ClientConfig,
@@ -60,9 +54,9 @@ class NetworkClient:
         metadata: Metadata,
         *,
         max_in_flight_requests_per_connection: int = IN_FLIGHT_MAX,
-        make_random: Callable[[], Random] = Random,
+        random: Random | None = None,
     ) -> None:
-        random = make_random()
+        random = random or Random()  # noqa: S311 (for jitter)
         self._log = ClientLog("pykclient.network", config.client_id)
         self._repeated = RateLimitedLog(self._log)
         self._port = port
@@ -70,39 +64,25 @@ class NetworkClient:
         self._config = config
         self._in_flight_max = max_in_flight_requests_per_connection
         self._connections: dict[int, Connection] = {}
-        self._states = NodeStates(
-            reconnect_backoff=Backoff(
-                config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random=random
-            ),
-            setup_backoff=Backoff(
-                config.socket_connection_setup_timeout_ms,
-                config.socket_connection_setup_timeout_max_ms,
-                random=random,
-            ),
-        )
+        self._states = NodeStates(config, random)
         self._selection = NodeSelection(
-            metadata,
-            self._states,
-            self._connections,
-            falls_back_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
-            random=random,
+            config, metadata, self._states, self._connections, random=random
         )
         self._check_backoff = Backoff(SUSPECT_MS, SUSPECT_INTERVAL_MS_MAX, random=random)
         self._address_version = metadata.address_version
         self._pending = PendingRequests()
         self._completed: deque[Callable[[int], None]] = deque()
         self._needs_step = False
-        """Whether something was done of which no event will tell: managers spoke while a connection
-        stood that is closed now, or an attempt to connect could not begin."""
+        """Whether something was done that no event follows: a connection was closed after managers
+        had been polled, or an attempt to connect could not begin."""
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
         self.is_closed = False
 
-    # Asked by managers.
+    # For managers.
 
     @property
     def has_completed(self) -> bool:
-        """Whether `complete` has callbacks to make without any I/O."""
         return bool(self._completed)
 
     def send(self, request: Request, now_ms: int) -> None:
@@ -120,7 +100,6 @@ class NetworkClient:
         return not self._pending.has(node_id) and self._takes_requests(node_id, now_ms)
 
     def connect(self, node_id: int, now_ms: int) -> None:
-        """Begin to connect to a node that will be wanted, unless that is under way or too early."""
         node = self._metadata.node(node_id)
         if (
             node is not None
@@ -133,18 +112,18 @@ class NetworkClient:
         return self._states.is_unavailable(node_id, now_ms)
 
     def suspect_ms(self, node_id: int) -> int:
-        """Return when a node is suspect unless it responds; `NEVER_MS` if it owes nothing."""
+        """Return when a node is suspect unless it responds; `NEVER_MS` if no response is due."""
         connection = self._connections.get(node_id)
         return NEVER_MS if connection is None else connection.suspect_ms()
 
     def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Drop the connection to a node that another one has replaced: what it owes fails."""
+        """Drop the connection to a node that another one has replaced: its requests fail."""
         if node_id in self._connections:
             self._lose(node_id, error, now_ms)
         self._fail_all(self._pending.take_all(node_id), error)
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
-        """Return when to look at the node again; `NEVER_MS` when I/O or metadata will tell."""
+        """Return when to look at the node again; `NEVER_MS` when I/O or metadata comes first."""
         connection = self._connections.get(node_id)
         if connection is None:
             node = self._metadata.node(node_id)
@@ -162,23 +141,15 @@ class NetworkClient:
         written_count = 0 if connection is None else connection.in_flight_count
         return written_count + self._pending.count(node_id)
 
-    def supported_versions(self, node_id: int, message: type[Message]) -> tuple[int, int] | None:
-        """Return the versions of an API that a node and we share; None if none, or not known."""
-        connection = self._connections.get(node_id)
-        if connection is None or connection.versions is None:
-            return None
-        return connection.versions.common_range(message)
-
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the ready node with the fewest requests in flight; None if none is ready.
 
-        One that owes us a response for too long comes last: it may hang. One for which requests are
-        queued in this step counts as ready: a consumer that reads from it always has one there.
+        A suspect one comes last. One for which requests are queued in this step counts as ready: a
+        consumer that reads from it always has one there.
         """
         return self._selection.least_loaded(now_ms, self._takes_requests, self.in_flight_count)
 
     def last_error(self, node_id: int) -> KafkaError | None:
-        """Return why a node could not be reached; None if it could, or was not tried yet."""
         return self._states.last_error(node_id)
 
     def describe_failures(self) -> str:
@@ -194,17 +165,10 @@ class NetworkClient:
             troubles.append(f"the last metadata update failed: {error}")
         return failures.listed(troubles)
 
-    # Asked by the engine and its driver.
+    # For the engine and its driver.
 
     def wakeup(self) -> None:
         self._port.wakeup()
-
-    def poll(self, timeout_ms: int, clock: Callable[[], int]) -> None:
-        """Prepare, wait up to `timeout_ms`, complete: one turn without an engine."""
-        now_ms = clock()
-        deadline_ms = min(self.prepare(now_ms), now_ms + timeout_ms)
-        self._port.wait(max(0, deadline_ms - now_ms))
-        self.complete(clock())
 
     def prepare(self, now_ms: int) -> int:
         self._excuse_absence(now_ms)
@@ -270,7 +234,6 @@ class NetworkClient:
         )
 
     def _write_for(self, node_id: int, now_ms: int) -> None:
-        """Write what waits for a node, as far as that goes, or begin to connect."""
         connection = self._connections.get(node_id)
         if connection is not None:
             while self._pending.has(node_id) and self._can_write(connection, now_ms):
@@ -314,12 +277,12 @@ class NetworkClient:
             if connection.has_movable:
                 self._move_from(connection, now_ms)
 
-    def _move_from(self, silent: Connection, now_ms: int) -> None:
+    def _move_from(self, suspect: Connection, now_ms: int) -> None:
         node = self.least_loaded_node(now_ms)
         if node is None or self._selection.is_suspect(node, now_ms):
             self._connect_any(now_ms)
             return
-        for request in silent.take_movable():
+        for request in suspect.take_movable():
             self._pending.add(request)
 
     def _connect_any(self, now_ms: int) -> None:
@@ -331,7 +294,7 @@ class NetworkClient:
     def _any_node_retry_ms(self, now_ms: int) -> int:
         stagger_ms = self._selection.stagger_ms()
         if stagger_ms > now_ms:
-            return stagger_ms  # then another one is tried, or a silent one that is ready
+            return stagger_ms  # then another one is tried, or a suspect one that is ready
         candidates = self._selection.candidates()
         return min((self.next_ready_ms(node.id, now_ms) for node in candidates), default=NEVER_MS)
 
@@ -364,18 +327,12 @@ class NetworkClient:
 
     def _open(self, node: Node, now_ms: int) -> None:
         self._log.debug("connecting to %s", node)
-        connection = Connection(
-            node,
-            self._port,
-            client_id=self._config.client_id,
-            receive_max_bytes=self._config.receive_max_bytes,
-            now_ms=now_ms,
-        )
+        connection = Connection(node, self._port, self._config, now_ms)
         self._connections[node.id] = connection
         attempt = self._states.on_connecting(node, now_ms)
         try:
             connection.open(attempt)
-        except Exception as error:  # noqa: BLE001 (no memory, say: this attempt has failed)
+        except Exception as error:  # noqa: BLE001 (no memory, for one: this attempt has failed)
             raise_foreign(error)
             connection.on_closed(failures.not_begun(node, error))
             self._needs_step = True
@@ -456,7 +413,7 @@ class NetworkClient:
         for request in connection.take_in_flight():
             is_late = request.deadline_ms <= now_ms
             waited_ms = self._timeout_ms(request) + request.held_ms
-            late = failures.unanswered(request, node, waited_ms)
+            late = failures.without_response(request, node, waited_ms)
             self._fail(request, late if is_late else given_up)
         if not is_old_address:  # else what waits is for the new one
             self._fail_all(self._pending.take_all(node_id), given_up)
@@ -506,7 +463,7 @@ class NetworkClient:
             return None
         if connection.versions is None:
             return failures.handshake_timed_out(node, self._config.request_timeout_ms)
-        return DisconnectedError(f"{node} left a request unanswered for too long")
+        return DisconnectedError(f"{node} did not respond to a request in time")
 
     def _timeout_ms(self, request: Request) -> int:
         if request.timeout_ms is None:
@@ -519,7 +476,7 @@ class NetworkClient:
         connection = self._connections.get(node_id)
         waits_for = "" if connection is None else connection.describe_wait()
         error = self._states.last_error(node_id)
-        # While a new attempt is under way, why the last one failed tells more.
+        # While a new attempt is under way, why the last one failed is better to know.
         return waits_for if error is None else str(error)
 
     def _report_verdict(self, error: KafkaError | None) -> None:
@@ -533,3 +490,59 @@ class NetworkClient:
 
     def _fail(self, request: Request, error: KafkaError) -> None:
         self._completed.append(partial(request.on_failure, error))
+
+
+class PendingRequests:
+    """Requests that no connection has taken yet, in queues by node id (None is for any node).
+
+    A queue exists only while it holds something.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[int | None, deque[Request]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def add(self, request: Request) -> None:
+        self._queues.setdefault(request.node_id, deque()).append(request)
+
+    def has(self, node_id: int | None) -> bool:
+        return node_id in self._queues
+
+    def count(self, node_id: int | None) -> int:
+        return len(self._queues.get(node_id, ()))
+
+    def node_ids(self) -> list[int]:
+        return [node_id for node_id in self._queues if node_id is not ANY_NODE]
+
+    def take_first(self, node_id: int | None) -> Request:
+        queue = self._queues[node_id]
+        request = queue.popleft()
+        if not queue:
+            del self._queues[node_id]
+        return request
+
+    def take_all(self, node_id: int | None) -> Iterable[Request]:
+        return self._queues.pop(node_id, ())
+
+    def take_overdue(self, now_ms: int) -> list[Request]:
+        if self.next_deadline_ms(now_ms + 1) > now_ms:
+            return []
+        overdue = [r for r in self._all() if r.deadline_ms <= now_ms]
+        waiting = [r for r in self._all() if r.deadline_ms > now_ms]
+        self._queues.clear()
+        for request in waiting:
+            self.add(request)
+        return overdue
+
+    def extend_deadlines(self, extra_ms: int) -> None:
+        for request in self._all():
+            request.deadline_ms += extra_ms
+
+    def next_deadline_ms(self, default_ms: int) -> int:
+        return min((request.deadline_ms for request in self._all()), default=default_ms)
+
+    def _all(self) -> Iterator[Request]:
+        for queue in self._queues.values():
+            yield from queue

@@ -1,8 +1,7 @@
 """One connection to one broker: correlation ids, requests in flight, throttling.
 
-States: *connecting*, *handshaking*, *ready*, *draining* (no new requests; the responses still
-due are taken), *closed*. It records what the port reports and acts on none of it: the client takes
-the frames and the failure in its next step. It never raises out of a port's call.
+It records what the port reports and acts on none of it: the client takes the frames and the failure
+in its next step. While it is *draining* it takes no requests, but the responses still due.
 
 Owner: the driver of the engine.
 Source: Java classes ``KafkaChannel``, ``InFlightRequests``; KIP-219 (the client throttles itself).
@@ -30,6 +29,7 @@ from pykclient.protocol.message import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pykclient.config.client import ClientConfig
     from pykclient.network.broker.handshake import ApiVersions
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
@@ -38,18 +38,16 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request as RequestMessage
     from pykclient.types import Node
 
-__all__ = ["Connection", "ConnectionState"]
-
 SUSPECT_MS = 2_000
-"""After so long without the response that is due, a broker may hang: others are asked before it."""
+"""After so long without the response that is due, a broker is suspect: it may hang."""
 
 BRISK_CHECKS = 5
-"""How often a silent broker is doubted before the time until the next doubt grows: for longer than
+"""How often a suspect broker is checked before the time until the next check grows: for longer than
 a controller waits for its heartbeat, 9 seconds by default."""
 
 THROTTLE_MS_MAX = 60_000
-"""The longest that a broker may have us keep quiet by one response. Its quotas look back 11 seconds
-by default; without a limit one response could silence us for ever."""
+"""The longest that one response may throttle us, which could be for ever without a limit. A
+broker's quotas look back 11 seconds by default."""
 
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones have ended."""
@@ -73,8 +71,6 @@ NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
 
 
 class _InFlight(NamedTuple):
-    """A request that was written, and in which version its response will be."""
-
     request: Request
     version: int
     correlation_id: int
@@ -83,9 +79,7 @@ class _InFlight(NamedTuple):
 class Connection:
     """The client's end of one stream; a `Stream` to its port."""
 
-    def __init__(
-        self, node: Node, port: Port, *, client_id: str, receive_max_bytes: int, now_ms: int
-    ) -> None:
+    def __init__(self, node: Node, port: Port, config: ClientConfig, now_ms: int) -> None:
         self.node = node
         self.state = ConnectionState.CONNECTING
         self.failure: KafkaError | None = None
@@ -96,8 +90,8 @@ class Connection:
         self._check_ms = 0
         self._check_count = 0
         self._port = port
-        self._client_id = client_id
-        self._reader = FrameBuffer(receive_max_bytes)
+        self._client_id = config.client_id
+        self._reader = FrameBuffer(config.receive_max_bytes)
         self._frames: deque[memoryview] = deque()
         self._is_opened = False
         self._handshake = Handshake(node)
@@ -124,7 +118,7 @@ class Connection:
             self.failure = FrameTooLargeError(f"{self.node}: {error}")
 
     def on_closed(self, error: KafkaError) -> None:
-        """Record the end of the stream. What went wrong first is what is told."""
+        """Record the end of the stream; the first failure counts."""
         if self.failure is not None:
             return
         self.failure = error
@@ -148,7 +142,7 @@ class Connection:
 
     @property
     def versions(self) -> ApiVersions | None:
-        """What the broker speaks; None before the handshake is done."""
+        """What the broker supports; None before the handshake is done."""
         return self._handshake.versions
 
     def next_deadline_ms(self) -> int:
@@ -156,23 +150,22 @@ class Connection:
         return min(deadlines_ms, default=self.handshake_deadline_ms)
 
     def suspect_ms(self) -> int:
-        """Return when it counts as silent, unless something comes before; else `NEVER_MS`.
+        """Return when it is suspect, unless a response, or the connection, comes before.
 
-        What may be due is a response, or that the connection stands.
+        `NEVER_MS` where neither is due.
         """
         if self._in_flight:
             return self._waits_since_ms + SUSPECT_MS + self._in_flight[0].request.held_ms
         return self._waits_since_ms + SUSPECT_MS if self.versions is None else NEVER_MS
 
     def check_ms(self) -> int:
-        """Return when to doubt it next, unless something comes before; else `NEVER_MS`."""
         return max(self.suspect_ms(), self._check_ms)
 
     def on_checked(self, now_ms: int, backoff: Backoff) -> None:
-        """Note that it was doubted, which is enough for a while.
+        """Note a check, and set the time of the next.
 
-        The first times come one after the other, since a broker that hangs is replaced soon, if at
-        all. Then the while grows: a slow broker is most likely in an overloaded cluster.
+        The first ones come one after the other, since a broker that hangs is replaced soon, if at
+        all. Then the pause grows: a slow broker is most likely in an overloaded cluster.
         """
         if now_ms - self._check_ms > 2 * backoff.max_ms:
             self._check_count = 0
@@ -225,11 +218,11 @@ class Connection:
 
     @property
     def has_movable(self) -> bool:
-        """Whether something is in flight that another node may be asked as well."""
+        """Whether a request is in flight that can be sent to another node as well."""
         return any(entry.request.is_movable for entry in self._in_flight)
 
     def take_movable(self) -> list[Request]:
-        """Return what another node can respond to as well; a response of this one is dropped."""
+        """Return those requests; a response of this node is dropped."""
         taken = [entry.request for entry in self._in_flight if entry.request.is_movable]
         self._in_flight = deque(
             entry._replace(request=_void(entry.request)) if entry.request.is_movable else entry
@@ -238,9 +231,9 @@ class Connection:
         return taken
 
     def take_sent(self) -> list[Request]:
-        """Return the requests without a response whose bytes the operating system has taken.
+        """Return the requests without a response, once the operating system has their bytes.
 
-        It has taken none of a stream that failed, as far as can be told.
+        Those on a stream that failed count as not taken.
         """
         if not self._without_response or self.failure is not None or self._port.unsent_bytes(self):
             return []
@@ -251,7 +244,7 @@ class Connection:
     def take_responses(self, now_ms: int) -> list[tuple[Request, Message]]:
         """Return the requests whose responses have come, with these, in order.
 
-        A broker that sends what it must not ends the connection: `failure` then tells why.
+        What a broker must not send ends the connection: `failure` is then set.
         """
         ended: list[tuple[Request, Message]] = []
         while self._frames:
@@ -271,7 +264,6 @@ class Connection:
         return ended
 
     def take_in_flight(self) -> list[Request]:
-        """Return every request that is not done, in order of sending by kind, and forget them."""
         taken = [entry.request for entry in self._all_in_flight()]
         self._without_response.clear()
         self._in_flight.clear()
@@ -346,11 +338,11 @@ class Connection:
 
 
 def _void(request: Request) -> Request:
-    """Return the same request to wait for, whose outcome is dropped."""
+    """Return the same request, without its callbacks."""
     void = replace(request, on_response=_ignore, on_failure=_ignore, check=None, is_movable=False)
     void.deadline_ms = request.deadline_ms
     return void
 
 
 def _ignore(_outcome: object, _now_ms: int) -> None:
-    """It was told elsewhere."""
+    """The request was moved to another node."""

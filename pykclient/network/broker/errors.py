@@ -1,10 +1,4 @@
-"""What is said of connections and requests that failed: what, where, and how to cure it.
-
-Pure: each function makes one error and raises none.
-
-Owner: no state.
-Source: ours.
-"""
+"""The errors of connections and requests that failed: what, where, and how to cure it."""
 
 from __future__ import annotations
 
@@ -25,25 +19,8 @@ if TYPE_CHECKING:
     from pykclient.network.manager import Request
     from pykclient.types import Node
 
-__all__ = [
-    "given_up",
-    "handshake_hung_up",
-    "handshake_timed_out",
-    "handshake_wait",
-    "listed",
-    "not_accepted",
-    "not_begun",
-    "suspect_and_gone",
-    "suspect_and_moved",
-    "unanswered",
-    "unknown_node",
-    "unreadable",
-    "untaken",
-    "without_place",
-]
-
-TOLD_MAX = 8
-"""Failures told in one message; a large cluster that is down says no more than that."""
+LISTED_MAX = 8
+"""Failures in one message, however large the cluster that is down."""
 
 _IS_IT_KAFKA = (
     "is it a Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer? Check "
@@ -97,7 +74,7 @@ def given_up(node: Node, cause: KafkaError) -> KafkaError:
     """Return the error of the requests on a connection that was lost.
 
     Bytes that cannot be read are no fault of theirs: on a new connection they may succeed. Nor does
-    what is fatal end them: one address says so, and the broker may get another one.
+    what is fatal end them: it came from one address, and the broker may get another one.
     """
     if cause.retriable:
         return cause
@@ -106,7 +83,7 @@ def given_up(node: Node, cause: KafkaError) -> KafkaError:
     return error
 
 
-def unanswered(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutError:
+def without_response(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutError:
     return KafkaTimeoutError(
         f"{node} did not respond to {request.message.api_key.name} within {timeout_ms} ms; it is "
         f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
@@ -123,11 +100,11 @@ def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutErr
 
 
 def suspect_and_gone(node: Node) -> DisconnectedError:
-    return DisconnectedError(f"{node} is silent, and the cluster has gone on without it")
+    return DisconnectedError(f"{node} does not respond, and the cluster has gone on without it")
 
 
 def suspect_and_moved(node: Node) -> DisconnectedError:
-    return DisconnectedError(f"{node} is silent, and the broker has another address now")
+    return DisconnectedError(f"{node} does not respond, and the broker has another address now")
 
 
 def unknown_node(node_id: int) -> ConnectionFailedError:
@@ -137,7 +114,7 @@ def unknown_node(node_id: int) -> ConnectionFailedError:
 
 
 def without_place(node: Node, error: KafkaError) -> str:
-    """Return what an error says, without the node that it begins with."""
+    """Return the text of an error, without the node that it begins with."""
     text = str(error)
     for place in (f"cannot connect to {node.host}:{node.port}: ", f"{node}: ", f"{node} "):
         text = text.removeprefix(place)
@@ -146,6 +123,6 @@ def without_place(node: Node, error: KafkaError) -> str:
 
 def listed(troubles: Iterable[str]) -> str:
     distinct = list(dict.fromkeys(troubles))
-    if len(distinct) > TOLD_MAX:
-        distinct[TOLD_MAX:] = [f"and {len(distinct) - TOLD_MAX} more"]
+    if len(distinct) > LISTED_MAX:
+        distinct[LISTED_MAX:] = [f"and {len(distinct) - LISTED_MAX} more"]
     return "; ".join(distinct)

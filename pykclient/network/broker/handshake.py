@@ -1,8 +1,7 @@
-"""The talk that opens a connection: ApiVersions now, SASL in its place after it.
+"""The handshake that opens a connection: ApiVersions now, SASL in its place after it.
 
-States: *versions* (requested from the broker), *done*, *failed*. A broker that does not know our
-version of ApiVersions responds with UNSUPPORTED_VERSION in version 0, and gets the request again in
-one that it knows. A broker too old for us is refused here, before anything else is sent to it.
+A broker that does not know our version of ApiVersions responds with UNSUPPORTED_VERSION in version
+0, and gets the request again in one that it knows. A broker too old for us is refused here.
 
 Owner: the driver of the engine.
 Source: KIP-35, KIP-511 (names and versions of client software; fall-back).
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.types import Node
 
-__all__ = ["ApiVersions", "Handshake", "HandshakeState"]
-
 CLIENT_SOFTWARE_NAME = "pykclient"
 
 HEADER_BYTES = 4
@@ -56,7 +53,7 @@ NEXT: dict[HandshakeState, frozenset[HandshakeState]] = {
 
 
 class Handshake:
-    """One connection's opening. `message` and `version` are what is to be sent next."""
+    """The handshake of one connection; `message` and `version` are to be sent next."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -68,7 +65,7 @@ class Handshake:
         )
 
     def on_frame(self, frame: memoryview) -> bool:
-        """Take the broker's response; return whether `message` is to be sent (again).
+        """Read the broker's response; return whether `message` is to be sent (again).
 
         Raises:
             DecodeError: the response is not one.
@@ -140,7 +137,7 @@ def _ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 
 class ApiVersions:
-    """The versions that one broker speaks, by API key; `choose` takes one of them. Immutable."""
+    """The versions of each API that one broker supports, by API key. Immutable."""
 
     __slots__ = ("_node", "ranges")
 
@@ -157,7 +154,7 @@ class ApiVersions:
         return (lowest, highest) if lowest <= highest else None
 
     def choose(self, message: Message, max_version: int | None) -> int:
-        """Return the highest version that both sides speak, up to `max_version`.
+        """Return the highest version that both sides support, up to `max_version`.
 
         Raises:
             UnsupportedVersionError: there is none; the text names both sides' ranges.

@@ -1,13 +1,8 @@
-"""Nodes: to which of them a connection may be opened, and which serves what any node can serve.
+"""Nodes: to which of them a connection may be opened, and which gets a request for any node.
 
-`NodeStates`: a failed attempt, and a connection that ends, put the node into back-off, which grows
-until a handshake succeeds: a port that accepts and then hangs up must not be tried at full speed.
-Beside that, attempts at an address where a connection ended are kept apart, whichever node they are
-for.
-
-`NodeSelection`: known brokers before bootstrap addresses, which count while no broker can be
-reached (KIP-899); one attempt to connect after the other, a moment apart; suspect brokers last. It
-opens nothing and writes nothing: the network client does.
+`NodeStates` keeps the back-off of nodes, and keeps attempts at one address apart. `NodeSelection`
+chooses: known brokers before bootstrap addresses, which count while no broker can be reached
+(KIP-899); one attempt to connect after the other, a moment apart; suspect brokers last.
 
 Owner: the driver of the engine.
 Source: Java class ``ClusterConnectionStates``, method ``NetworkClient.leastLoadedNode``; KIP-144
@@ -21,18 +16,17 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from pykclient.network.cluster.node import coordinator_id
+from pykclient.network.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from pykclient.config.client import ClientConfig
     from pykclient.errors import KafkaError
     from pykclient.network.broker.connection import Connection
     from pykclient.network.cluster.metadata import Metadata
-    from pykclient.network.retry import Backoff
     from pykclient.types import Node
-
-__all__ = ["CONNECT_INTERVAL_MIN_MS", "NodeSelection", "NodeState", "NodeStates"]
 
 CONNECT_INTERVAL_MIN_MS = 250
 """Least time between two attempts at an address where a connection ended: with the two that a
@@ -41,7 +35,7 @@ does not promise that, since a peer that hangs up right after the handshake rese
 
 
 STAGGER_MS: Final = 250
-"""How long one address may keep us waiting before the next one is tried beside it, while a request
+"""How long one address may take before the next one is tried beside it, while a request
 is for any node. Java waits for the whole set-up time-out."""
 
 
@@ -75,15 +69,19 @@ class _Reachability:
     setup_deadline_ms: int = 0
     last_error: KafkaError | None = None
     served_count: int = 0
-    """How often we had been served when that error came."""
+    """How many good responses there had been when that error came."""
 
 
 class NodeStates:
-    """The states of the nodes that were tried, by node id."""
-
-    def __init__(self, *, reconnect_backoff: Backoff, setup_backoff: Backoff) -> None:
-        self._reconnect_backoff = reconnect_backoff
-        self._setup_backoff = setup_backoff
+    def __init__(self, config: ClientConfig, random: Random) -> None:
+        self._reconnect_backoff = Backoff(
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random=random
+        )
+        self._setup_backoff = Backoff(
+            config.socket_connection_setup_timeout_ms,
+            config.socket_connection_setup_timeout_max_ms,
+            random=random,
+        )
         self._nodes: dict[int, _Reachability] = {}
         self._served_count = 0
         self._started_ms: dict[tuple[str, int], int] = {}
@@ -122,12 +120,11 @@ class NodeStates:
         return self._nodes[node_id].setup_deadline_ms
 
     def last_error(self, node_id: int) -> KafkaError | None:
-        """Return why the node was last lost; None once it is ready."""
         known = self._nodes.get(node_id)
         return None if known is None else known.last_error
 
     def has_verdict(self, node_id: int) -> bool:
-        """Return whether a node said what is fatal since `on_served`."""
+        """Return whether the last error of a node is fatal, and newer than `on_served`."""
         known = self._nodes.get(node_id)
         return (
             known is not None
@@ -137,7 +134,7 @@ class NodeStates:
         )
 
     def on_served(self) -> None:
-        """Note a good response: what nodes said before it may not hold any more."""
+        """Note a good response: the errors of nodes before it may not hold any more."""
         self._served_count += 1
 
     def on_connecting(self, node: Node, now_ms: int) -> int:
@@ -208,17 +205,17 @@ class NodeStates:
 class NodeSelection:
     def __init__(
         self,
+        config: ClientConfig,
         metadata: Metadata,
         states: NodeStates,
         connections: Mapping[int, Connection],
         *,
-        falls_back_to_bootstrap: bool,
         random: Random,
     ) -> None:
+        self._falls_back_to_bootstrap = config.metadata_recovery_strategy == "rebootstrap"
         self._metadata = metadata
         self._states = states
         self._connections = connections
-        self._falls_back_to_bootstrap = falls_back_to_bootstrap
         self._random = random
 
     def candidates(self) -> list[Node]:
@@ -244,13 +241,12 @@ class NodeSelection:
         )
 
     def is_suspect(self, node: Node, now_ms: int) -> bool:
-        """Return whether a broker owes a response for too long, on either of its connections."""
+        """Return whether either of a broker's connections has waited too long for a response."""
         ids = (node.id, coordinator_id(node.id))
         connections = (self._connections.get(node_id) for node_id in ids)
         return any(each is not None and each.suspect_ms() <= now_ms for each in connections)
 
     def next_to_connect(self, now_ms: int) -> Node | None:
-        """Return the node to connect to next; None if there is none, or it is too early."""
         if self.stagger_ms() > now_ms:
             return None
         free = [node for node in self.candidates() if self._states.may_connect(node, now_ms)]
@@ -270,12 +266,12 @@ class NodeSelection:
         )
 
     def verdict(self) -> KafkaError | None:
-        """Return what is fatal, if every node has said so since one last served us; else None."""
+        """Return what is fatal, if every node failed so since the last good response; else None."""
         ids = [node.id for node in self.candidates()]
         return self.any_verdict() if all(map(self._states.has_verdict, ids)) else None
 
     def any_verdict(self) -> KafkaError | None:
-        """Return what is fatal, as the first node says that has said so; None if none has."""
+        """Return the fatal error of the first node that has one; None if none has."""
         for node in self.candidates():
             if self._states.has_verdict(node.id):
                 return self._states.last_error(node.id)

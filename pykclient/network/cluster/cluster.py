@@ -1,11 +1,10 @@
 """An immutable snapshot of the cluster: brokers, topics, partitions and their leaders.
 
 It is replaced whole at each Metadata response and never changed, so any thread may read the one it
-holds without a lock. `LeaderHints` makes a newer one of what other responses say about leaders
-(KIP-951): a broker that does not lead a partition any more names the leader that it knows of, which
-saves the wait for a Metadata response.
+holds without a lock. `LeaderHints` makes a newer one with the leaders that a Produce or Fetch
+response names (KIP-951), which saves the wait for a Metadata response.
 
-Owner: none; `LeaderHints` belongs to whoever reads the response.
+Owner: none; `LeaderHints` belongs to the reader of the response.
 Source: Java classes ``org.apache.kafka.common.Cluster``, ``MetadataResponse``, method
 ``Metadata.updatePartitionLeadership``; leader epochs by KIP-320, topic ids by KIP-516.
 """
@@ -32,21 +31,10 @@ if TYPE_CHECKING:
     )
     from pykclient.types import TopicPartition
 
-__all__ = [
-    "NO_TOPIC_ID",
-    "Cluster",
-    "LeaderAndEpoch",
-    "LeaderHints",
-    "PartitionInfo",
-    "TopicInfo",
-    "bootstrap_nodes",
-    "topic_info",
-]
-
 log = ClientLog("pykclient.network", "")
 
 NO_TOPIC_ID = bytes(16)
-"""What brokers before 2.8, which have no topic ids, are understood to say."""
+"""The id of all topics of brokers before 2.8, which have no topic ids."""
 
 
 class PartitionInfo(NamedTuple):
@@ -71,7 +59,7 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster:
-    """The snapshot. `version` counts the Metadata responses so far; 0 is before the first."""
+    """The snapshot. `version` grows with each, also by leader hints; 0 is before the first."""
 
     __slots__ = (
         "_topic_names",
@@ -143,7 +131,7 @@ def bootstrap_nodes(addresses: Sequence[tuple[str, int]]) -> tuple[Node, ...]:
 
 
 def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
-    """Return what a response without an error tells about a topic.
+    """Return the topic of a response without an error.
 
     Raises:
         DecodeError: it has no name, or its partitions are not numbered from 0 without gaps.
@@ -174,7 +162,7 @@ def partition_info(topic: str, partition: MetadataResponsePartition) -> Partitio
 
 
 class LeaderAndEpoch(Protocol):
-    """How the messages of several APIs tell of a leader; -1 stands for none."""
+    """A leader, as the messages of several APIs have it; -1 stands for none."""
 
     leader_id: int
     leader_epoch: int

@@ -1,11 +1,4 @@
-"""Metadata: when to ask the cluster about itself, and how a response changes the snapshot.
-
-States: *fresh* (nothing due before the age limit), *stale* (an update is wanted), *in flight*
-(requested, no response yet). The snapshot is an immutable `Cluster`, swapped whole; this object
-never changes one that it has handed out. What is fatal, as all nodes say, is for the calls that
-wait to raise; requests go on all the same, and a good response ends it. A response that knows less
-than we do about a partition's leadership, which brokers that lag behind give, does not take us back
-(KIP-320).
+"""Metadata: when an update is requested, and how a response changes the snapshot.
 
 Owner: the driver of the engine. Other threads read `cluster` and `fatal_since`.
 Source: Java classes ``Metadata``, ``ProducerMetadata``; KIP-320 (leader epochs), KIP-526 (idle
@@ -17,6 +10,7 @@ from __future__ import annotations
 import logging
 from enum import Enum
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
@@ -38,8 +32,7 @@ from pykclient.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from typing import Self
+    from collections.abc import Callable, Collection
 
     from pykclient.config.client import ClientConfig
     from pykclient.errors import BrokerError
@@ -48,14 +41,12 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.types import Node
 
-__all__ = ["Metadata", "MetadataState"]
-
 RELIABLE_EPOCHS_VERSION = 9
 """Of Metadata. Brokers before 2.4 may name an older epoch than partitions have, and keep to it,
 while these are reassigned (Java's ``hasReliableLeaderEpochs``)."""
 
 LAG_MS_MAX = 10_000
-"""How long brokers may tell of a topic as it was. Brokers from 2.8 on need no such guess."""
+"""How long brokers may lag behind. With those from 2.8 on no such guess is needed."""
 
 
 class MetadataState(Enum):
@@ -76,42 +67,42 @@ class Metadata:
 
     Topics are tracked because they were named by `add_topic` or `set_topics`, or are all topics
     after `set_all_topics`. With `topic_idle_ms` a topic that is not named again in that time is
-    forgotten. After `rebootstrap_trigger_ms` without a good response the snapshot is dropped, so
-    that the bootstrap addresses are asked (None = never).
+    forgotten. After `metadata_recovery_rebootstrap_trigger_ms` without a good response the snapshot
+    is dropped, so that the next request goes to a bootstrap address.
     """
 
     def __init__(
         self,
+        config: ClientConfig,
         *,
-        bootstrap: Sequence[Node],
-        refresh_backoff: Backoff,
-        max_age_ms: int,
         allow_auto_topic_creation: bool,
         topic_idle_ms: int | None = None,
-        rebootstrap_trigger_ms: int | None = None,
-        client_id: str = "",
+        random: Random | None = None,
     ) -> None:
-        self.bootstrap = tuple(bootstrap)
+        self.bootstrap = bootstrap_nodes(config.bootstrap_servers)
         self.cluster = Cluster()
         self.fatal_error: KafkaError | None = None
-        """What all nodes say and no attempt cures; None after a good response, or once raised."""
+        """How every node failed, if no attempt cures it; None once that is raised, or is over."""
         self.fatal_count = 0
-        """How often such a thing was found out."""
+        """How often `fatal_error` was set."""
         self.last_error: KafkaError | None = None
         """Why the last update failed; None after one that did not."""
-        self._log = ClientLog("pykclient.network", client_id)
-        self._refresh_backoff = refresh_backoff
-        self._max_age_ms = max_age_ms
+        self._log = ClientLog("pykclient.network", config.client_id)
+        self._refresh_backoff = Backoff(
+            config.retry_backoff_ms,
+            config.retry_backoff_max_ms,
+            random=random or Random(),  # noqa: S311 (for jitter)
+        )
+        self._config = config
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._topic_idle_ms = topic_idle_ms
-        self._rebootstrap_trigger_ms = rebootstrap_trigger_ms
         self._named_ms: dict[str, int] = {}
         self._wants_all_topics = False
         self._state = MetadataState.STALE
         self._is_outdated = False
-        """An update was asked for while one was in flight, whose response may be too old for it."""
+        """An update was requested while one was in flight, which may be too old for it."""
         self._is_urgent = False
-        """The next update does not wait for its back-off: it asks for what was not asked before."""
+        """The next update does not wait for its back-off: it has topics that no earlier one had."""
         self._attempt_count = 0
         self._unchanged_count = 0
         """How many responses, one right after the other, were no news."""
@@ -125,27 +116,7 @@ class Metadata:
         self._coordinators: dict[int, CoordinatorNode] = {}
         self._coordinators_version = 0
 
-    @classmethod
-    def from_config(
-        cls,
-        config: ClientConfig,
-        *,
-        allow_auto_topic_creation: bool,
-        topic_idle_ms: int | None = None,
-    ) -> Self:
-        rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
-        trigger_ms = config.metadata_recovery_rebootstrap_trigger_ms
-        return cls(
-            bootstrap=bootstrap_nodes(config.bootstrap_servers),
-            refresh_backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
-            max_age_ms=config.metadata_max_age_ms,
-            allow_auto_topic_creation=allow_auto_topic_creation,
-            topic_idle_ms=topic_idle_ms,
-            rebootstrap_trigger_ms=trigger_ms if rebootstraps else None,
-            client_id=config.client_id,
-        )
-
-    # What the other managers ask for.
+    # For the other managers.
 
     def add_listener(self, listener: Callable[[Cluster], None]) -> None:
         """Have `listener(cluster)` called after each update, and when there is a `fatal_error`."""
@@ -178,7 +149,6 @@ class Metadata:
             self._is_outdated = True
 
     def learn_coordinator(self, node: CoordinatorNode) -> None:
-        """Keep the address of a coordinator, which `node` tells from now on."""
         if self._coordinators.get(node.id) != node:
             self._coordinators[node.id] = node
             self._coordinators_version += 1
@@ -193,15 +163,15 @@ class Metadata:
     # What is fatal.
 
     def on_verdict(self, error: KafkaError) -> None:
-        """Note what every node says, and no attempt cures until something changes there."""
+        """Note how every node failed, if no attempt cures it until something changes there."""
         self.fatal_error = error
         self.fatal_count += 1
         self._swap(self.cluster)
 
     def fatal_since(self, count: int) -> KafkaError | None:
-        """Return what was found out since `fatal_count` was `count`; None if nothing. Any thread.
+        """Return what is fatal since `fatal_count` was `count`; None if nothing is. Any thread.
 
-        For those who are not alone in waiting.
+        For where several threads wait.
         """
         return self.fatal_error if self.fatal_count != count else None
 
@@ -210,7 +180,7 @@ class Metadata:
         error, self.fatal_error = self.fatal_error, None
         return error
 
-    # What the network client and the engine ask.
+    # For the network client and the engine.
 
     def node(self, node_id: int) -> Node | None:
         """Return a broker, a coordinator, or a bootstrap address (negative id); None if unknown."""
@@ -220,7 +190,7 @@ class Metadata:
 
     @property
     def address_version(self) -> int:
-        """Grows whenever `node` may tell another address than before."""
+        """Grows whenever `node` may return another address than before."""
         return self.cluster.version + self._coordinators_version
 
     def next_poll_ms(self) -> int:
@@ -232,7 +202,6 @@ class Metadata:
         return NEVER_MS
 
     def poll(self, now_ms: int) -> PollResult:
-        """Ask for the metadata when an update is due."""
         due_ms = self.next_poll_ms()
         if now_ms < due_ms:
             return PollResult(next_poll_ms=due_ms)
@@ -245,12 +214,12 @@ class Metadata:
         return PollResult(requests=(self._request(),))
 
     def restart(self, now_ms: int) -> None:
-        """Ask anew, at once: it is not known what became of the last update."""
+        """Request an update at once: it is not known what became of the last one."""
         del now_ms
         self._state = MetadataState.STALE
         self._is_urgent = True
 
-    # Asking.
+    # Requests.
 
     def _request(self) -> Request:
         topics = None
@@ -287,15 +256,13 @@ class Metadata:
         }
 
     def _rebootstrap_if_failing(self, now_ms: int) -> None:
-        if (
-            self._rebootstrap_trigger_ms is not None
-            and self._failing_since_ms is not None
-            and now_ms - self._failing_since_ms >= self._rebootstrap_trigger_ms
-            and self.cluster.nodes
-        ):
+        if self._failing_since_ms is None or self._config.metadata_recovery_strategy == "none":
+            return
+        failing_ms = now_ms - self._failing_since_ms
+        is_due = failing_ms >= self._config.metadata_recovery_rebootstrap_trigger_ms
+        if is_due and self.cluster.nodes:
             self._log.warning(
-                "no metadata for %d ms; starting over from the bootstrap addresses",
-                now_ms - self._failing_since_ms,
+                "no metadata for %d ms; starting over from the bootstrap addresses", failing_ms
             )
             self._rebootstrap(now_ms)
 
@@ -308,9 +275,7 @@ class Metadata:
     def _on_response(self, response: Message | None, now_ms: int) -> None:
         assert isinstance(response, MetadataResponse)
         if response.error_code == RebootstrapRequiredError.code:
-            self._log.warning(
-                "the cluster asks its clients to start over from the bootstrap addresses"
-            )
+            self._log.warning("the cluster has its clients start over from the bootstrap addresses")
             self._retry_later(now_ms)
             self._rebootstrap(now_ms)
             return
@@ -325,11 +290,11 @@ class Metadata:
             self._retry_later(now_ms)
             return
         self.last_error = self._failing_since_ms = self.fatal_error = None
-        self._expires_ms = now_ms + self._max_age_ms
+        self._expires_ms = now_ms + self._config.metadata_max_age_ms
         if is_complete:
             self._attempt_count = 0
-            # Whoever asks again and again for what the brokers do not have is no reason to ask at
-            # full speed: a partition that is gone, say.
+            # What brokers do not have, such as a partition that is gone, may be requested again and
+            # again: then the back-off grows.
             is_pressed = now_ms - self._earliest_ms <= self._refresh_backoff.max_ms
             is_repeated = is_pressed and cluster.is_like(self.cluster)
             self._unchanged_count = self._unchanged_count + 1 if is_repeated else 0
@@ -344,7 +309,7 @@ class Metadata:
         self._retry_later(now_ms)
 
     def _note_failure(self, error: KafkaError, now_ms: int) -> None:
-        # One warning tells it; that it goes on is logged of the connections that fail.
+        # One warning is enough; the connections that fail log that it goes on.
         level = logging.WARNING if self.last_error is None else logging.DEBUG
         self._log.log(level, "metadata update failed: %s", error)
         self.last_error = error
@@ -362,7 +327,7 @@ class Metadata:
             listener(cluster)
 
     def _merge(self, response: MetadataResponse, now_ms: int) -> tuple[Cluster, bool]:
-        """Return the new picture, and whether it has all that can be known by now."""
+        """Return the new snapshot, and whether it has all that can be known by now."""
         node_ids = {broker.node_id for broker in response.brokers}
         topics: list[TopicInfo] = []
         errors: dict[str, BrokerError] = {}
@@ -387,7 +352,7 @@ class Metadata:
         return cluster, is_complete
 
     def _reliable(self, received: TopicInfo) -> TopicInfo:
-        """Leave out the leader epochs of brokers that tell wrong ones while they reassign."""
+        """Leave out the leader epochs of brokers that may have them wrong while they reassign."""
         if self._response_version >= RELIABLE_EPOCHS_VERSION:
             return received
         return received._replace(
@@ -395,7 +360,7 @@ class Metadata:
         )
 
     def _newest(self, received: TopicInfo, now_ms: int) -> TopicInfo:
-        """Keep what we know about a partition where the response has an older leader epoch."""
+        """Keep a partition as it is where the response has an older leader epoch."""
         known = self.cluster.topics.get(received.name)
         # Another id means that it was deleted and made anew: its epochs begin again.
         if known is None or known.topic_id != received.topic_id:
@@ -428,12 +393,11 @@ class Metadata:
         self._state = state
 
 
-def _check_topics(asked: frozenset[str], response: Message) -> None:
-    """Make sure that a response tells of each topic, unless it refuses the whole request."""
+def _check_topics(requested: frozenset[str], response: Message) -> None:
     assert isinstance(response, MetadataResponse)
-    missing = asked.difference(topic.name for topic in response.topics)
+    missing = requested.difference(topic.name for topic in response.topics)
     if missing and response.error_code == 0:
-        raise DecodeError(f"a Metadata response says nothing about topic {min(missing)!r}")
+        raise DecodeError(f"a Metadata response lacks topic {min(missing)!r}")
 
 
 def _newer(known: PartitionInfo, received: PartitionInfo) -> PartitionInfo:

@@ -1,8 +1,6 @@
 """Nodes of responses: a broker's address, checked; and a broker as a coordinator.
 
-A broker handles the requests of each connection in order: a fetch that waits for data would hold
-back heartbeats and commits on the same one. So the coordinator has a connection, and a node id, of
-its own, beyond every broker's.
+A coordinator has a connection of its own, and so a node id of its own, beyond every broker's.
 
 Owner: none, nodes are immutable.
 Source: the Metadata API of the Kafka protocol guide; KIP-951 (addresses in other responses); Java
@@ -19,15 +17,6 @@ from pykclient.types import Node
 
 if TYPE_CHECKING:
     from typing import Self
-
-__all__ = [
-    "BrokerAddress",
-    "CoordinatorNode",
-    "broker_label",
-    "broker_node",
-    "coordinator_id",
-    "is_coordinator",
-]
 
 PORT_MAX: Final = 65_535
 
@@ -68,8 +57,6 @@ def broker_label(node_id: int) -> str:
 
 
 class BrokerAddress(Protocol):
-    """A broker's address, as the responses of several APIs have it."""
-
     node_id: int
     host: str
     port: int

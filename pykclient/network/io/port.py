@@ -1,10 +1,9 @@
 """The Protocol through which the network client sees I/O.
 
-The client asks a port to open, write and close streams; bytes and closures come back as calls of a
-`Stream`'s methods, only from inside `Port.wait`. A port never calls a stream from `open`, `write`
-or `close`: an event is recorded, and acted on in the client's next step.
+A port calls the methods of a `Stream` from inside `Port.wait` only, never from `open`, `write` or
+`close`: an event is recorded, and acted on in the client's next step.
 
-Source: httpcore's network backend and ``asyncio.BufferedProtocol``, whose shape reading has.
+Source: httpcore's network backend; reading is shaped like ``asyncio.BufferedProtocol``.
 """
 
 from __future__ import annotations
@@ -16,35 +15,28 @@ if TYPE_CHECKING:
 
     from pykclient.errors import KafkaError
 
-__all__ = ["Port", "Stream"]
-
 
 class Stream(Protocol):
     """One byte stream's receiving end."""
 
     @property
     def has_events(self) -> bool:
-        """Whether it was told of anything to act on, more than a part of what is to come."""
-        ...
+        """Whether there is anything to act on: a part of a response is not."""
 
     def on_opened(self) -> None:
-        """Hear that the connection stands; bytes may be written from now on."""
-        ...
+        """Record that the connection stands; bytes may be written from now on."""
 
     def get_buffer(self) -> memoryview:
         """Return where the next received bytes go; not empty."""
-        ...
 
     def buffer_updated(self, count: int) -> None:
-        """Hear that `count` bytes were put into the buffer of the last `get_buffer`."""
-        ...
+        """Record that `count` bytes were put into the buffer of the last `get_buffer`."""
 
     def on_closed(self, error: KafkaError) -> None:
-        """Hear that the stream could not be opened, or ended. Nothing follows.
+        """Record that the stream could not be opened, or ended. Nothing follows.
 
         Not called after the client's own `Port.close`.
         """
-        ...
 
 
 class Port(Protocol):
@@ -56,32 +48,24 @@ class Port(Protocol):
         `attempt` counts the tries at this node: a host with several addresses is tried from the
         address of that number on, so that one that never responds does not stay first.
         """
-        ...
 
     def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
         """Queue bytes, which the caller must not change afterwards. Requires an open stream."""
-        ...
 
     def unsent_bytes(self, stream: Stream) -> int:
         """Return how many queued bytes the operating system has not taken yet."""
-        ...
 
     def close(self, stream: Stream) -> None:
         """Close at once, dropping what is queued. Closing twice is allowed."""
-        ...
 
     def wait(self, timeout_ms: int) -> None:
         """Do I/O; return when a stream has events, when woken, or after `timeout_ms`."""
-        ...
 
     def wakeup(self) -> None:
         """Make the present or next `wait` return at once. The only method for other threads."""
-        ...
 
     def restart(self) -> None:
-        """Close every stream, without a word to any, and be as new: for an interrupted owner."""
-        ...
+        """Close every stream without calling it, and be as new: for an interrupted owner."""
 
     def shutdown(self) -> None:
         """Close every stream and the port itself."""
-        ...

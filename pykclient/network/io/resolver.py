@@ -1,10 +1,8 @@
 """Name resolution that cannot hold up a call.
 
 `getaddrinfo` has no time-out, so it runs on a daemon thread, one per name that is being looked up;
-the response is put into a mailbox and the port is woken. Addresses in numbers are resolved at once.
-An attempt that is given up calls `forget`, so that a look-up that hangs keeps nothing alive.
-Look-ups that hang are limited in number; beyond that a new name fails at once, as does one for
-which no thread can be started, and is tried again after its back-off.
+the result is put into a mailbox and the port is woken. An attempt that is given up calls `forget`,
+so that a look-up that hangs keeps nothing alive. What fails is tried again after a back-off.
 
 Owner: the port that made it; `_run` alone is on the look-up's thread.
 Source: KIP-302 (all addresses of a name are used).
@@ -22,8 +20,6 @@ from pykclient.network.interrupts import call_masked, raise_of_signal_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["Address", "Resolver"]
 
 Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
 """What `socket.socket` and `connect` need to know."""
@@ -80,7 +76,7 @@ class Resolver:
                 waiting.remove(on_resolved)
 
     def deliver(self) -> None:
-        """Hand the responses that have come to the attempts that wait for them."""
+        """Call back the attempts whose look-ups have ended."""
         while self._results:
             name, result = self._results.popleft()
             for on_resolved in self._waiting.pop(name, ()):
@@ -97,7 +93,7 @@ class Resolver:
         call_masked(thread.start)
 
     def _immediate(self, host: str, port: int) -> Resolution | None:
-        """Return what can be told without a look-up."""
+        """Return what needs no look-up: the addresses in numbers, or a failure."""
         try:
             return _addresses(host, port, flags=socket.AI_NUMERICHOST)
         except LOOKUP_FAILURES:

@@ -17,6 +17,7 @@ import sys
 import warnings
 import weakref
 from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -28,7 +29,7 @@ from pykclient.errors import (
     KafkaError,
 )
 from pykclient.network.interrupts import harmless, raise_foreign
-from pykclient.network.io.resolver import Address, Resolver
+from pykclient.network.io.resolver import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 
     from pykclient.config.client import ClientConfig
     from pykclient.network.io.port import Stream
-
-__all__ = ["SelectorPort"]
+    from pykclient.network.io.resolver import Address, Resolution
 
 READS_PER_TURN_MAX = 16
 """Reads from one socket before the others get their turn."""
@@ -59,36 +59,22 @@ PART_COUNT_MAX: Final = 64
 """Buffers given to one sendmsg call; Linux takes 1,024, the least that POSIX promises is 16."""
 
 
+@dataclass(slots=True, eq=False)
 class _Channel:
     """One stream's socket, what is left to be sent, and which addresses are left to try."""
 
-    __slots__ = (
-        "addresses",
-        "attempt",
-        "is_open",
-        "name",
-        "on_resolved",
-        "queue",
-        "queued_bytes",
-        "sock",
-        "stream",
-    )
-
-    def __init__(self, stream: Stream, name: str, attempt: int) -> None:
-        self.stream = stream
-        self.name = name
-        self.attempt = attempt
-        self.sock: socket.socket | None = None
-        self.addresses: deque[Address] = deque()
-        self.on_resolved: Callable[[tuple[Address, ...] | ConnectionFailedError], None]
-        self.is_open = False
-        self.queue: deque[memoryview] = deque()
-        self.queued_bytes = 0
+    stream: Stream
+    name: str
+    attempt: int
+    on_resolved: Callable[[Resolution], None] = field(init=False)
+    sock: socket.socket | None = None
+    addresses: deque[Address] = field(default_factory=deque)
+    is_open: bool = False
+    queue: deque[memoryview] = field(default_factory=deque)
+    queued_bytes: int = 0
 
 
 class SelectorPort:
-    """`Port` over `selectors` and non-blocking sockets."""
-
     def __init__(
         self, send_buffer_bytes: int = USE_OS_DEFAULT, receive_buffer_bytes: int = USE_OS_DEFAULT
     ) -> None:
@@ -126,7 +112,7 @@ class SelectorPort:
     def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
         channel = self._channels.get(stream)
         if channel is None:
-            return  # ended in the last wait, as the stream was told
+            return  # ended in the last wait, and on_closed was called
         was_empty = not channel.queue
         for part in data:
             view = memoryview(part)
@@ -158,7 +144,7 @@ class SelectorPort:
         """
         if self._is_in_child:
             raise ForkedClientError(
-                "the process was forked in the middle of this call, by a callback in it, say, and "
+                "the process was forked in the middle of this call, perhaps by a callback, and "
                 "its connections are the parent's; make a new client after a fork"
             )
         timeout_s = 0.0 if self._failed else min(timeout_ms, WAIT_MAX_MS) / 1000
@@ -184,7 +170,7 @@ class SelectorPort:
                 raise
 
     def restart(self) -> None:
-        """Close every stream, without a word to any, and be as new: for an interrupted owner.
+        """Close every stream without calling it, and be as new: for an interrupted owner.
 
         The selector is made anew: an interrupt may have come between its own table and the
         system's. The wake-up pair stays, since other threads use it.
@@ -232,10 +218,8 @@ class SelectorPort:
 
     # Connecting.
 
-    def _on_resolved(
-        self, channel: _Channel, result: tuple[Address, ...] | ConnectionFailedError
-    ) -> None:
-        if channel.stream not in self._channels or self._channels[channel.stream] is not channel:
+    def _on_resolved(self, channel: _Channel, result: Resolution) -> None:
+        if self._channels.get(channel.stream) is not channel:
             return
         if isinstance(result, ConnectionFailedError):
             self._end(channel, result)
@@ -433,7 +417,7 @@ def _is_own_peer(sock: socket.socket) -> bool:
     try:
         return bool(sock.getsockname() == sock.getpeername())
     except OSError:
-        return False  # reset since; the first read will tell
+        return False  # reset since; the first read fails
 
 
 def _lost(name: str, error: OSError) -> DisconnectedError:

@@ -1,14 +1,12 @@
 """RecordAccumulator: the records that wait to be sent, batch by batch, partition by partition.
 
-Applications' threads append; the sender thread drains. Each partition has a queue of batches of
-which the last may be open: `OpenBatches` is the applications' half, this class the sender's. What
-changes hands goes through the `SenderMailbox`, so that the sender learns of each batch once, and no
-step costs more the more partitions there are.
+Each partition has a queue of batches of which the last may be open: `OpenBatches` is the
+applications' half, this class the sender's. No step costs more the more partitions there are.
 
 Owner: a queue's `open` changes under its lock; everything else is the sender's, except where a
 method says that any thread may call it. The sender thread waits for no lock for long: a queue whose
 lock it does not get is left alone, and looked at again a moment later.
-Source: Java class ``RecordAccumulator``; KIP-480, KIP-794 (sticky partitions).
+Source: Java class ``RecordAccumulator``.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.producer.accumulator.append import OpenBatches
 from pykclient.producer.accumulator.batch import BatchState
-from pykclient.producer.accumulator.mailbox import SenderMailbox
 from pykclient.producer.accumulator.queues import TopicTable
 from pykclient.producer.accumulator.ready import ReadyQueues
 from pykclient.producer.delivery import ResultState
@@ -40,9 +37,6 @@ if TYPE_CHECKING:
     from pykclient.producer.failure_reports import FailureReports
     from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
-
-__all__ = ["Flushes", "RecordAccumulator"]
-
 
 HELD_LOOK_MS = 50
 """When the sender looks again at a queue whose lock an interrupted thread holds."""
@@ -72,19 +66,18 @@ class RecordAccumulator:
         self._clock_ms = clock_ms
         self._ready = ReadyQueues(self._may_linger)
         self._topics = TopicTable(config, random, fast_topics)
-        self._mailbox = SenderMailbox(wakeup)
         self._open_batches = OpenBatches(
             config,
             self._topics,
-            self._mailbox,
             pool=pool,
             reports=reports,
             waiting=waiting,
             clock_ms=clock_ms,
+            wakeup=wakeup,
         )
+        self._mailbox = self._open_batches.mailbox
         # Not a method of ours that passes the call on: each record would pay for that.
         self.append = self._open_batches.append
-        self.append_rows = self._open_batches.append_rows
         self.take_turn = self._open_batches.take_turn
         self._incomplete: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._queues_waiting: dict[PartitionQueue, None] = {}
@@ -98,7 +91,7 @@ class RecordAccumulator:
     def partition_count(self, topic: str) -> int | None:
         """Return how many partitions a topic has; None while that is not known. Any thread."""
         queues = self._topics.get(topic)
-        return None if queues is None else queues.partition_count
+        return None if queues is None else queues.sticky.partition_count
 
     @property
     def inside(self) -> set[int]:
@@ -258,19 +251,19 @@ class RecordAccumulator:
             self._incomplete.move_to_end(other, last=False)
         self._flushes.on_split(batch, parts)
         self._pool.divide(batch, parts)
-        self._release_if_over(batch)
+        self._pool.release_if_over(batch)
         return parts
 
     def on_request_ended(self, batch: ProducerBatch) -> None:
         batch.is_in_request = False
         self._topics.queue(batch.partition).in_flight_count -= 1
-        self._release_if_over(batch)
+        self._pool.release_if_over(batch)
 
     def finish(self, batch: ProducerBatch) -> None:
         assert batch.state is BatchState.DONE
         self._incomplete.pop(batch, None)
         self._unreported.add(batch)
-        self._release_if_over(batch)
+        self._pool.release_if_over(batch)
 
     def on_reported(self, batch: ProducerBatch) -> None:
         """Note that the result of a batch is reported, to its callbacks too."""
@@ -369,10 +362,6 @@ class RecordAccumulator:
             self._ready.look_at(queue, now_ms)
         else:
             self._queues_waiting.pop(queue, None)
-
-    def _release_if_over(self, batch: ProducerBatch) -> None:
-        if batch.state is BatchState.DONE and not batch.is_in_request and batch.reserved_bytes:
-            self._pool.release(batch)
 
 
 def _older(batches: Iterable[ProducerBatch], batch: ProducerBatch) -> Iterator[ProducerBatch]:

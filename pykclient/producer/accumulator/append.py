@@ -3,7 +3,8 @@
 A record goes to its partition's open batch, which grows as it fills; to a new one if it does not
 fit; or it is *blocked* until the topic is known, or until there is memory. Rows go the same way, as
 many at a time as fit. A new batch is made and filled before other threads can see it, so without a
-lock. The mailbox reports to the sender which batches begin and end here.
+lock. Which partition that is, and when its turn ends, `StickyPartitioner` says. The mailbox reports
+to the sender which batches begin and end here.
 
 A signal handler, a destructor or a logging handler may interrupt a thread while it holds a queue's
 lock, and send. Such a thread is *inside*: it takes no lock again. Its record gets a batch of its
@@ -16,10 +17,11 @@ Source: Java class ``RecordAccumulator``, method ``append``; KIP-480, KIP-794 (s
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from enum import Enum
 from threading import get_ident
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.network.manager import NEVER_MS
@@ -30,21 +32,22 @@ from pykclient.producer.accumulator.batch import (
     batch_size_bytes,
 )
 from pykclient.producer.delivery import ProduceResult
+from pykclient.producer.record import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from pykclient.accel import Delivery, RowRun
     from pykclient.errors import KafkaError
     from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
-    from pykclient.producer.accumulator.mailbox import SenderMailbox
     from pykclient.producer.accumulator.queues import PartitionQueue, TopicTable
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.delivery import Waiting
     from pykclient.producer.failure_reports import FailureReports
     from pykclient.producer.record import RecordMetadata, SerializedRecord
 
-__all__ = ["CHUNK_BYTES", "AppendedRows", "Blocked", "Need", "OpenBatches"]
+    Appended: TypeAlias = "Delivery[RecordMetadata] | AppendedRows"
 
 CHUNK_BYTES = 16_384
 """What an open batch reserves at first; it doubles that as it fills. Whole batches reserved at once
@@ -84,12 +87,12 @@ class OpenBatches:
         self,
         config: ProducerConfig,
         topics: TopicTable,
-        mailbox: SenderMailbox,
         *,
         pool: BufferPool,
         reports: FailureReports,
         waiting: Waiting,
         clock_ms: Callable[[], int],
+        wakeup: Callable[[], None],
     ) -> None:
         self.closed_by: KafkaError | None = None
         self.inside: set[int] = set()
@@ -98,96 +101,63 @@ class OpenBatches:
         self._compression = Compression.from_config(config)
         self._limit_bytes = batch_size_bytes(config)
         self._topics = topics
-        self._mailbox = mailbox
+        self.mailbox = SenderMailbox(wakeup)
         self._pool = pool
         self._reports = reports
         self._waiting = waiting
         self._clock_ms = clock_ms
 
+    @overload
     def append(
-        self, record: SerializedRecord, memory: MemoryWaiter | None = None
-    ) -> Delivery[RecordMetadata] | Blocked:
-        """Append a record, to a new batch if need be, or return what it waits for. Any thread.
+        self, item: SerializedRecord, memory: MemoryWaiter | None = None
+    ) -> Delivery[RecordMetadata] | Blocked: ...
+    @overload
+    def append(self, item: Rows, memory: MemoryWaiter | None = None) -> AppendedRows | Blocked: ...
+    def append(
+        self, item: SerializedRecord | Rows, memory: MemoryWaiter | None = None
+    ) -> Appended | Blocked:
+        """Append to the open batch, or to a new one, or return what has to be waited for.
 
-        `memory` is what the caller has waited for; it is taken if a new batch is needed.
+        `memory` is what the caller has waited for; it is taken if a new batch is needed. Any
+        thread.
 
         Raises:
             KafkaError: the producer was closed or has failed.
             SerializationError, EncodeError: the record cannot be written.
         """
-        topic = self._topics.get(record.topic)
+        topic = self._topics.get(item.topic)
         me = get_ident()  # before: nothing is to be called between leaving a lock and `discard`
         while True:
             if topic is None:
                 self._check_open()
                 return Blocked(Need.METADATA)
-            queue, is_sticky = topic.choose(record)
-            if queue is None:
+            sticky = topic.sticky
+            partition, is_sticky = sticky.choose(item)
+            if partition >= sticky.partition_count:
                 return Blocked(Need.METADATA)
+            queue = topic.queues[partition]
             if me in self.inside:
-                return self._append_to_new(queue, record, None, is_sticky=is_sticky)
+                return self._append_to_new(queue, item, None, is_sticky=is_sticky)
             try:
                 self.inside.add(me)
                 with queue.lock:
                     self._check_open()
-                    if is_sticky and queue.key.partition != topic.sticky.partition:
+                    if is_sticky and partition != sticky.partition:
                         continue
                     full = queue.open
-                    delivery = self._append_to_open(queue, record, is_sticky=is_sticky)
-                    if delivery is not None:
-                        return delivery
-                    if is_sticky and topic.end_turn(queue, full, self._clock_ms()):
-                        continue
-            finally:
-                self.inside.discard(me)
-                if self._mailbox.aside or self.closed_by is not None:
-                    self._after_leaving()
-            return self._append_to_new(queue, record, memory, is_sticky=is_sticky)
-
-    def append_rows(
-        self,
-        topic_name: str,
-        partition: int | None,
-        rows: RowRun,
-        memory: MemoryWaiter | None = None,
-    ) -> AppendedRows | Blocked:
-        """Append rows to one batch, as many as fit, and take them; or return what they wait for.
-
-        There must be some. With `partition` None they go where it is the turn. `memory` is what the
-        caller has waited for; it is taken if a new batch is needed. Any thread.
-
-        Raises:
-            KafkaError: the producer was closed or has failed.
-        """
-        topic = self._topics.get(topic_name)
-        me = get_ident()
-        while True:
-            if topic is None:
-                self._check_open()
-                return Blocked(Need.METADATA)
-            number = topic.sticky.partition if partition is None else partition
-            if number >= topic.partition_count:
-                return Blocked(Need.METADATA)
-            queue = topic.queues[number]
-            if me in self.inside:
-                return self._append_rows_to_new(queue, rows, None, is_sticky=partition is None)
-            try:
-                self.inside.add(me)
-                with queue.lock:
-                    self._check_open()
-                    if partition is None and number != topic.sticky.partition:
-                        continue
-                    full = queue.open
-                    appended = self._append_rows_to_open(queue, rows, is_sticky=partition is None)
+                    appended = self._append_to_open(queue, item, is_sticky=is_sticky)
                     if appended is not None:
                         return appended
-                    if partition is None and topic.end_turn(queue, full, self._clock_ms()):
+                    has_leader = queue.leader.node_id is not None
+                    if is_sticky and sticky.end_turn(
+                        self._clock_ms(), is_batch_full=full is not None, has_leader=has_leader
+                    ):
                         continue
             finally:
                 self.inside.discard(me)
-                if self._mailbox.aside or self.closed_by is not None:
+                if self.mailbox.aside or self.closed_by is not None:
                     self._after_leaving()
-            return self._append_rows_to_new(queue, rows, memory, is_sticky=partition is None)
+            return self._append_to_new(queue, item, memory, is_sticky=is_sticky)
 
     def take_turn(self, topic_name: str, size_bytes: int) -> tuple[int, int]:
         """Count bytes for the sticky partition; return whose turn it is, and for how many bytes.
@@ -204,17 +174,23 @@ class OpenBatches:
                 self.inside.add(me)
                 with queue.lock:
                     if queue.key.partition == topic.sticky.partition:
-                        return topic.take_turn(queue, size_bytes, self._clock_ms())
+                        has_leader = queue.leader.node_id is not None
+                        if topic.sticky.take(size_bytes, self._clock_ms(), has_leader=has_leader):
+                            topic.appenders.sticky = None
+                        return topic.sticky.partition, topic.sticky.room_bytes
             finally:
                 self.inside.discard(me)
-                if self._mailbox.aside or self.closed_by is not None:
+                if self.mailbox.aside or self.closed_by is not None:
                     self._after_leaving()
-        return 0, self._limit_bytes  # it is gone; whoever appends to it waits until it is back
+        return (
+            0,
+            self._limit_bytes,
+        )  # it is gone; an append to it waits until it is back
 
     # The sender thread, which never waits long.
 
     def close(self, error: KafkaError) -> None:
-        """Refuse further records with `error`. Those who are inside may still come through."""
+        """Refuse further records with `error`. Threads that are in a call may still append."""
         self.closed_by = error
         self._topics.close()
 
@@ -237,7 +213,7 @@ class OpenBatches:
 
     def try_queue_aside(self) -> bool:
         """Queue what was put aside; False if a lock is held for too long."""
-        for queue, batch in list(self._mailbox.aside):
+        for queue, batch in list(self.mailbox.aside):
             if not queue.lock.acquire(timeout=LOCK_WAIT_S):
                 return False
             try:
@@ -252,14 +228,14 @@ class OpenBatches:
 
     def _after_leaving(self) -> None:
         """Queue what was put aside meanwhile. Holds no lock."""
-        while self._mailbox.aside:
+        while self.mailbox.aside:
             self._queue_first_aside()
         if self.closed_by is not None:
-            self._mailbox.wake(0)  # the sender thread waits for us to have left
+            self.mailbox.wake(0)  # the sender thread waits for us to have left
 
     def _queue_first_aside(self) -> None:
         me = get_ident()
-        for queue, batch in list(self._mailbox.aside)[:1]:
+        for queue, batch in list(self.mailbox.aside)[:1]:
             try:
                 self.inside.add(me)
                 with queue.lock:
@@ -274,37 +250,59 @@ class OpenBatches:
                 self._end_full(queue)
             self._begin(queue, batch)
         with suppress(ValueError):  # as above
-            self._mailbox.aside.remove((queue, batch))
-        self._mailbox.wake(0)
+            self.mailbox.aside.remove((queue, batch))
+        self.mailbox.wake(0)
 
     def _append_to_open(
-        self, queue: PartitionQueue, record: SerializedRecord, *, is_sticky: bool
-    ) -> Delivery[RecordMetadata] | None:
+        self, queue: PartitionQueue, item: SerializedRecord | Rows, *, is_sticky: bool
+    ) -> Appended | None:
         """Append to the open batch; None if there is none, or none any more. Requires the lock."""
         batch = queue.open
         if batch is None:
             return None
         if batch.state is BatchState.OPEN:  # else an interrupt has left it half closed
-            delivery = _append(batch, record)
-            if delivery is None and self._grow(batch, record):
-                delivery = _append(batch, record)
-            if delivery is not None:
+            appended = (
+                self._append_rows(batch, item.run)
+                if isinstance(item, Rows)
+                else self._append_record(batch, item)
+            )
+            if appended is not None:
                 queue.install(batch, is_sticky=is_sticky)
-                return delivery
+                return appended
         self._end_full(queue)
         return None
 
-    def _grow(self, batch: ProducerBatch, record: SerializedRecord) -> bool:
+    def _append_record(
+        self, batch: ProducerBatch, record: SerializedRecord
+    ) -> Delivery[RecordMetadata] | None:
+        delivery = batch.appender.append(
+            record.timestamp_ms, record.key, record.value, record.headers, record.on_delivery
+        )
+        if delivery is None:
+            wanted_bytes = batch.appender.size_bytes + record.size_bytes_max
+            target_bytes = max(wanted_bytes, 2 * batch.reserved_bytes)
+            if wanted_bytes <= self._limit_bytes and self._grow(batch, target_bytes):
+                delivery = batch.appender.append(
+                    record.timestamp_ms,
+                    record.key,
+                    record.value,
+                    record.headers,
+                    record.on_delivery,
+                )
+        return delivery
+
+    def _append_rows(self, batch: ProducerBatch, run: RowRun) -> AppendedRows | None:
+        self._grow(batch, HEADER_SIZE_BYTES + batch.appender.size_bytes + run.size_bytes_estimate)
+        first_index, count = run.append_to(batch.appender)
+        return AppendedRows(batch.result, first_index, run.take(count)) if count else None
+
+    def _grow(self, batch: ProducerBatch, target_bytes: int) -> bool:
         """Reserve more memory for an open batch; False when it is large enough, or there is none.
 
         A batch that cannot grow counts as full, and makes room by being sent.
         """
-        limit_bytes = self._limit_bytes
-        wanted_bytes = batch.appender.size_bytes + record.size_bytes_max
-        if wanted_bytes > limit_bytes:
-            return False
-        target_bytes = min(limit_bytes, max(wanted_bytes, 2 * batch.reserved_bytes))
-        if not self._pool.try_reserve(target_bytes - batch.reserved_bytes, batch):
+        missing_bytes = min(target_bytes, self._limit_bytes) - batch.reserved_bytes
+        if missing_bytes <= 0 or not self._pool.try_reserve(missing_bytes, batch):
             return False
         batch.grow()
         return True
@@ -312,108 +310,64 @@ class OpenBatches:
     def _append_to_new(
         self,
         queue: PartitionQueue,
-        record: SerializedRecord,
+        item: SerializedRecord | Rows,
         memory: MemoryWaiter | None,
         *,
         is_sticky: bool,
-    ) -> Delivery[RecordMetadata] | Blocked:
-        limit_bytes = self._limit_bytes
-        chunk_bytes = min(CHUNK_BYTES, limit_bytes, self._pool.size_bytes)
-        size_bytes = max(chunk_bytes, record.size_bytes_max)
-        batch = self._new_batch(queue, size_bytes)
-        me = get_ident()
-        try:
-            if not self._reserve(batch, size_bytes, memory):
-                return Blocked(Need.MEMORY, size_bytes)
-            delivery = _append(batch, record)
-            assert delivery is not None, "a batch takes its first record"
-            if me in self.inside:
-                self._put_aside(queue, batch)
-                return delivery
-            try:
-                self.inside.add(me)
-                with queue.lock:
-                    self._check_open()
-                    # Another thread may have been faster.
-                    if queue.open is not None:
-                        other = self._append_to_open(queue, record, is_sticky=is_sticky)
-                        if other is not None:
-                            return other
-                    self._begin(queue, batch)
-                    queue.install(batch, is_sticky=is_sticky)
-            finally:
-                self.inside.discard(me)
-                if self._mailbox.aside or self.closed_by is not None:
-                    self._after_leaving()
-        finally:
-            self._after_new(batch)
-        return delivery
-
-    def _append_rows_to_open(
-        self, queue: PartitionQueue, rows: RowRun, *, is_sticky: bool
-    ) -> AppendedRows | None:
-        """Append to the open batch; None if there is none, or none any more. Requires the lock."""
-        batch = queue.open
-        if batch is None:
-            return None
-        if batch.state is BatchState.OPEN:  # else an interrupt has left it half closed
-            wanted_bytes = HEADER_SIZE_BYTES + batch.appender.size_bytes + rows.size_bytes_estimate
-            missing_bytes = min(wanted_bytes, self._limit_bytes) - batch.reserved_bytes
-            if missing_bytes > 0 and self._pool.try_reserve(missing_bytes, batch):
-                batch.grow()
-            first_index, count = rows.append_to(batch.appender)
-            if count:
-                queue.install(batch, is_sticky=is_sticky)
-                return AppendedRows(batch.result, first_index, rows.take(count))
-        self._end_full(queue)
-        return None
-
-    def _append_rows_to_new(
-        self,
-        queue: PartitionQueue,
-        rows: RowRun,
-        memory: MemoryWaiter | None,
-        *,
-        is_sticky: bool,
-    ) -> AppendedRows | Blocked:
-        wanted_bytes = max(CHUNK_BYTES, HEADER_SIZE_BYTES + rows.size_bytes_estimate)
-        size_bytes = max(
-            min(wanted_bytes, self._limit_bytes, self._pool.size_bytes),
-            HEADER_SIZE_BYTES + rows.next_size_bytes_max,
-        )
+    ) -> Appended | Blocked:
+        run = item.run if isinstance(item, Rows) else None
+        size_bytes = self._first_bytes(item)
         batch = self._new_batch(queue, size_bytes)
         me = get_ident()
         try:
             if not self._reserve(batch, size_bytes, memory):
                 return Blocked(Need.MEMORY, size_bytes)
             # No other thread knows of the batch yet.
-            count = rows.fill(batch.appender)
+            count = 0 if run is None else run.fill(batch.appender)
+            delivery = None if isinstance(item, Rows) else self._append_record(batch, item)
             if me in self.inside:
                 self._put_aside(queue, batch)
-                return AppendedRows(batch.result, 0, rows.take(count))
-            try:
-                self.inside.add(me)
-                with queue.lock:
-                    self._check_open()
-                    if queue.open is not None:  # another thread was faster
-                        self._end_full(queue)
-                    self._begin(queue, batch)
-                    queue.install(batch, is_sticky=is_sticky)
-            finally:
-                self.inside.discard(me)
-                if self._mailbox.aside or self.closed_by is not None:
-                    self._after_leaving()
+            else:
+                try:
+                    self.inside.add(me)
+                    with queue.lock:
+                        self._check_open()
+                        if queue.open is not None:  # another thread was faster
+                            if run is not None:
+                                self._end_full(queue)
+                            else:
+                                other = self._append_to_open(queue, item, is_sticky=is_sticky)
+                                if other is not None:
+                                    return other
+                        self._begin(queue, batch)
+                        queue.install(batch, is_sticky=is_sticky)
+                finally:
+                    self.inside.discard(me)
+                    if self.mailbox.aside or self.closed_by is not None:
+                        self._after_leaving()
         finally:
             self._after_new(batch)
-        return AppendedRows(batch.result, 0, rows.take(count))
+        if run is not None:
+            return AppendedRows(batch.result, 0, run.take(count))
+        assert delivery is not None, "a batch takes its first record"
+        return delivery
+
+    def _first_bytes(self, item: SerializedRecord | Rows) -> int:
+        """Return how much memory a new batch begins with."""
+        if isinstance(item, Rows):
+            wanted_bytes = max(CHUNK_BYTES, HEADER_SIZE_BYTES + item.run.size_bytes_estimate)
+            least_bytes = HEADER_SIZE_BYTES + item.run.next_size_bytes_max
+        else:
+            wanted_bytes, least_bytes = CHUNK_BYTES, item.size_bytes_max
+        return max(min(wanted_bytes, self._limit_bytes, self._pool.size_bytes), least_bytes)
 
     def _after_new(self, batch: ProducerBatch) -> None:
         """Wake the sender for a batch that was begun; give back the memory of one that was not."""
-        aside = self._mailbox.aside
+        aside = self.mailbox.aside
         if aside and any(batch is other for _, other in list(aside)):
             return
         if batch.serial:  # set before it is taken from those aside
-            self._mailbox.wake(batch.due_ms)
+            self.mailbox.wake(batch.due_ms)
         else:
             self._pool.release(batch)
 
@@ -421,8 +375,8 @@ class OpenBatches:
         self._check_open()
         entry = ((queue, batch),)
         batch.seal()
-        self._mailbox.aside += entry
-        self._mailbox.wake(0)
+        self.mailbox.aside += entry
+        self.mailbox.wake(0)
 
     def _new_batch(self, queue: PartitionQueue, size_bytes: int) -> ProducerBatch:
         now_ms = self._clock_ms()
@@ -449,20 +403,64 @@ class OpenBatches:
         queue.next_serial += 1
         queue.waiting += (batch,)
         queue.open = batch if batch.state is BatchState.OPEN else None
-        self._mailbox.created += ((queue, batch),)
+        self.mailbox.created += ((queue, batch),)
 
     def _end_full(self, queue: PartitionQueue) -> None:
         """Have a batch sent that is full. Requires the queue's lock."""
         queue.seal()
-        self._mailbox.sealed.append(queue)
-        self._mailbox.wake(0)
+        self.mailbox.sealed.append(queue)
+        self.mailbox.wake(0)
 
     def _check_open(self) -> None:
         if self.closed_by is not None:
             raise self.closed_by.with_traceback(None)
 
 
-def _append(batch: ProducerBatch, record: SerializedRecord) -> Delivery[RecordMetadata] | None:
-    return batch.appender.append(
-        record.timestamp_ms, record.key, record.value, record.headers, record.on_delivery
-    )
+class SenderMailbox:
+    """What applications' threads leave for the sender thread, and how they wake it.
+
+    Filled by any thread, emptied by the sender thread. `wakeup` makes it look.
+    """
+
+    def __init__(self, wakeup: Callable[[], None]) -> None:
+        self.created: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
+        self.aside: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
+        """Batches to be queued, and not taken out before that."""
+        self.sealed: deque[PartitionQueue] = deque()
+        self.is_memory_wanted = False
+        self._wakeup = wakeup
+        self._is_woken = False
+        self._waking: set[int] = set()
+        """The threads that are about to wake the sender."""
+        self._looks_at_ms = NEVER_MS
+        """When the sender looks next, come what may."""
+
+    def wake(self, wanted_ms: int) -> None:
+        """Make the sender look by `wanted_ms`, after something was put into the mailbox.
+
+        The order is what makes it safe to leave out the wake-up: the sender (1) calls `begin_look`,
+        (2) empties the mailbox, (3) calls `end_look`. A thread that reads an early time or
+        a true here put its message in before (2), or before a look that is still to come.
+        """
+        if wanted_ms >= self._looks_at_ms:
+            return
+        me = get_ident()
+        # What interrupts us between the mark and the wake-up may wait for the sender.
+        if not self._is_woken or me in self._waking:
+            try:
+                self._waking.add(me)
+                self._is_woken = True
+                self._wakeup()
+            except BaseException:  # an interrupt: no later call would wake the sender
+                self._wakeup()
+                raise
+            finally:
+                self._waking.discard(me)
+
+    def begin_look(self) -> None:
+        """Have every later message wake the sender. Sender thread."""
+        self._is_woken = False
+        self._looks_at_ms = NEVER_MS
+
+    def end_look(self, next_look_ms: int) -> None:
+        self._looks_at_ms = next_look_ms

@@ -4,9 +4,9 @@ States: *open* (records are appended), *closed* (waiting to be sent, for the fir
 *in flight* (a request carries it), *done*. A batch that runs out of time in flight is done at once,
 while its request is still out: see `is_in_request`.
 
-`may_be_written` is the memory of every attempt that ended without a word on whether the broker
-appended the batch. Once set it stays: bytes of an old attempt may be read late, by a broker that
-was paused, and a later response says nothing about them.
+`may_be_written` is the memory of every attempt that ended without a response that says whether the
+broker appended the batch. Once set it stays: bytes of an old attempt may be read late, by a broker
+that was paused, and a later response says nothing about them.
 
 Owner: while open, the lock of its partition; then the sender thread.
 Source: Java class ``ProducerBatch``; KIP-126 (splitting).
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from pykclient.producer.delivery import ProduceResult
     from pykclient.producer.record import RecordMetadata
     from pykclient.types import TopicPartition
-
-__all__ = [
-    "NO_IDENTITY",
-    "BatchState",
-    "Compression",
-    "Leader",
-    "ProducerBatch",
-    "ProducerIdentity",
-    "batch_size_bytes",
-]
 
 
 class BatchState(Enum):
@@ -194,11 +184,7 @@ class ProducerBatch:
             self._to(BatchState.CLOSED)
 
     def encode(self) -> memoryview:
-        """Return the batch as brokers want it, under its present identity and sequence.
-
-        Raises:
-            ConfigError: the codec's library is not installed.
-        """
+        """Return the batch as brokers want it, under its present identity and sequence."""
         return self._content.close(
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,

@@ -1,8 +1,11 @@
 """BufferPool: how many bytes of records a producer may hold, and which threads wait for some.
 
-It counts, it does not own memory: a batch reserves bytes before it grows, and they come back when
-it is done and no request carries it any more. Waiters are served in the order of arrival, and no
-later reservation passes them. The pool itself never blocks; the waiting thread does.
+It counts, it does not own memory: a batch reserves bytes before it grows. All of them come back
+when it is done and no request carries it any more (`release_if_over`), or if it was never begun
+(`release`); the parts of a split batch take what they need of it (`divide`). What a waiter was
+granted and did not hand to a batch comes back when it gives up. Waiters are served in the order of
+arrival, and no later reservation passes them; while there is one, no batch lingers. The pool itself
+never blocks; the waiting thread does.
 
 Bytes that leave the pool are a batch's or a waiter's in the same moment: an interrupt (Ctrl-C), a
 signal handler or a destructor comes in only where something is called, and nothing is called under
@@ -19,12 +22,12 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from pykclient.producer.accumulator.batch import BatchState
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pykclient.producer.accumulator.batch import ProducerBatch
-
-__all__ = ["BufferPool", "MemoryWaiter"]
 
 
 class MemoryWaiter:
@@ -103,8 +106,12 @@ class BufferPool:
             part.reserved_bytes = min(part.size_bytes, batch.reserved_bytes)
             batch.reserved_bytes -= part.reserved_bytes
 
+    def release_if_over(self, batch: ProducerBatch) -> None:
+        """Take back all that a batch has once it is done and no request carries its bytes."""
+        if batch.state is BatchState.DONE and not batch.is_in_request and batch.reserved_bytes:
+            self.release(batch)
+
     def release(self, batch: ProducerBatch) -> None:
-        """Take back all that a batch has; it goes to those who wait first."""
         with self._lock:
             self._free_bytes += batch.reserved_bytes
             batch.reserved_bytes = 0

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.accel import TopicAppenders, partition_of_key
+from pykclient.accel import TopicAppenders
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import Leader, batch_size_bytes
 from pykclient.producer.partitioner import PartitionLoad, StickyPartitioner
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.config import ProducerConfig
-    from pykclient.producer.record import RecordMetadata, SerializedRecord
+    from pykclient.producer.record import RecordMetadata
     from pykclient.types import Node
-
-__all__ = ["NO_LEADER", "Layout", "PartitionQueue", "TopicQueues", "TopicTable"]
 
 NO_LEADER = Leader(None, None)
 
@@ -118,23 +116,18 @@ class _Queues(dict[int, PartitionQueue]):
 
 
 class TopicQueues:
-    """One topic: its queues, which of them a record goes to, and the appenders of open batches."""
+    """One topic: its queues, its partitioner, and the appenders of open batches."""
 
-    __slots__ = ("appenders", "hash_keys", "is_known", "layout", "name", "queues", "sticky")
+    __slots__ = ("appenders", "is_known", "layout", "name", "queues", "sticky")
 
-    def __init__(self, name: str, sticky: StickyPartitioner, *, hash_keys: bool) -> None:
+    def __init__(self, name: str, sticky: StickyPartitioner) -> None:
         self.name = name
         self.sticky = sticky
-        self.hash_keys = hash_keys
         self.is_known = False
         self.layout = Layout((), {})
         self.queues = _Queues(self)
-        self.appenders: TopicAppenders[RecordMetadata] = TopicAppenders(0, hash_keys=hash_keys)
-
-    @property
-    def partition_count(self) -> int:
-        """How many partitions the topic has. There may be more queues, of partitions gone since."""
-        return len(self.appenders.open)
+        self.appenders: TopicAppenders[RecordMetadata]
+        self.resize(0)
 
     def leader(self, partition: int) -> Leader:
         """Return a partition's leader, as the metadata has it. Any thread."""
@@ -144,37 +137,12 @@ class TopicQueues:
         info = partitions[partition]
         return Leader(info.leader_id if info.leader_id in nodes else None, info.leader_epoch)
 
-    def choose(self, record: SerializedRecord) -> tuple[PartitionQueue | None, bool]:
-        """Return a record's queue, None if there is no such partition, and whether it is there
-        because of the sticky partition's turn."""
-        if record.partition is not None:
-            is_there = record.partition < self.partition_count
-            return (self.queues[record.partition] if is_there else None), False
-        if record.key is not None and self.hash_keys:
-            return self.queues[partition_of_key(record.key, self.partition_count)], False
-        return self.queues[self.sticky.partition], True
-
-    def end_turn(self, queue: PartitionQueue, full: ProducerBatch | None, now_ms: int) -> bool:
-        """End the turn of `queue` if it is over, between two batches of which the one before was
-        `full`; return whether another partition has it. Requires the queue's lock."""
-        return self.sticky.end_turn(
-            now_ms, is_batch_full=full is not None, has_leader=queue.leader.node_id is not None
-        )
-
-    def take_turn(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> tuple[int, int]:
-        """Count bytes of rows that are divided before they are appended; return whose turn it is,
-        and for how many bytes. Requires the lock of `queue`, which has the turn."""
-        has_leader = queue.leader.node_id is not None
-        if self.sticky.take(size_bytes, now_ms, has_leader=has_leader):
-            self.appenders.sticky = None
-        return self.sticky.partition, self.sticky.room_bytes
-
     def used_queues(self) -> list[PartitionQueue]:
         return list(self.queues.copy().values())
 
     def resize(self, partition_count: int) -> None:
         # Replaced whole, since `send` reads it at any time. Its gaps are filled as batches begin.
-        self.appenders = TopicAppenders(partition_count, hash_keys=self.hash_keys)
+        self.appenders = TopicAppenders(partition_count, hash_keys=self.sticky.hash_keys)
 
 
 class TopicTable:
@@ -229,13 +197,14 @@ class TopicTable:
 
     def _update(self, info: TopicInfo, cluster: Cluster, now_ms: int) -> Iterator[PartitionQueue]:
         topic = self._topics.get(info.name) or self._new_topic(info.name)
-        if len(info.partitions) != topic.partition_count:
-            topic.resize(len(info.partitions))
+        partition_count = len(info.partitions)
+        if partition_count != topic.sticky.partition_count:
+            topic.resize(partition_count)
         layout = Layout(info.partitions, cluster.nodes)
         if layout != topic.layout:
             topic.layout = layout
             yield from topic.used_queues()
-        topic.sticky.on_partitions(topic.partition_count, now_ms)
+        topic.sticky.on_partitions(partition_count, now_ms)
         topic.is_known = True
         self._topics[topic.name] = topic
         if self._fast_topics is not None and not self._is_closed:
@@ -246,9 +215,10 @@ class TopicTable:
             lambda: self._loads(topic),
             switch_bytes=batch_size_bytes(self._config),
             is_adaptive=self._config.partitioner_adaptive_partitioning_enable,
+            hash_keys=not self._config.partitioner_ignore_keys,
             random=self._random,
         )
-        topic = TopicQueues(name, sticky, hash_keys=not self._config.partitioner_ignore_keys)
+        topic = TopicQueues(name, sticky)
         return topic
 
     def _loads(self, topic: TopicQueues) -> list[PartitionLoad]:

@@ -1,12 +1,11 @@
 """Which queues are ready to be drained, by the node that leads them, and when others will be.
 
 A queue is ready when its first batch is full, has lingered, is due for another attempt, or when
-there is a reason not to wait: a flush, closing, a thread that needs memory. It is put on its
-leader's list once, and a timer stands for the one that has to wait; so nothing here costs more the
-more partitions there are. A stale timer is harmless: the queue is looked at, and is not ready.
+there is a reason not to wait: a flush, closing, a thread that needs memory. A stale timer is
+harmless: the queue is looked at, and is not ready. `linger_ms` counts from the batch's first record
+(`OpenBatches`, in append.py).
 
 Owner: the sender thread.
-Source: in Java ``RecordAccumulator.ready`` goes through all partitions at each turn.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.accumulator.queues import PartitionQueue
-
-__all__ = ["ReadyQueues"]
 
 
 class ReadyQueues:

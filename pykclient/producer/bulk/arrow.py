@@ -1,14 +1,10 @@
 """ArrowTables: makes row tables of Arrow data, whose bytes are read where they are.
 
-Columns are checked by name, type and content before anything is sent; `ArrowFields` reads them.
-What Arrow can bring into a form that the core reads, Arrow does: dictionaries and fixed sizes
-become binary arrays, times become milliseconds. Binary and string arrays, views too, are not
-copied. The only place in the producer that imports pyarrow.
+What Arrow can bring into a form that the core reads, Arrow does; binary and string arrays, views
+too, are not copied. Arrow believes the offsets that another library wrote, and reads memory by
+them: whatever it reads for us is validated by it before; what the core reads, the core checks
+itself. The only place in the producer that imports pyarrow.
 
-Arrow believes the offsets that another library wrote, and reads memory by them. So whatever Arrow
-reads for us is validated by it before; what the core reads, the core checks itself.
-
-Owner: none.
 Source: the Arrow columnar format and PyCapsule interface; the columns are those that Spark's Kafka
 sink takes.
 """
@@ -21,20 +17,18 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.accel import ByteColumn, RowBlock
 from pykclient.arguments import check_topic
-from pykclient.config.setting import did_you_mean
+from pykclient.config.unknown_keys import did_you_mean
 from pykclient.errors import SerializationError, UsageError
-from pykclient.producer.bulk.table import RowTable, TableBlock
-from pykclient.producer.record import ProducerRecord
+from pykclient.producer.bulk.table import RowTable, TableBlock, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow
 
+    from pykclient.producer.record import ProducerRecord
     from pykclient.producer.serializers import RecordSerializer
     from pykclient.types import Headers
-
-__all__ = ["ArrowFields", "ArrowTables"]
 
 COLUMNS: Final = ("value", "key", "headers", "partition", "timestamp", "topic")
 BYTE_KINDS: Final = "binary or string (large, view, fixed-size and dictionary ones as well)"
@@ -52,14 +46,7 @@ class ArrowTables:
         self._clock_ms = clock_ms
 
     def table(self, topic: object, data: object) -> RowTable:
-        """Return the records, ready to be sent; with `topic` None each row names its own.
-
-        Raises:
-            SerializationError: a key, value or header has a type that is not sent as it is.
-            RecordTooLargeError: a record cannot be sent in one request, or be held at all.
-            UsageError: pyarrow is missing, this is no Arrow data, it has other columns or types,
-                or a field has a value that no record can have.
-        """
+        """Return the records, ready to be sent; with `topic` None each row names its own."""
         names, table = _with_topics(topic, _arrow_table(data))
         blocks: list[TableBlock] = []
         first_row = 0
@@ -69,34 +56,22 @@ class ArrowTables:
         return RowTable(names, tuple(block for block in blocks if len(block.rows)))
 
     def records(self, topic: object, data: object) -> list[ProducerRecord]:
-        """Return the records one by one, for whoever wants to see each before it is sent.
-
-        Raises:
-            SerializationError, UsageError: as `table` does.
-        """
+        """Return the records one by one, for whoever wants to see each before it is sent."""
         names, table = _with_topics(topic, _arrow_table(data))
         records: list[ProducerRecord] = []
         for batch in table.to_batches():
             fields = ArrowFields(batch)
-            rows = zip(
-                _topics(names, fields),
-                fields.objects("value", is_raw=not self._serializer.has_serializer("values")),
-                fields.objects("key", is_raw=not self._serializer.has_serializer("keys")),
-                fields.header_lists(),
-                _or_none(fields.partitions()),
-                fields.timestamps_ms(None) or repeat(None),
-                strict=False,
-            )
-            for name, value, key, headers, partition, timestamp_ms in rows:
-                record = ProducerRecord(
-                    name,
-                    value,
-                    key,
-                    partition=partition,
-                    timestamp_ms=timestamp_ms,
-                    headers=headers,
+            records += records_of(
+                zip(
+                    _topics(names, fields),
+                    fields.objects("value", is_raw=not self._serializer.has_serializer("values")),
+                    fields.objects("key", is_raw=not self._serializer.has_serializer("keys")),
+                    _or_none(fields.partitions()),
+                    fields.timestamps_ms(None) or repeat(None),
+                    fields.header_lists(),
+                    strict=False,
                 )
-                records.append(record)
+            )
         return records
 
     def _block(
@@ -212,12 +187,7 @@ class ArrowFields:
         return _byte_column(self._batch.column(name), name, f"or set {name}_serializer")
 
     def objects(self, name: str, *, is_raw: bool) -> Sequence[object]:
-        """Return a column as Python objects; raw ones are bytes or None.
-
-        Raises:
-            SerializationError: they are to be raw, and the column holds something else; or it holds
-                text that is none.
-        """
+        """Return a column as Python objects; raw ones are bytes or None."""
         if not self.has(name):
             return [None] * self._batch.num_rows
         column = self._batch.column(name)
@@ -231,11 +201,7 @@ class ArrowFields:
         return found
 
     def headers(self) -> ByteColumn | None:
-        """Return the encoded headers; None where no record has any.
-
-        Raises:
-            SerializationError: they are not lists of structs of a name and bytes.
-        """
+        """Return the encoded headers; None where no record has any."""
         if not self.has("headers") or self._batch.column("headers").null_count == len(self):
             return None
         counts, names, values = self._header_columns()
@@ -255,11 +221,7 @@ class ArrowFields:
         return [tuple(next(pairs) for _ in range(count)) for count in counts.to_pylist()]
 
     def partitions(self) -> Sequence[int] | None:
-        """Return the partition of each row, -1 where it is null; None where all are.
-
-        Raises:
-            UsageError: they are no numbers of partitions.
-        """
+        """Return the partition of each row, -1 where it is null; None where all are."""
         import pyarrow as pa
 
         column = self._column("partition")
@@ -275,11 +237,7 @@ class ArrowFields:
         return _numbers(column.fill_null(-1), "i")
 
     def timestamps_ms(self, now_ms: int | None) -> Sequence[int] | None:
-        """Return the time of each row, `now_ms` where it is null; None where all are.
-
-        Raises:
-            UsageError: they are no times, or before 1970, or too far in the future.
-        """
+        """Return the time of each row, `now_ms` where it is null; None where all are."""
         import pyarrow as pa
 
         column = self._column("timestamp")
@@ -362,9 +320,6 @@ def check_layout(name: str, column: pyarrow.Array | pyarrow.ChunkedArray, *, ful
     """Check that a column's buffers are as large as it says; with `full`, what stands in them too.
 
     Whether text is UTF-8 is not looked at here, but where it is inside of something else.
-
-    Raises:
-        SerializationError: the column is damaged.
     """
     import pyarrow as pa
 
@@ -392,10 +347,6 @@ def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
     """Return the topics that a table names, and the table with their numbers in place of the names.
 
     With one topic in all rows, the table has no such column any more.
-
-    Raises:
-        UsageError: the column does not hold the names of topics.
-        SerializationError: it is damaged.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

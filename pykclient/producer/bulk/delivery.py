@@ -1,16 +1,12 @@
 """BulkResult: the result of one `send_batch` or `send_arrow`, whose rows are in many batches.
 
 It is *filling* while rows are still being appended, then *pending* until all its parts are settled,
-then *done*. A part is neighbouring rows in one batch; when that batch ends, the part shrinks to
-where its rows stand or why they failed, so that memory is per batch and not per row. The end of a
-batch comes as a done callback, so after the callbacks of single deliveries in it.
-
-There is no lock, for the reason that `producer/delivery.py` gives: two threads that find at once
-that all is known set the same result.
+then *done*. When a batch ends, its part shrinks to where its rows stand or why they failed, so that
+memory is per batch and not per row. There is no lock, for the reason that `producer/delivery.py`
+gives: two threads that find at once that all is known set the same result.
 
 Owner: a part belongs to the thread that settles it, which is the sender thread once its batch has
 ended; wakers and done callbacks are registered by any thread.
-Source: no Java class: Java's producer has no bulk sending.
 """
 
 from __future__ import annotations
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
     from pykclient.producer.accumulator.append import AppendedRows
     from pykclient.producer.delivery import ProduceResult, Waiting
     from pykclient.producer.failure_reports import FailureReports, UnseenFailure
-
-__all__ = ["BulkResult", "RecordMetadataRange"]
 
 _numbers = itertools.count()
 """Numbers for done callbacks: `next` on it is safe from any thread and any handler."""
@@ -190,12 +184,7 @@ class BulkResult:
         return self._is_done
 
     def result(self, index: int, timeout: float | None) -> list[RecordMetadataRange]:
-        """Wait at most `timeout` seconds (None: until it ends) and return where the rows stand.
-
-        Raises:
-            KafkaTimeoutError: the time ran out; rows are still under way.
-            BatchDeliveryError: some rows failed, or all.
-        """
+        """Wait at most `timeout` seconds (None: until it ends) and return where the rows stand."""
         error = self.exception(index, timeout)
         if error is not None:
             raise error.with_traceback(None)

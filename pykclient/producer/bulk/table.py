@@ -1,10 +1,8 @@
 """RowTable: what `send_batch` or `send_arrow` was given, checked as a whole before any is sent.
 
-`RowTables` makes tables of sequences; those of Arrow data come from `ArrowTables`. Once there is a
-table, nothing can be wrong with a record any more; what may still fail is sending it.
+Once there is a table, nothing can be wrong with a record any more; what may still fail is sending.
 
 Owner: none, a table never changes; it is made in the application's thread.
-Source: no Java class; the checks are those of ``KafkaProducer``, ``doSend`` therein.
 """
 
 from __future__ import annotations
@@ -12,22 +10,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from pykclient.accel import ByteColumn, RowBlock, largest_partitions
 from pykclient.accel.pure.appender import encode_headers
 from pykclient.arguments import check_topic
 from pykclient.errors import UsageError
 from pykclient.producer.record import ProducerRecord
-from pykclient.producer.serializers import TIMESTAMP_MAX_MS, shown_number
+from pykclient.producer.serializers import checked_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pykclient.accel.abc import HeadersInput
     from pykclient.producer.serializers import RecordSerializer
-
-__all__ = ["BulkHeaders", "RowTable", "RowTables", "TableBlock", "Timestamps"]
 
 BulkHeaders = (
     Mapping[str, bytes | None]
@@ -39,7 +35,6 @@ BulkHeaders = (
 Timestamps = int | Sequence[int | None]
 """Timestamps of many records in milliseconds since 1970: one for all, or one for each."""
 
-PARTITION_MAX: Final = 2**31 - 1
 TEXT: Final = (str, bytes, bytearray, memoryview)
 
 
@@ -83,6 +78,17 @@ class RowTable(NamedTuple):
         ]
 
 
+class BulkInput(NamedTuple):
+    """What `send_batch` was given."""
+
+    topic: object
+    values: Iterable[object]
+    keys: Iterable[object] | None = None
+    partition: int | None = None
+    timestamps_ms: Timestamps | None = None
+    headers: BulkHeaders | None = None
+
+
 class RowTables:
     """Makes tables of sequences. `clock_ms` is the time of records that bring none."""
 
@@ -90,23 +96,9 @@ class RowTables:
         self._serializer = serializer
         self._clock_ms = clock_ms
 
-    def table(
-        self,
-        topic: object,
-        values: Iterable[object],
-        keys: Iterable[object] | None,
-        *,
-        partition: int | None,
-        timestamps_ms: Timestamps | None,
-        headers: BulkHeaders | None,
-    ) -> RowTable:
-        """Return the records, ready to be sent.
-
-        Raises:
-            SerializationError: a serializer failed, or something is not bytes and has none.
-            RecordTooLargeError: a record cannot be sent in one request, or be held at all.
-            UsageError: lengths differ, or a field has a value that no record can have.
-        """
+    def table(self, given: BulkInput) -> RowTable:
+        """Return the records, ready to be sent."""
+        topic, values, keys, partition, timestamps_ms, headers = given
         topic = check_topic(topic, "send_batch")
         listed = _listed("values", values)
         count = len(listed)
@@ -120,24 +112,12 @@ class RowTables:
             first_row=0,
         )
         self._serializer.check_sizes(block)
-        chosen = None if partition is None else checked_number("partition", partition)
+        chosen = None if partition is None else checked_number(partition, "partition")
         return RowTable((topic,), (TableBlock(block, None, chosen),) if count else ())
 
-    def records(
-        self,
-        topic: object,
-        values: Iterable[object],
-        keys: Iterable[object] | None,
-        *,
-        partition: int | None,
-        timestamps_ms: Timestamps | None,
-        headers: BulkHeaders | None,
-    ) -> list[ProducerRecord]:
-        """Return the records one by one, for whoever wants to see each before it is sent.
-
-        Raises:
-            UsageError: the lengths differ, or something is no sequence.
-        """
+    def records(self, given: BulkInput) -> list[ProducerRecord]:
+        """Return the records one by one, for interceptors, which see each before it is sent."""
+        topic, values, keys, partition, timestamps_ms, headers = given
         topic = check_topic(topic, "send_batch")
         listed = _listed("values", values)
         count = len(listed)
@@ -146,35 +126,24 @@ class RowTables:
             if timestamps_ms is None or isinstance(timestamps_ms, int)
             else cast("list[int | None]", _listed("timestamps_ms", timestamps_ms, count))
         )
-        rows = zip(
-            listed,
-            repeat(None) if keys is None else _listed("keys", keys, count),
-            times,
-            _header_lists(headers, count),
-            strict=False,
-        )
-        return [
-            ProducerRecord(
-                topic,
-                value,
-                key,
-                partition=partition,
-                timestamp_ms=time_ms,
-                headers=own_headers or (),
+        return records_of(
+            zip(
+                repeat(topic),
+                listed,
+                repeat(None) if keys is None else _listed("keys", keys, count),
+                repeat(partition),
+                times,
+                _header_lists(headers, count),
+                strict=False,
             )
-            for value, key, time_ms, own_headers in rows
-        ]
+        )
 
     def timestamps(self, timestamps_ms: Timestamps | None, count: int) -> int | Sequence[int]:
-        """Return timestamps as a block takes them.
-
-        Raises:
-            UsageError: one is no timestamp, or there are too few or too many.
-        """
+        """Return timestamps as a block takes them."""
         if timestamps_ms is None:
             return self._clock_ms()
         if isinstance(timestamps_ms, int):
-            return checked_number("timestamps_ms", timestamps_ms)
+            return checked_number(timestamps_ms, "timestamps_ms")
         listed = _listed("timestamps_ms", timestamps_ms, count)
         if None in listed:
             now_ms = self._clock_ms()
@@ -185,18 +154,27 @@ class RowTables:
             found = None
         if found is None or min(found, default=0) < 0:
             for index, time_ms in enumerate(listed if found is None else found):
-                checked_number(f"timestamps_ms[{index}]", time_ms)
+                checked_number(time_ms, f"timestamps_ms[{index}]")
         assert found is not None, "one of them is wrong"
         return found
 
 
-def header_column(headers: BulkHeaders, count: int) -> ByteColumn | None:
-    """Return headers as a block takes them.
+def records_of(rows: Iterable[tuple[str, object, object, Any, Any, Any]]) -> list[ProducerRecord]:
+    return [
+        ProducerRecord(
+            topic,
+            value,
+            key,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers or (),
+        )
+        for topic, value, key, partition, timestamp_ms, headers in rows
+    ]
 
-    Raises:
-        SerializationError: they are not pairs of a name and bytes or None.
-        UsageError: there are too few or too many.
-    """
+
+def header_column(headers: BulkHeaders, count: int) -> ByteColumn | None:
+    """Return headers as a block takes them."""
     listed = _listed_headers(headers)
     if not listed:
         return None
@@ -221,16 +199,6 @@ def _listed_headers(headers: BulkHeaders) -> list[object]:
 def is_pair(entry: object) -> bool:
     """Whether an entry of headers is a pair, for all records, and not the headers of one record."""
     return isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str)
-
-
-def checked_number(name: str, number: object) -> int:
-    maximum = PARTITION_MAX if name == "partition" else TIMESTAMP_MAX_MS
-    if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= maximum:
-        return number
-    raise UsageError(
-        f"{name} is a whole number from 0 to {maximum}, or None to leave it to the producer, not "
-        f"{shown_number(number)}"
-    )
 
 
 def _listed(name: str, items: Iterable[object], count: int | None = None) -> list[object]:

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.types import TopicPartition
 
-__all__ = ["Idempotence", "IdentityState", "RunState", "SequenceRun"]
-
 EPOCH_MAX = 32_767
 """After that the producer needs another id."""
 

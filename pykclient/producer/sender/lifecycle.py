@@ -1,12 +1,10 @@
 """Lifecycle: how a producer ends, and who waits for that or for metadata.
 
 A producer is *open*, *closing* once it takes no more records, and *over* when its sender thread has
-ended. The sender thread knows this object and not the producer, which therefore can be dropped
-while the thread runs.
+ended. The sender thread knows this object and not the producer, which therefore can be dropped.
 
 Owner: `refuse`, `request_close` and the waiters are for any thread, and for a handler or destructor
 that interrupts it: no lock is taken. All else is the sender thread's.
-Source: Java class ``KafkaProducer``, methods ``close`` and ``waitOnMetadata``.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from pykclient.producer.record import RecordMetadata
     from pykclient.producer.sender.sender import Sender
 
-__all__ = ["Lifecycle"]
-
 log = ClientLog("pykclient.producer", "")
 
 
@@ -53,7 +49,7 @@ class Lifecycle:
         """Why no more records are taken; None while they are."""
         self.is_over = False
         self.waiters: dict[Gate, None] = {}
-        """Those who look again at each news."""
+        """Gates of threads that look again at each news."""
         self._topics = topics
         self._pool = pool
         self._accumulator = accumulator
@@ -113,7 +109,7 @@ class Lifecycle:
     # The sender thread.
 
     def on_news(self) -> None:
-        """Let those look again who wait for metadata, or for the end."""
+        """Have threads look again that wait for metadata, or for the end."""
         for gate in list(self.waiters):
             gate.open()
 
@@ -144,7 +140,7 @@ class Lifecycle:
         self.on_news()
 
     def on_end(self) -> None:
-        """Send those away who came too late for the sender thread to notice them. Its last act."""
+        """Fail what came too late for the sender thread to notice it. Nothing follows this."""
         self._accumulator.fail_flushes(self.refusal or ClosedError("the producer is closed"))
         self._reports.end()
         self._interceptors.close()

@@ -1,12 +1,11 @@
 """Sender: takes batches out of the accumulator, sends them, and settles what comes back.
 
-Each turn: look at what is new, give up what is overdue, one Produce request per node that can take
-one. A response ends each of its batches: written, to be sent again, split, or failed. User code is
-never called from here; the calls due are put on the list that the driver works off.
+A response ends each of its batches: written, to be sent again, split, or failed. User code is never
+called from here; the calls due are put on the list that the driver works off.
 
 Owner: the sender thread.
-Source: Java class ``Sender``; KIP-98 (idempotence), KIP-126 (splitting), KIP-794 (slow nodes),
-KIP-951 (new leaders).
+Source: Java class ``Sender``; KIP-98 (idempotence), KIP-126 (splitting), KIP-467 (refused
+records), KIP-516 (topic ids), KIP-794 (slow nodes), KIP-951 (new leaders).
 """
 
 from __future__ import annotations
@@ -19,26 +18,32 @@ from pykclient.errors import (
     ClusterAuthorizationFailedError,
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
+    InvalidRecordError,
     KafkaError,
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
     error_for_code,
 )
-from pykclient.network.cluster.cluster import LeaderHints
+from pykclient.network.cluster.cluster import NO_TOPIC_ID, LeaderHints
 from pykclient.network.log import ClientLog, RateLimitedLog
-from pykclient.network.manager import NEVER_MS, PollResult, UserCall
+from pykclient.network.manager import NEVER_MS, PollResult, Request, UserCall, check_partitions
 from pykclient.producer.accumulator.batch import BatchState
-from pykclient.producer.sender.request import ProduceCall, record_errors
-from pykclient.protocol.messages.produce import ProduceResponse
+from pykclient.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pykclient.network.broker.client import NetworkClient
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.cluster.metadata import Metadata
-    from pykclient.network.manager import Request
     from pykclient.network.retry import Backoff
     from pykclient.producer.accumulator.accumulator import RecordAccumulator
     from pykclient.producer.accumulator.batch import ProducerBatch
@@ -47,9 +52,6 @@ if TYPE_CHECKING:
     from pykclient.producer.sender.idempotence import Idempotence
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceResponse
-    from pykclient.types import TopicPartition
-
-__all__ = ["Sender", "describe_left"]
 
 PARTITIONS_NAMED_MAX = 5
 """How many partitions a message names."""
@@ -295,6 +297,15 @@ class Sender:
         now_ms: int,
         record_errors: Mapping[int, KafkaError] | None = None,
     ) -> None:
+        """Send a batch again, or fail it.
+
+        Unless the error says that it was not written (`not_written`; NOT_LEADER_OR_FOLLOWER does
+        not), it may be in the log from now on. What is sent again goes in front of all younger
+        batches of its partition, with its sequence: to another leader, which metadata or the
+        response itself may name, at once, to the same one after the back-off
+        (`ProducerBatch.retry_due_ms`). With idempotence it goes first and alone. It ends after
+        `retries`, or at `delivery_timeout_ms`.
+        """
         if not error.not_written:
             batch.may_be_written = True
         if error.refresh_metadata:
@@ -438,3 +449,107 @@ def _not_written(batch: ProducerBatch, cause: Exception) -> KafkaError:
 
 def _closed_in_time() -> ClosedError:
     return ClosedError("the producer was closed before the record was delivered")
+
+
+ACKS_NONE = 0
+TOPIC_IDS_FROM_VERSION = 13
+
+
+class ProduceCall:
+    """A request to `node_id`; `cluster` is what the topics' ids are taken from."""
+
+    def __init__(self, node_id: int, cluster: Cluster) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+        self._carried: dict[TopicPartition, ProducerBatch] = {}
+        self._topics: dict[str, TopicProduceData] = {}
+        self._names_by_id: dict[bytes, str] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._carried
+
+    @property
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def carry(self, batch: ProducerBatch) -> None:
+        """Put a batch in."""
+        records = batch.encode()
+        name, partition = batch.partition
+        topic = self._topics.get(name)
+        if topic is None:
+            topic_id = self._cluster.topic_id(name)
+            topic = self._topics[name] = TopicProduceData(name, topic_id, [])
+            self._names_by_id[topic_id] = name
+        topic.partition_data.append(PartitionProduceData(partition, records))
+        self._carried[batch.partition] = batch
+
+    def request(
+        self,
+        acks: int,
+        timeout_ms: int,
+        *,
+        on_response: Callable[[Message | None, int], None],
+        on_failure: Callable[[KafkaError, int], None],
+    ) -> Request:
+        """Make the request, in a version that names topics if one of them has no id."""
+        has_ids = NO_TOPIC_ID not in self._names_by_id
+        return Request(
+            ProduceRequest(
+                acks=acks, timeout_ms=timeout_ms, topic_data=list(self._topics.values())
+            ),
+            node_id=self._node_id,
+            on_response=on_response,
+            on_failure=on_failure,
+            max_version=None if has_ids else TOPIC_IDS_FROM_VERSION - 1,
+            expects_response=acks != ACKS_NONE,
+            check=self.check,
+        )
+
+    def check(self, response: Message) -> None:
+        """Make sure that a response names the partitions of the batches, each once."""
+        assert isinstance(response, ProduceResponse)
+        named = (partition for partition, _ in self._parts(response))
+        check_partitions("Produce", self._carried, named)
+
+    def take_parts(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
+        """Take out the batches, each with its part. Requires that the response was checked."""
+        for partition, part in self._parts(response):
+            yield self._carried.pop(partition), part
+
+    def _parts(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
+        for topic in response.responses:
+            name = topic.name or self._names_by_id.get(topic.topic_id, "")
+            for part in topic.partition_responses:
+                yield TopicPartition(name, part.index), part
+
+    def take_rest(self) -> list[ProducerBatch]:
+        rest = list(self._carried.values())
+        self._carried.clear()
+        return rest
+
+
+def record_errors(
+    batch: ProducerBatch, response: PartitionProduceResponse
+) -> dict[int, KafkaError] | None:
+    """Return each record's error: refused itself, or with others of its batch (KIP-467)."""
+    if not response.record_errors:
+        return None
+    errors: dict[int, KafkaError] = {
+        index: InvalidRecordError(
+            f"{batch.partition}: not written, since other records of its batch were refused: "
+            f"{response.error_message or 'no reason given'}"
+        )
+        for index in range(batch.record_count)
+    }
+    for refused in response.record_errors:
+        reason = refused.batch_index_error_message or response.error_message
+        errors[refused.batch_index] = error_for_code(
+            response.error_code, f"{batch.partition}: the record was refused: {reason}"
+        )
+    return errors

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pykclient.producer.delivery import Awaited
     from pykclient.producer.sender.lifecycle import Lifecycle
 
-__all__ = ["EXIT_TIMEOUT_MS", "SenderThread"]
-
 log = ClientLog("pykclient.producer", "")
 
 EXIT_TIMEOUT_MS = 5_000
@@ -66,9 +64,6 @@ class SenderThread:
         """Drive the engine until the producer is finished, then close port and connections.
 
         `inside` are the threads that have what this one needs, which must not wait for it.
-
-        Raises:
-            RuntimeError: there are no more threads. The port is closed.
         """
         self._inside = inside
         self._lifecycle = lifecycle
@@ -146,7 +141,7 @@ class SenderThread:
         # Not by `Thread.join` alone, in which a handler that interrupts it would wait for itself.
         try:
             self._joining[gate] = None
-            # When the interpreter ends, the thread does so without having its last word.
+            # When the interpreter ends, the thread does so without taking its last steps.
             while not self._is_over and self._thread.is_alive():
                 remaining_s = deadline_s - time.monotonic()
                 if remaining_s <= 0 or self.needs_caller():

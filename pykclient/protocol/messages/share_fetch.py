@@ -25,7 +25,7 @@ from pykclient.protocol.primitives import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.protocol.gather import Records
+    from pykclient.protocol.primitives import Records
     from pykclient.protocol.reader import Reader
 
 __all__ = [

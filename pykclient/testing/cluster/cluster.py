@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pykclient.admin.config import AdminConfig
-from pykclient.config.setting import did_you_mean
+from pykclient.config.unknown_keys import did_you_mean
 from pykclient.errors.base import (
     ClosedError,
     ConfigError,
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from pykclient.testing.cluster.properties import PropertyValue
     from pykclient.testing.cluster.servers import ClusterServers, Server
     from pykclient.testing.proxy.proxy import FaultProxy
-
-__all__ = ["KafkaCluster"]
 
 BOOTSTRAP_VARIABLE = "PYKCLIENT_BOOTSTRAP_SERVERS"
 PROVIDER_VARIABLE = "PYKCLIENT_KAFKA_PROVIDER"

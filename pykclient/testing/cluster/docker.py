@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing.cluster.properties import PropertyValue
 
-__all__ = ["DockerBroker", "DockerCluster", "DockerLayout"]
-
 IMAGE = "apache/kafka"
 CLIENT_PORT = 9092
 INTER_BROKER_PORT = 9093

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing.cluster.java import Java
 
-__all__ = ["KAFKA_VERSIONS", "KafkaJars", "cache_folder", "check_version", "kafka_jars"]
-
 KAFKA_VERSIONS = ("4.3.1", "3.9.2")
 """The versions that are tested here, the default first. Any from 3.9 on may be given."""
 

@@ -32,9 +32,6 @@ from pykclient.errors.base import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Java", "MissingPrerequisiteError", "find_java", "find_spark_java"]
-
-
 VERSION_MIN = 17
 OUTPUT_TIMEOUT_S = 30.0
 SPARK_MODULE = "jdk.incubator.vector"

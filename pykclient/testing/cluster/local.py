@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing.cluster.properties import PropertyValue
 
-__all__ = ["LocalCluster", "copy_storage", "format_storage"]
-
 META_PROPERTIES = "meta.properties"
 
 _JVM_OPTIONS = (

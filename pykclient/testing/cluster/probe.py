@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request
     from pykclient.testing.port import Address
 
-__all__ = ["fetch_metadata", "response_timeout_s"]
-
 FRAME_SIZE_BYTES_MAX = 16 * 1024 * 1024
 RESPONSE_TIMEOUT_S_MAX = 5.0
 RESPONSE_TIMEOUT_S_MIN = 0.5

@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing.port import PortReservation
 
-__all__ = [
-    "BrokerFailedError",
-    "BrokerProcess",
-    "BrokerState",
-    "ProcessGroup",
-    "check_allowed",
-    "tail",
-]
-
-
 CLOSE_TIMEOUT_S = watchdog.REMOVE_TIMEOUT_S + 5.0
 LOG_TAIL_LINES = 25
 KILL_TIMEOUT_S = 15.0

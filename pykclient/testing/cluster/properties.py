@@ -9,8 +9,9 @@ clients advertises the proxy's address, so that clients' traffic passes it and r
 
 The settings keep Kafka's defaults, but for what a small cluster cannot fulfil (replication of
 Kafka's own topics), what makes a test wait for nothing (the first rebalance), what costs time and
-files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB), and
-retention: records with times of long ago, which tests like to write, would go away after minutes.
+files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB, a metadata
+record each half second while nothing happens), and retention: records with times of long ago,
+which tests like to write, would go away after minutes.
 
 Owner: none; it holds no state.
 Source: ``KafkaConfig`` and the config classes under ``org.apache.kafka.*.config``, Kafka 4.3;
@@ -30,20 +31,6 @@ from pykclient.testing.port import LOOPBACK
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-__all__ = [
-    "ALL_PLAINTEXT",
-    "CONTROLLER_ID",
-    "INTER_BROKER",
-    "PROTOCOL_MAP",
-    "ClusterLayout",
-    "PropertyValue",
-    "ProxyPorts",
-    "check_config",
-    "dump_properties",
-    "new_kafka_uuid",
-    "settings_of",
-]
 
 PropertyValue = str | int | float | bool
 
@@ -191,6 +178,7 @@ def settings_of(
         "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
         "group.initial.rebalance.delay.ms": 0,
         "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
+        "metadata.max.idle.interval.ms": 0,
         **({} if _RETENTION_TIMES & config.keys() else _KEEP_FOR_EVER),
         **{key: _of_node(value, node_id) for key, value in config.items()},
     }

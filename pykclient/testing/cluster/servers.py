@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pykclient.testing.port import Address
     from pykclient.testing.proxy.proxy import FaultProxy
 
-__all__ = ["ClusterServers", "Server", "await_ready"]
-
 PROBE_PAUSE_S = 0.03
 
 

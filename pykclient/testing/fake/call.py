@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message, RequestHeader
     from pykclient.testing.fake.timers import TimingWheel
 
-__all__ = ["Call", "CallState"]
-
 
 class CallState(Enum):
     """What has become of a call."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request
     from pykclient.testing.fake.faults import Fault
 
-__all__ = ["FakeCluster"]
-
 
 class FakeCluster(ClusterState):
     """Brokers with ids from 0.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.cluster import FakeCluster
 
-__all__ = ["FakeConnection"]
-
 WAITING_FRAMES_MAX = 100
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 """So many requests, or bytes of them, wait behind the first; then nothing more is read."""

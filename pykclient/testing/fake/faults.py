@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.api_keys import ApiKey
     from pykclient.protocol.message import Message, Request
 
-__all__ = [
-    "Fault",
-    "FaultHandle",
-    "Faults",
-    "answer_with",
-    "delay_answer",
-    "delay_response",
-    "disconnect",
-    "drop",
-    "fail_with",
-    "lose_answer",
-    "lose_response",
-    "respond_with",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.fetch import FetchPartition, PartitionData
     from pykclient.types import TopicPartition
 
-__all__ = ["FINAL_EPOCH", "INITIAL_EPOCH", "NO_SESSION", "FetchSession", "FetchSessions"]
-
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

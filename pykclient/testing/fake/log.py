@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from pykclient.errors.base import BrokerError
 
-__all__ = ["Appended", "LogSettings", "PartitionLog", "Refused"]
-
 NO_TIME = -1
 MAX_TIMESTAMP_AT = 35
 ATTRIBUTES_AT = 21

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
     from pykclient.records.batch import RecordBatch
 
-__all__ = ["AbortedTransaction", "ProducerStates", "RememberedBatch"]
-
 REMEMBERED_COUNT_MAX = 5
 SEQUENCE_MAX = 2**31 - 1
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.timers import Purgatory, TimingWheel
     from pykclient.testing.fake.topics import Partition
 
-__all__ = ["LAG_MS_MAX", "Replication"]
-
 LAG_MS_MAX = 30_000
 
 

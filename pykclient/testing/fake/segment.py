@@ -18,8 +18,6 @@ from pykclient.records.batch import RecordBatch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["INDEX_INTERVAL_BYTES", "FoundTimestamp", "Segment"]
-
 INDEX_INTERVAL_BYTES = 4096
 NO_TIMESTAMP = -1
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import GroupSettings
     from pykclient.testing.fake.state import Broker
 
-__all__ = ["FakeKafka"]
-
 HOST = "127.0.0.1"
 BACKLOG = 128
 LINK_COUNT_MAX = 500

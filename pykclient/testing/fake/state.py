@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import GroupSnapshot
     from pykclient.types import TopicPartition
 
-__all__ = ["Broker", "ClusterState", "VersionRange"]
-
 CLUSTER_ID = "pykclient-fake-cluster"
 FIRST_PORT = 9092
 BROKER_COUNT_MAX = 100

@@ -30,8 +30,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable
 
-__all__ = ["DelayedOperation", "Purgatory", "Timer", "TimingWheel", "Turns"]
-
 TICK_MS = 1
 SLOT_COUNT = 20
 

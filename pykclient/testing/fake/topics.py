@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-__all__ = [
-    "NO_LEADER",
-    "Partition",
-    "Topic",
-    "is_valid_name",
-    "log_settings",
-    "min_insync_replicas",
-]
-
 NO_LEADER = -1
 NAME_LENGTH_MAX = 249
 

@@ -19,19 +19,6 @@ from pykclient.errors.base import ConfigError
 if TYPE_CHECKING:
     from pykclient.protocol.api_keys import ApiKey
 
-__all__ = [
-    "Blackhole",
-    "Cut",
-    "Delay",
-    "Direction",
-    "Double",
-    "Fault",
-    "Flip",
-    "ForgeLength",
-    "Lose",
-    "Refuse",
-]
-
 
 class Direction(Enum):
     """Which way a frame goes."""

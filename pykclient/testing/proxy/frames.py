@@ -29,8 +29,6 @@ from pykclient.testing.proxy.faults import (
 )
 from pykclient.testing.proxy.plan import Strike
 
-__all__ = ["Ending", "Event", "FrameStream", "OnHead", "Pause"]
-
 FRAME_BYTES_MAX: Final = 2**30
 """What announces more is no frame of Kafka's."""
 

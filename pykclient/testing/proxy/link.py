@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from pykclient.testing.proxy.frames import Event
     from pykclient.testing.proxy.plan import FaultPlan, Strike
 
-__all__ = [
-    "IN_FLIGHT_COUNT_MAX",
-    "READ_BYTES",
-    "WAITING_BYTES_MAX",
-    "ProxiedExchange",
-    "ProxyChannel",
-    "ProxyLink",
-    "reset",
-]
-
 READ_BYTES: Final = 64 * 1024
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 

@@ -17,8 +17,6 @@ from pykclient.testing.proxy.faults import Direction, Double, Fault, Refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["DOUBLE_BYTES_MAX", "FaultPlan", "FrameHead", "Strike"]
-
 DOUBLE_BYTES_MAX: Final = 4 * 1024 * 1024
 """A larger frame is not doubled: a connection keeps no more than this of a frame."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing.proxy.faults import Fault
 
-__all__ = ["FaultProxy"]
-
 LINK_COUNT_MAX: Final = 200
 """Further connections are reset, which is counted as ``Crowded``."""
 

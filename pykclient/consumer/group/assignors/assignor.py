@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 
     from pykclient.types import TopicPartition
 
-__all__ = [
-    "Assignment",
-    "Assignor",
-    "GroupMember",
-    "RebalanceProtocol",
-    "TopicRacks",
-    "is_rack_aware",
-    "member_order",
-]
-
 TopicRacks = Mapping[str, Sequence[frozenset[str]]]
 """The topics to be assigned: for each of its partitions, in order, the racks of the brokers that
 have a replica. A topic that the cluster does not have is not in it."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
     from pykclient.consumer.group.assignors.owned import Claims
 
-__all__ = ["ConstrainedAssignmentBuilder"]
-
 
 class ConstrainedAssignmentBuilder:
     """One assignment in the making. `moving` has what one member gets and another gives up."""
@@ -51,7 +49,6 @@ class ConstrainedAssignmentBuilder:
         """Of what a member did not keep."""
 
     def assign(self) -> dict[str, list[TopicPartition]]:
-        """Return the partitions of every member."""
         for member_id in self._assignment:
             self._keep(member_id)
         kept = {partition for assigned in self._assignment.values() for partition in assigned}
@@ -113,7 +110,6 @@ class ConstrainedAssignmentBuilder:
         return left
 
     def _deal(self, free: Iterable[TopicPartition]) -> None:
-        """Give one partition to each hungry member in turn, then one more to some."""
         turn = 0
         for partition in free:
             if not self._hungry:

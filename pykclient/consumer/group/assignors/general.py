@@ -23,14 +23,10 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
     from pykclient.consumer.group.assignors.owned import Claims
 
-__all__ = ["GeneralAssignmentBuilder"]
-
 PartitionsByMember = dict[str, list[TopicPartition]]
 
 
 class GeneralAssignmentBuilder:
-    """One assignment in the making."""
-
     def __init__(
         self, topics: TopicRacks, members: Mapping[str, GroupMember], claims: Claims
     ) -> None:
@@ -49,7 +45,6 @@ class GeneralAssignmentBuilder:
         self._must_revoke = False
 
     def assign(self) -> PartitionsByMember:
-        """Return the partitions of every member."""
         self._drop_unwanted()
         order = sorted(self._topics, key=lambda topic: (len(self._wanted_by[topic]), topic))
         partitions = [TopicPartition(t, i) for t in order for i in range(len(self._topics[t]))]
@@ -67,7 +62,6 @@ class GeneralAssignmentBuilder:
         return self._assignment | fixed
 
     def _drop_unwanted(self) -> None:
-        """Take from members what they want no more, or what is in another rack."""
         for member_id, owned in self._assignment.items():
             kept = [
                 partition
@@ -92,7 +86,6 @@ class GeneralAssignmentBuilder:
         return False
 
     def _change(self, member_id: str, change: Callable[[list[TopicPartition]], None]) -> None:
-        """Change a member's partitions, and keep `_by_load` in order."""
         owned = self._assignment[member_id]
         self._by_load.remove((len(owned), member_id))
         change(owned)
@@ -219,7 +212,6 @@ class _Movements:
 
 
 def _unevenness(assignment: PartitionsByMember) -> int:
-    """Return the sum of the differences between all pairs of loads."""
     loads = sorted(map(len, assignment.values()))
     # In ascending order, the load at `place` is the larger of `place` pairs, the smaller of others.
     return sum(load * (2 * place - len(loads) + 1) for place, load in enumerate(loads))

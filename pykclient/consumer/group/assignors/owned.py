@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
     from pykclient.types import TopicPartition
 
-__all__ = ["NO_GENERATION", "Claim", "Claims", "Racks"]
-
 NO_GENERATION: Final = -1
 
 
@@ -93,7 +91,6 @@ class Racks:
 
     @property
     def are_used(self) -> bool:
-        """Whether racks make a difference."""
         return bool(self._of_members)
 
     def are_apart(self, member_id: str, partition: TopicPartition) -> bool:

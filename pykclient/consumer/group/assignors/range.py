@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
 
-__all__ = ["RangeAssignor"]
-
 
 class RangeAssignor:
     """Assigns each topic by itself, in ranges; members that come first get one more."""
@@ -83,17 +81,14 @@ class _TopicAssignment:
         self._quota, self._extra_count = divmod(len(racks), len(subscribed) or 1)
 
     def racks_match(self, member_id: str, index: int) -> bool:
-        """Whether a member without a rack, or in a rack that has the partition, would read it."""
         rack = self.member_racks[member_id]
         return rack is None or rack in self._racks[index]
 
     def room(self, member_id: str) -> int:
-        """How many more partitions the member may take."""
         quota = self._quota + (self._extra_count > 0)
         return max(0, quota - len(self.taken[member_id]))
 
     def take(self, member_id: str, indexes: Iterable[int]) -> None:
-        """Give the member these partitions, for which it has room."""
         taken = self.taken[member_id]
         for index in indexes:
             del self._free[index]

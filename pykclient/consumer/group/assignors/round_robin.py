@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
 
-__all__ = ["RoundRobinAssignor"]
-
 
 class RoundRobinAssignor:
     """Deals partitions out like cards. Members that do not want a topic are passed over."""

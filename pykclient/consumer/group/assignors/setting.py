@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.assignors.assignor import Assignor
 
-__all__ = ["common_protocol", "make_assignors"]
-
 KEY: Final = "partition.assignment.strategy"
 BUILT_IN: Final[dict[str, Callable[[], Assignor]]] = {
     "range": RangeAssignor,

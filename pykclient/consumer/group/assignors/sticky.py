@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
 
-__all__ = ["CooperativeStickyAssignor", "StickyAssignor"]
-
 PartitionsByMember = dict[str, list[TopicPartition]]
 
 
@@ -118,7 +116,6 @@ def _share_out(
 def _moving(
     members: Mapping[str, GroupMember], assignment: Mapping[str, Sequence[TopicPartition]]
 ) -> dict[TopicPartition, str]:
-    """Return what a member gets while another still has it."""
     added: dict[TopicPartition, str] = {}
     lost: set[TopicPartition] = set()
     for member_id, assigned in assignment.items():

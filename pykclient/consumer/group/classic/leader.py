@@ -1,7 +1,8 @@
 """GroupLeader: assigns the partitions of all members' topics, while this member leads its group.
 
-The group's topics are followed in metadata meanwhile; when their partitions change, the leader has
-the group rebalance.
+The topics are followed in metadata meanwhile; when their partitions change, the group rebalances. A
+static leader that has restarted sends no assignment (KIP-814): `UnassignedPartitions` describes the
+group then, to find what topics have grown by.
 
 Owner: the core lock.
 Source: ``onLeaderElected`` of Java's ``ConsumerCoordinator``; KIP-429, KIP-814, KIP-881.
@@ -10,6 +11,7 @@ Source: ``onLeaderElected`` of Java's ``ConsumerCoordinator``; KIP-429, KIP-814,
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Final
 
@@ -22,9 +24,25 @@ from pykclient.consumer.group.assignors import (
     TopicRacks,
 )
 from pykclient.consumer.group.assignors.setting import common_protocol
-from pykclient.consumer.group.classic.protocol import encode_assignment, read_subscription
-from pykclient.errors import InconsistentGroupProtocolError, UsageError
+from pykclient.consumer.group.classic.protocol import (
+    encode_assignment,
+    read_assignment,
+    read_subscription,
+)
+from pykclient.errors import (
+    DecodeError,
+    InconsistentGroupProtocolError,
+    UsageError,
+    error_for_code,
+)
+from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.interrupts import raise_of_signal_handler
+from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.retry import Attempt
+from pykclient.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,25 +50,21 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.assignors import Assignor, GroupMember
-    from pykclient.consumer.group.wiring import GroupWiring
+    from pykclient.consumer.group.rebalance import GroupContext
+    from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.log import ClientLog
+    from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.describe_groups import DescribedGroup
     from pykclient.protocol.messages.join_group import (
         JoinGroupResponse,
-        JoinGroupResponseMember,
     )
-
-__all__ = [
-    "GroupAssignment",
-    "GroupLeader",
-    "assign_partitions",
-    "chosen_assignor",
-    "is_known",
-    "read_members",
-    "topic_racks",
-]
 
 KNOWN_TO_COOPERATE: Final = (CooperativeStickyAssignor.name,)
 """It compares generations, too: what a member claims of an old one is no partition that it has."""
+
+STABLE: Final = "Stable"
+"""In other states of the group its leader is about to assign."""
 
 GroupAssignment = dict[str, Assignment]
 """The assignment of each member, by its id."""
@@ -60,14 +74,14 @@ class GroupLeader:
     """What the leader of a classic group does; `resign` before each rebalance."""
 
     def __init__(
-        self, config: ConsumerConfig, wiring: GroupWiring, assignors: Mapping[str, Assignor]
+        self, config: ConsumerConfig, context: GroupContext, assignors: Mapping[str, Assignor]
     ) -> None:
         self.topics: frozenset[str] = frozenset()
         """What all members subscribe to, while this one assigns their partitions."""
         self.unsent: frozenset[TopicPartition] | None = None
         """What this leader would have assigned, but for KIP-814, by which the assignment of before
         holds; None when it was sent, or another member leads."""
-        self._wiring = wiring
+        self._context = context
         self._assignors = assignors
         self._protocol = common_protocol(tuple(assignors.values()))
         self._compares_racks = bool(config.client_rack)
@@ -82,7 +96,6 @@ class GroupLeader:
         self._follow(frozenset())
 
     def is_outdated(self) -> bool:
-        """Whether the metadata is not that of the assignment any more."""
         return self._assigned_shape is not None and self._assigned_shape != self._shape()
 
     def assign(
@@ -93,11 +106,14 @@ class GroupLeader:
         Raises:
             KafkaError: the subscriptions cannot be read, or the assignor failed.
         """
-        assignor = chosen_assignor(self._assignors, protocol, self._wiring.coordinator.group_id)
-        members = read_members(response.members)
+        assignor = chosen_assignor(self._assignors, protocol, self._context.coordinator.key)
+        members = {
+            member.member_id: read_subscription(member.metadata, member.group_instance_id)
+            for member in response.members
+        }
         topics = frozenset[str]().union(*(member.topics for member in members.values()))
         self._follow(topics)
-        cluster = self._wiring.metadata.cluster
+        cluster = self._context.metadata.cluster
         if not is_known(cluster, topics) and self._awaits_topics(cluster):
             return None
         self._incomplete_version = None
@@ -117,7 +133,7 @@ class GroupLeader:
     def _follow(self, topics: frozenset[str]) -> None:
         if topics != self.topics:
             self.topics = topics
-            self._wiring.follow_topics()
+            self._context.follow_topics()
 
     def _awaits_topics(self, cluster: Cluster) -> bool:
         """Whether the next metadata may have more topics than this cluster.
@@ -125,16 +141,15 @@ class GroupLeader:
         Metadata requested by name has each topic, also one that does not exist. Metadata of all
         topics lacks that one, and it must not be waited for: the whole group would wait.
         """
-        if not self._wiring.subscription.is_by_pattern or not cluster.nodes:
+        if not self._context.subscription.is_by_pattern or not cluster.nodes:
             return True
         if self._incomplete_version is None:
             self._incomplete_version = cluster.version
-            self._wiring.metadata.request_update()
+            self._context.metadata.request_update()
         return cluster.version <= self._incomplete_version
 
     def _shape(self) -> object:
-        """What an assignment is made from, of the cluster: partitions and, if they count, racks."""
-        racks = topic_racks(self._wiring.metadata.cluster, self.topics)
+        racks = topic_racks(self._context.metadata.cluster, self.topics)
         if self._compares_racks:
             return racks
         return {topic: len(partitions) for topic, partitions in racks.items()}
@@ -153,18 +168,6 @@ def chosen_assignor(assignors: Mapping[str, Assignor], name: str, group_id: str)
             f"has {', '.join(assignors)}"
         )
     return assignor
-
-
-def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, GroupMember]:
-    """Read the subscriptions of the members.
-
-    Raises:
-        DecodeError: one cannot be read.
-    """
-    return {
-        member.member_id: read_subscription(member.metadata, member.group_instance_id)
-        for member in members
-    }
 
 
 def is_known(cluster: Cluster, topics: Iterable[str]) -> bool:
@@ -226,7 +229,6 @@ def _checked(given: Assignment | Iterable[TopicPartition]) -> Assignment:
 
 
 def _is_partition(given: object) -> bool:
-    """Whether what the user's code returned can be encoded: it may be anything."""
     return (
         isinstance(given, TopicPartition)
         and isinstance(given.topic, str)
@@ -264,3 +266,97 @@ def _check_cooperative(
             f"another one still has it, which a cooperative assignor must not: leave it out for a "
             f"round"
         )
+
+
+class UnassignedPartitions:
+    """Describes one group; sets `has_found` if partitions that it should read are unassigned."""
+
+    def __init__(self, context: GroupContext, log: ClientLog) -> None:
+        self.has_found = False
+        self._coordinator = context.coordinator
+        self._retry_backoff = context.retry_backoff
+        self._log = log
+        self._wanted: frozenset[TopicPartition] | None = None
+        """What should be assigned; None while nothing is to be compared."""
+        self._attempt = Attempt(self._retry_backoff)
+        """Of the request under way; responses to others come too late."""
+
+    def compare(self, wanted: frozenset[TopicPartition]) -> None:
+        self.forget()
+        self._wanted = wanted
+
+    def forget(self) -> None:
+        """Compare nothing: the group rebalances."""
+        self._wanted = None
+        self._attempt = Attempt(self._retry_backoff)
+        self.has_found = False
+
+    def restart(self) -> None:
+        self._attempt = Attempt(self._retry_backoff)
+
+    def poll(self, now_ms: int) -> PollResult:
+        if self._wanted is None:
+            return PollResult()
+        attempt = self._attempt
+        if not attempt.is_due(now_ms):
+            return PollResult(next_poll_ms=attempt.next_ms)
+        node_id = self._coordinator.node_id()
+        if node_id is None:
+            return PollResult()
+        attempt.sent()
+        request = Request(
+            DescribeGroupsRequest(groups=[self._coordinator.key]),
+            node_id,
+            partial(self._on_response, attempt, node_id),
+            partial(self._on_failure, attempt, node_id),
+        )
+        return PollResult([request], NEVER_MS)
+
+    def _on_response(
+        self, attempt: Attempt, node_id: int, message: Message | None, now_ms: int
+    ) -> None:
+        assert isinstance(message, DescribeGroupsResponse)
+        if self._attempt is not attempt:
+            return
+        group_id = self._coordinator.key
+        described = next((each for each in message.groups if each.group_id == group_id), None)
+        if described is None:
+            self._fail(DecodeError(f"a DescribeGroups response lacks {group_id!r}"), now_ms)
+        elif described.error_code != 0:
+            error = error_for_code(described.error_code, f"DescribeGroups of {group_id!r}")
+            if isinstance(error, MOVED_ERRORS):
+                self._coordinator.mark_unknown(node_id, error.name)
+            self._fail(error, now_ms)
+        else:
+            self._on_described(described)
+
+    def _on_described(self, described: DescribedGroup) -> None:
+        wanted = self._wanted
+        assert wanted is not None
+        self.forget()
+        if described.group_state != STABLE:
+            return
+        try:
+            assigned = frozenset(
+                partition
+                for member in described.members
+                for partition in read_assignment(member.member_assignment).partitions
+            )
+        except DecodeError as error:
+            self._log.info("group %r: its assignment cannot be read: %s", described.group_id, error)
+            return
+        self.has_found = bool(wanted - assigned)
+
+    def _on_failure(self, attempt: Attempt, node_id: int, error: KafkaError, now_ms: int) -> None:
+        if self._attempt is not attempt:
+            return
+        if error.retriable:
+            self._coordinator.mark_unknown(node_id, error)
+        self._fail(error, now_ms)
+
+    def _fail(self, error: KafkaError, now_ms: int) -> None:
+        final_error = self._attempt.failed(error, now_ms)
+        if final_error is not None:
+            group_id = self._coordinator.key
+            self._log.info("group %r: its assignment is not known: %s", group_id, final_error)
+            self.forget()

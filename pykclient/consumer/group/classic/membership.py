@@ -6,23 +6,28 @@ a new member is given its id first), *syncing* (SyncGroup; the leader assigns be
 everything up and ends unjoined. What is to be done with partitions it returns as `Intent`; nothing
 of that happens while the application is not polling. Heartbeats, responses and SyncGroup do.
 
+*When its coordinator dies* positions stay (they are the partitions' own, and fetching needs no
+coordinator): requests and commits (`offsets/commit.py`) wait until `network/coordinators.py` has
+found the next one, which has a whole session to respond. Only what the present coordinator says
+ends the membership; then the next poll loses everything, and reading begins at the committed
+offsets.
+
 Owner: the core lock.
-Source: Java class ``AbstractCoordinator``; KIP-62, KIP-345 (static members), KIP-394 (member ids).
+Source: Java classes ``AbstractCoordinator``, ``Heartbeat``; KIP-62, KIP-345 (static members),
+KIP-394 (member ids).
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from enum import Enum
 from functools import partial
-from types import NoneType
 from typing import TYPE_CHECKING, Final
 
-from pykclient.consumer.group.assignors import GroupMember
-from pykclient.consumer.group.classic.heartbeat import Heartbeat
-from pykclient.consumer.group.classic.protocol import PROTOCOL_TYPE, encode_subscription
-from pykclient.consumer.group.classic.requests import (
+from pykclient.consumer.group.assignors.setting import common_protocol
+from pykclient.consumer.group.classic.leader import GroupLeader, UnassignedPartitions
+from pykclient.consumer.group.classic.protocol import (
+    PROTOCOL_TYPE,
     heartbeat_request,
     heartbeat_timeout_ms,
     join_request,
@@ -30,24 +35,27 @@ from pykclient.consumer.group.classic.requests import (
     leave,
     sync_request,
 )
-from pykclient.consumer.group.metadata import GroupMetadata
-from pykclient.consumer.group.protocols import AT_ONCE_COUNT
-from pykclient.consumer.group.rebalance import Intent, LoseAll, RevokeAll
+from pykclient.consumer.group.classic.subscription import JoinedSubscription
+from pykclient.consumer.group.metadata import (
+    AT_ONCE_COUNT,
+    GroupMetadata,
+    commit_in_rebalance,
+    commit_refused,
+)
+from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAll, RevokeToJoin
 from pykclient.errors import (
-    CoordinatorNotAvailableError,
     DisconnectedError,
     FencedInstanceIdError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     KafkaError,
     MemberIdRequiredError,
-    NotCoordinatorError,
     RebalanceInProgressError,
     UnknownMemberIdError,
-    UsageError,
     error_for_code,
 )
-from pykclient.network.interrupts import raise_foreign, raise_of_signal_handler
+from pykclient.network.coordinators import MOVED_ERRORS
+from pykclient.network.interrupts import raise_foreign
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.network.retry import Attempt
@@ -56,24 +64,20 @@ from pykclient.protocol.messages.join_group import JoinGroupResponse
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.assignors import Assignor
-    from pykclient.consumer.group.classic.leader import GroupLeader
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.subscription import SubscriptionState
-    from pykclient.network.coordinators import GroupCoordinator
+    from pykclient.consumer.group.rebalance import GroupContext
+    from pykclient.errors import BrokerError
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
 
-__all__ = ["NEXT", "Assign", "ClassicMembership", "ClassicState", "RevokeToJoin"]
-
 
 class ClassicState(Enum):
-    """How far a member is."""
-
     UNJOINED = "unjoined"
     REVOKING = "revoking"
     JOINING = "joining"
@@ -99,24 +103,75 @@ HAVE_GENERATION: Final = frozenset({_S.REVOKING, _S.ASSIGNING, _S.STABLE, _S.LEA
 REMOVED: Final = (UnknownMemberIdError.code, IllegalGenerationError.code)
 """Errors by which a coordinator says that this is no member, or not in this generation."""
 
-MOVED: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
-"""Errors that say that the coordinator is another one."""
-
 REJECTION_MAX_MS: Final = 5_000
 """A JoinGroup that is not rejected in that time is accepted: the group is waited for."""
 
 
-class RevokeToJoin(Intent):
-    """Give up what must not be kept while joining, which can still be committed."""
+class Heartbeat:
+    """When the next heartbeat is due, and when the session ends. Sends nothing.
 
+    While this is no member it is stopped, and nothing is due.
+    """
 
-class Assign(Intent):
-    """Have what the leader assigned."""
+    def __init__(self, config: ConsumerConfig, retry_backoff: Backoff) -> None:
+        self._config = config
+        self._attempt = Attempt(retry_backoff)
+        self._session_ends_ms = NEVER_MS
+        self.stop()
 
-    def __init__(self, protocol: str, assignment: bytes) -> None:
-        super().__init__()
-        self.protocol = protocol
-        self.assignment = assignment
+    @property
+    def is_started(self) -> bool:
+        return self._session_ends_ms != NEVER_MS
+
+    @property
+    def is_in_flight(self) -> bool:
+        return self._attempt.is_in_flight
+
+    @property
+    def next_ms(self) -> int:
+        return min(self._attempt.next_ms, self._session_ends_ms)
+
+    def is_due(self, now_ms: int) -> bool:
+        return self._attempt.is_due(now_ms)
+
+    def has_session_ended(self, now_ms: int) -> bool:
+        return now_ms >= self._session_ends_ms
+
+    def start(self, now_ms: int) -> None:
+        """Count from now on: the coordinator has just responded to this member."""
+        self._attempt.failure_count = 0
+        self._attempt.due_ms = now_ms + self._config.heartbeat_interval_ms
+        self._session_ends_ms = now_ms + self._config.session_timeout_ms
+
+    def begin_session(self, now_ms: int) -> None:
+        """Give a coordinator that was just found a session to respond, if this is a member."""
+        if self.is_started:
+            self._session_ends_ms = now_ms + self._config.session_timeout_ms
+
+    def restart(self, now_ms: int) -> None:
+        """Send a heartbeat at once, if this is a member: the response to the last one is lost."""
+        self._attempt.lost()
+        if self.is_started:
+            self._attempt.due_ms = now_ms
+
+    def stop(self) -> None:
+        """Stop counting. A response to what is in flight does not count any more."""
+        self._attempt.lost()
+        self._attempt.due_ms = self._session_ends_ms = NEVER_MS
+
+    def on_sent(self, now_ms: int) -> None:
+        self._attempt.sent()
+        self._attempt.due_ms = now_ms + self._config.heartbeat_interval_ms
+
+    def on_received(self, now_ms: int) -> None:
+        self._attempt.lost()
+        self._attempt.failure_count = 0
+        self.begin_session(now_ms)
+
+    def on_failed(self, error: KafkaError, now_ms: int) -> None:
+        self._attempt.lost()
+        if self.is_started:
+            self._attempt.back_off(error, now_ms)
 
 
 class ClassicMembership:
@@ -125,34 +180,32 @@ class ClassicMembership:
     def __init__(
         self,
         config: ConsumerConfig,
-        coordinator: GroupCoordinator,
-        *,
-        subscription: SubscriptionState,
-        assignors: Mapping[str, Assignor],
-        leader: GroupLeader,
+        context: GroupContext,
         history: GroupHistory,
-        retry_backoff: Backoff,
+        assignors: Sequence[Assignor],
     ) -> None:
         self.member = GroupMetadata(
-            coordinator.group_id, group_instance_id=config.group_instance_id
+            context.coordinator.key, group_instance_id=config.group_instance_id
         )
         self.rejection: KafkaError | None = None
         """The last error by which the coordinator did not accept this member; None if it did."""
         self.state = ClassicState.UNJOINED
-        self.knows_topics = True
-        """Whether the topics to join with are known: those of a new pattern are not at first."""
-        self.joined_topics: frozenset[str] | None = None
-        """The topics of the last JoinGroup; None while there was none."""
         self.left: Operation[None] = Operation()
         self._config = config
-        self._coordinator = coordinator
-        self._subscription = subscription
-        self._assignors = assignors
-        self._leader = leader
+        self._coordinator = context.coordinator
+        self._metadata = context.metadata
+        self._subscription = context.subscription
         self._history = history
         self._log = ClientLog("pykclient.consumer", config.client_id)
-        self._heartbeat = Heartbeat(config, retry_backoff)
-        self._attempt = Attempt(retry_backoff)
+        named = {assignor.name: assignor for assignor in assignors}
+        self._revoke_protocol = common_protocol(assignors)
+        self._joined_with = JoinedSubscription(config, context, named)
+        self._leader = GroupLeader(config, context, named)
+        self._unassigned = UnassignedPartitions(context, self._log)
+        self._compared_version = 0
+        """The cluster that was compared with the leader's assignment last."""
+        self._heartbeat = Heartbeat(config, context.retry_backoff)
+        self._attempt = Attempt(context.retry_backoff)
         """To join."""
         self._rejoin_reason: str | None = None
         """Why to join; None when there is no need to."""
@@ -179,39 +232,44 @@ class ClassicMembership:
         self._sends_leave = False
         self._error: KafkaError | None = None
 
-    # For the consumer's coordinator.
+    # For the group.
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return self._leader.topics
 
     @property
     def can_commit(self) -> bool:
-        """Whether a commit in the name of `member` may be accepted."""
         return self.member.is_member and self.state in HAVE_GENERATION
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether it waits for the group."""
         return self.state in (ClassicState.JOINING, ClassicState.SYNCING)
 
     @property
-    def needs_join(self) -> bool:
-        """Whether it is to join, or to join again."""
-        return self._rejoin_reason is not None
-
-    @property
     def has_request_in_flight(self) -> bool:
-        """Whether a response of the coordinator is due."""
         return self._call is not None or self._heartbeat.is_in_flight or bool(self._leave_requests)
 
     @property
     def has_error(self) -> bool:
-        """Whether `take_error` would return one."""
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
-        """Return the error that `poll` is to raise, and forget it; a fatal one stays."""
         error = self._error
         if error is not None and not error.fatal:
             self._error = None
         return error
+
+    def on_subscribed(self) -> None:
+        self._joined_with.begin()
+        if not self.member.is_member and self._rejoin_reason is None:
+            self.request_join("the consumer has subscribed")  # else `_notice_changes` sees it
+
+    def match(self, cluster: Cluster) -> None:
+        self._joined_with.match(cluster)
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self.request_join(reason)
 
     def request_join(self, reason: str) -> None:
         """Have it join, or join again, at the application's next poll."""
@@ -238,7 +296,7 @@ class ClassicMembership:
 
         `sends` False keeps the membership at the coordinator until the session ends.
         """
-        self._rejoin_reason = self.joined_topics = None
+        self._rejoin_reason = self._joined_with.topics = None
         was_member = self.member.is_member and not self.is_rebalancing
         self._forget_calls()
         self._leave_reason = reason
@@ -249,29 +307,36 @@ class ClassicMembership:
             self._sends_leave = sends
             self.left = Operation()
             self._to(ClassicState.LEAVING)
-        intent = self._intent = RevokeAll() if was_member else LoseAll()
-        return intent
+        return self._give_up(RevokeAll() if was_member else LoseAll())
 
-    def on_commit_refused(self, error_code: int, sent: GroupMetadata) -> None:
-        """Follow what the coordinator says of the membership to a commit in the name of `sent`."""
-        if sent != self.member:
-            return
-        if error_code == FencedInstanceIdError.code:
-            self._fail(error_for_code(error_code, self._about("OffsetCommit")))
-        elif error_code == RebalanceInProgressError.code:
-            self.request_join("offset commit failed since group is already rebalancing")
-        elif error_code in REMOVED:
-            self._lose_generation("OffsetCommit", error_code)
+    def on_commit_refused(self, sent: GroupMetadata, error: BrokerError) -> KafkaError:
+        """Follow what the coordinator says to a commit of `sent`; return what to raise."""
+        if sent != self.member and not isinstance(error, RebalanceInProgressError):
+            # Even an instance id that was fenced then may be this member's own by now.
+            if self.is_rebalancing:
+                return commit_in_rebalance(sent.group_id)
+            return commit_refused(sent, error)
+        if sent == self.member:
+            if isinstance(error, FencedInstanceIdError):
+                self._fail(error_for_code(error.code, self._about("OffsetCommit")))
+            elif isinstance(error, RebalanceInProgressError):
+                self.request_join("offset commit failed since group is already rebalancing")
+            elif error.code in REMOVED:
+                self._lose_generation("OffsetCommit", error.code)
+        if error.fatal or isinstance(error, RebalanceInProgressError):
+            return error
+        return commit_refused(sent, error)
 
     def advance(self, now_ms: int) -> Intent | None:
         """Go on while the application polls; return a new intent, to be carried out first."""
+        self._notice_changes()
         if self.state is ClassicState.SYNCING:
             self._lead(now_ms)
         elif self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
             if self._may_begin(now_ms):
                 return self._begin(now_ms)
         elif self.state is ClassicState.ASSIGNING and self._intent is None:
-            return self._assign()
+            return self._assign(now_ms)
         return None
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
@@ -286,7 +351,9 @@ class ClassicMembership:
         requests, self._leave_requests = self._leave_requests, []
         if node_id is not None:
             requests += self._due_requests(node_id, now_ms, may_rebalance=may_rebalance)
-        return PollResult(requests, self._next_ms(now_ms, has_coordinator=node_id is not None))
+        next_ms = self._next_ms(now_ms, has_coordinator=node_id is not None)
+        described = self._unassigned.poll(now_ms)
+        return PollResult([*requests, *described.requests], min(next_ms, described.next_poll_ms))
 
     def restart(self, now_ms: int, *, is_wanted: bool) -> None:
         """Forget what is in flight; a round that was under way is begun anew.
@@ -301,6 +368,7 @@ class ClassicMembership:
             and self._heartbeat.is_started
         )
         self._forget_calls()
+        self._unassigned.restart()
         self._intent = None
         self._due_count = 0
         self._leave_requests = []
@@ -323,7 +391,7 @@ class ClassicMembership:
         return max(now_ms, min(retry_ms, beat_ms))
 
     def _follow_coordinator(self, node_id: int | None, now_ms: int) -> None:
-        """Send a request to the coordinator of now that another one has not responded to.
+        """Send a request to the present coordinator that another one has not responded to.
 
         A coordinator may wait for the whole group before it responds; or it hangs, and has been
         replaced, which `Coordinators` finds out.
@@ -343,7 +411,7 @@ class ClassicMembership:
             and self._error is None
             and self._attempt.is_due(now_ms)
             and self._coordinator.node_id() is not None
-            and self.knows_topics
+            and self._joined_with.is_known
         )
 
     def _begin(self, now_ms: int) -> Intent:
@@ -351,8 +419,38 @@ class ClassicMembership:
         self._to(ClassicState.REVOKING)
         self._history.begin(self._rejoin_reason, now_ms)
         self._was_member = self.member.is_member
-        intent = self._intent = RevokeToJoin() if self._was_member else LoseAll()
+        return self._give_up(RevokeToJoin(self._revoke_protocol) if self._was_member else LoseAll())
+
+    def _give_up(self, intent: Intent) -> Intent:
+        self._leader.resign()
+        self._unassigned.forget()
+        self._intent = intent
         return intent
+
+    def _notice_changes(self) -> None:
+        """Join again when what the last assignment was made from does not hold any more.
+
+        Runs in each turn, and costs nothing while nothing is new.
+        """
+        if self._unassigned.has_found:
+            self._unassigned.forget()
+            self.request_join("partitions came while this leader restarted")
+        wanted, version = self._subscription.wanted_topics, self._metadata.cluster.version
+        joined = self._joined_with.topics
+        if version == self._compared_version and (wanted is joined or wanted == joined):
+            return
+        if self._rejoin_reason is not None or not self.member.is_member:
+            return
+        if not self._joined_with.is_known:
+            return
+        if not self._metadata.cluster.nodes:
+            return  # it starts over: what it knew before is no worse than that
+        if joined not in (None, wanted):
+            self.request_join("subscription has changed")
+            return
+        self._compared_version = version
+        if self._leader.is_outdated():
+            self.request_join("cached metadata has changed")
 
     def _lead(self, now_ms: int) -> None:
         if self._joined is None:
@@ -366,12 +464,28 @@ class ClassicMembership:
         if self._assignments is not None:
             self._joined = None
 
-    def _assign(self) -> Intent | None:
+    def _assign(self, now_ms: int) -> Intent | None:
         if self._assignment is None:
             self._to(ClassicState.UNJOINED)  # the generation was lost before it could be taken
             return None
-        intent = self._intent = Assign(self._protocol, self._assignment)
-        self._assignment = None
+        data, self._assignment = self._assignment, None
+        try:
+            assigned = self._joined_with.assigned(self._protocol, data, self.member)
+        except KafkaError as error:
+            raise_foreign(error)
+            self._fail_join(error, now_ms)
+            return None
+        if assigned is None:
+            self.request_join("received assignment does not match the current subscription")
+            self._to(ClassicState.STABLE)
+            self._history.end(now_ms)
+            return None
+        intent = self._intent = Assign(assigned)
+        if not self._subscription.partitions <= set(assigned):
+            intent.rejoin_reason = "need to revoke partitions and re-join"
+        if self._leader.unsent is not None:
+            self._unassigned.compare(self._leader.unsent)
+            self._leader.unsent = None
         self._was_member = True
         return intent
 
@@ -400,13 +514,14 @@ class ClassicMembership:
         if self._call is not None:
             return []  # a heartbeat would wait behind it
         if self._attempt.is_due(now_ms) and self._error is None:
-            if self.state is ClassicState.JOINING and may_rebalance and self.knows_topics:
+            if self.state is ClassicState.JOINING and may_rebalance and self._joined_with.is_known:
                 return [self._join(node_id, now_ms)]
             if self.state is ClassicState.SYNCING and self._joined is None:
                 return [self._sync(node_id, now_ms)]
         if self._heartbeat.has_session_ended(now_ms):
             self._coordinator.mark_unknown(node_id, "no response to a heartbeat for a session")
-            self._heartbeat.extend(now_ms)
+            self._heartbeat.restart(now_ms)
+            self._heartbeat.begin_session(now_ms)
         elif self._heartbeat.is_due(now_ms):
             self._heartbeat.on_sent(now_ms)
             return [self._send_heartbeat(node_id)]
@@ -417,25 +532,10 @@ class ClassicMembership:
         level = logging.DEBUG if self._attempt.failure_count else logging.INFO
         self._log.log(level, "group %r: joining as %r", self.member.group_id, self.member.member_id)
         reason = self._rejoin_reason or ""
-        message = join_request(self.member, self._subscriptions(), self._config, reason)
-        return self._send(message, node_id, self._on_joined, now_ms)
-
-    def _subscriptions(self) -> list[tuple[str, bytes]]:
-        """The assignors, each with the subscription that its leader reads."""
-        topics = self.joined_topics = self._subscription.wanted_topics
-        subscribed = GroupMember(
-            topics=topics,
-            owned_partitions=tuple(sorted(self._subscription.partitions)),
-            generation=self.member.generation if self.member.is_member else None,
-            rack=self._config.client_rack or None,
+        message = join_request(
+            self.member, self._joined_with.encoded(self.member), self._config, reason
         )
-        return [
-            (
-                each.name,
-                encode_subscription(replace(subscribed, user_data=_user_data(each, topics))),
-            )
-            for each in self._assignors.values()
-        ]
+        return self._send(message, node_id, self._on_joined, now_ms)
 
     def _sync(self, node_id: int, now_ms: int) -> Request:
         message = sync_request(self.member, self._protocol, self._assignments or ())
@@ -564,7 +664,6 @@ class ClassicMembership:
             self._to(ClassicState.ASSIGNING)
 
     def _on_rejected(self, api: str, code: int, node_id: int, now_ms: int) -> None:
-        """Go on after an error of JoinGroup or SyncGroup as Java does."""
         error = error_for_code(code, self._about(api))
         self._joined = self._assignments = None
         self.rejection = error
@@ -574,8 +673,8 @@ class ClassicMembership:
         elif code in (RebalanceInProgressError.code, MemberIdRequiredError.code):
             self._attempt.back_off(error, now_ms, at_once_count=AT_ONCE_COUNT)
             self._join_again(error)
-        elif code in MOVED or error.retriable:
-            if code in MOVED:
+        elif error.retriable:
+            if isinstance(error, MOVED_ERRORS):
                 self._coordinator.mark_unknown(node_id, error.name)
             self._retry_later(error, now_ms)
         else:
@@ -601,9 +700,9 @@ class ClassicMembership:
             if code != 0 and is_stable and self._rejoin_reason is None:
                 self.request_join("group is already rebalancing")
             return
-        self._heartbeat.on_failed(now_ms)
         error = error_for_code(code, self._about("Heartbeat"))
-        if code in MOVED:
+        self._heartbeat.on_failed(error, now_ms)
+        if isinstance(error, MOVED_ERRORS):
             self._coordinator.mark_unknown(node_id, error.name)
         elif sent != self.member or self._coordinator.is_replaced(node_id):
             self._log.debug("the response to an earlier heartbeat is void: %s", error)
@@ -613,7 +712,7 @@ class ClassicMembership:
             self._fail(error)
 
     def _on_heartbeat_failed(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        self._heartbeat.on_failed(now_ms)
+        self._heartbeat.on_failed(error, now_ms)
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
         else:
@@ -669,7 +768,6 @@ class ClassicMembership:
             self.member = self.member.without_member_id()
 
     def _forget_round(self) -> None:
-        """End the round under way; responses that belong to it come too late."""
         self._forget_calls()
         self._heartbeat.stop()
 
@@ -682,16 +780,3 @@ class ClassicMembership:
     def _to(self, state: ClassicState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
-
-
-def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
-    try:
-        data = assignor.user_data(topics)
-    except Exception as error:
-        raise_of_signal_handler(error)
-        raise UsageError(f"the assignor {assignor.name!r} failed: {error!r}") from error
-    if not isinstance(data, (bytes, NoneType)):
-        raise UsageError(
-            f"the assignor {assignor.name!r} gave user data that is no bytes: {data!r:.100}"
-        )
-    return data

@@ -1,43 +1,62 @@
-"""The consumer protocol: bytes by which members of a classic group and their leader agree.
+"""What a member of a classic group sends: requests, and in them the consumer protocol.
 
-A member sends its *subscription*, the leader an *assignment* for each; the coordinator passes both
-on. They begin with a version; of a newer one the known fields are read, since versions only add.
+By that members and their leader agree: a member sends its *subscription*, the leader an
+*assignment* for each; the coordinator passes both on. They begin with a version; of a newer one the
+known fields are read, since versions only add.
 
 Owner: no state.
-Source: Java class ``ConsumerProtocol``; KIP-429 (owned partitions), KIP-792 (generation), KIP-881
-(racks).
+Source: Java class ``ConsumerProtocol``; APIs JoinGroup, SyncGroup, Heartbeat and LeaveGroup;
+KIP-345, KIP-429 (owned partitions), KIP-559, KIP-792 (generation), KIP-800, KIP-881 (racks).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.assignors import Assignment, GroupMember
-from pykclient.errors import DecodeError
+from pykclient.errors import DecodeError, error_for_code
+from pykclient.network.manager import Request
 from pykclient.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
+from pykclient.protocol.messages.heartbeat import HeartbeatRequest
+from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pykclient.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pykclient.protocol.primitives import INT16
 from pykclient.protocol.reader import Reader
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "PROTOCOL_TYPE",
-    "encode_assignment",
-    "encode_subscription",
-    "read_assignment",
-    "read_subscription",
-]
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.errors import KafkaError
+    from pykclient.network.log import ClientLog
+    from pykclient.network.manager import Operation
+    from pykclient.protocol.message import Message
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_GENERATION: Final = -1
+
+SEVERAL_MEMBERS_FROM_VERSION: Final = 3
+"""LeaveGroup before it has one member, by its id alone."""
+
+REASON_LENGTH_MAX: Final = 255
+"""What coordinators accept of a reason (KIP-800)."""
+
+REBALANCE_SLACK_MS: Final = 5_000
+"""How long a JoinGroup may take beyond the rebalance timeout, for which the coordinator waits."""
 
 
 def encode_subscription(member: GroupMember) -> bytes:
@@ -85,7 +104,6 @@ def read_subscription(data: bytes, group_instance_id: str | None) -> GroupMember
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None
 ) -> bytes:
-    """Encode the assignment of a member."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
@@ -133,3 +151,104 @@ def _version(reader: Reader, newest: int) -> int:
     if version < 0:
         raise DecodeError(f"version {version} of the consumer protocol does not exist")
     return min(version, newest)
+
+
+# Requests.
+
+
+def join_timeout_ms(config: ConsumerConfig) -> int:
+    """How long a response may take that is sent when the whole group has joined."""
+    return max(config.max_poll_interval_ms + REBALANCE_SLACK_MS, config.request_timeout_ms)
+
+
+def heartbeat_timeout_ms(config: ConsumerConfig) -> int:
+    """How long the response to a heartbeat may take; after a session it is of no use."""
+    return min(config.session_timeout_ms, config.request_timeout_ms)
+
+
+def join_request(
+    member: GroupMetadata,
+    protocols: Sequence[tuple[str, bytes]],
+    config: ConsumerConfig,
+    reason: str,
+) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=member.group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[
+            JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
+        ],
+        reason=reason[:REASON_LENGTH_MAX],
+    )
+
+
+def sync_request(
+    member: GroupMetadata, protocol: str, assignments: Sequence[tuple[str, bytes]]
+) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=member.group_id,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=protocol,
+        assignments=[
+            SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+            for member_id, assignment in assignments
+        ],
+    )
+
+
+def heartbeat_request(member: GroupMetadata) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        group_id=member.group_id,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+    )
+
+
+def leave_request(member: GroupMetadata, reason: str, version: int) -> LeaveGroupRequest:
+    if version < SEVERAL_MEMBERS_FROM_VERSION:
+        return LeaveGroupRequest(group_id=member.group_id, member_id=member.member_id)
+    identity = MemberIdentity(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        reason=reason[:REASON_LENGTH_MAX],
+    )
+    return LeaveGroupRequest(group_id=member.group_id, members=[identity])
+
+
+def leave(
+    member: GroupMetadata, reason: str, node_id: int, *, left: Operation[None], log: ClientLog
+) -> Request:
+    """Return the LeaveGroup of a member, which ends `left`, whatever becomes of it.
+
+    Of a member that the coordinator does not know, or cannot be notified of, the session ends.
+    """
+
+    def on_response(response: Message | None, now_ms: int) -> None:
+        del now_ms
+        assert isinstance(response, LeaveGroupResponse)
+        codes = [response.error_code, *(each.error_code for each in response.members)]
+        error_code = next((code for code in codes if code != 0), 0)
+        if error_code != 0:
+            about = f"LeaveGroup of group {member.group_id!r}"
+            log.info("%s", error_for_code(error_code, about))
+        left.succeed(None)
+
+    def on_failure(error: KafkaError, now_ms: int) -> None:
+        del now_ms
+        log.info(
+            "group %r: LeaveGroup has failed, the session will end: %s", member.group_id, error
+        )
+        left.succeed(None)
+
+    build = partial(leave_request, member, reason)
+    log.info("group %r: leaving: %s", member.group_id, reason)
+    message = build(LeaveGroupRequest.max_version)
+    return Request(message, node_id, on_response, on_failure, build=build)

@@ -1,10 +1,10 @@
 """Kip848Membership: this consumer as a member of a KIP-848 group, where the coordinator assigns.
 
-The member sends in heartbeats what it subscribes to and what it has, and receives what it should
-have, the target. It revokes what is not in that (commits, calls the listener) before it takes the
-rest, and only then acknowledges: until it has, no other member gets what it gave up. What is to be
-done with partitions it returns as `Intent`; nothing of that happens while the application is not
-polling. Heartbeats and responses do.
+The member sends in heartbeats what it subscribes to and what it has (`HeartbeatFields`), and
+receives what it should have, the target. It revokes what is not in that (commits, calls the
+listener) before it takes the rest, and only then acknowledges: until it has, no other member gets
+what it gave up. What is to be done with partitions it returns as `Intent`; nothing of that happens
+while the application is not polling. Heartbeats and responses do.
 
 *Unsubscribed*, *joining* (its first heartbeat), *reconciling* (the target and what it has differ),
 *acknowledging* (the coordinator has to be notified that they do not any more), *stable*. A member
@@ -12,9 +12,14 @@ that the coordinator does not know any more is *fenced*, one that left because t
 not poll is *stale*: both give up what they have and join again. *Prepare leaving* gives everything
 up, *leaving* notifies the coordinator. *Fatal* is what no attempt cures.
 
+*When its coordinator dies* positions stay (they are the partitions' own, and fetching needs no
+coordinator): heartbeats and commits (`offsets/commit.py`) wait until `network/coordinators.py` has
+found the next one. Only what the present coordinator says fences the member; then the next poll
+loses everything, and reading begins at the committed offsets.
+
 Owner: the core lock.
-Source: KIP-848; Java enum ``MemberState``, classes ``AbstractMembershipManager``,
-``ConsumerHeartbeatRequestManager``.
+Source: KIP-848, KIP-1082; Java enum ``MemberState``, classes ``AbstractMembershipManager``,
+``ConsumerHeartbeatRequestManager`` (``HeartbeatState``).
 """
 
 from __future__ import annotations
@@ -22,54 +27,49 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.group.kip848.requests import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    HeartbeatFields,
-    Interest,
-    heartbeat_of,
-)
-from pykclient.consumer.group.metadata import GroupMetadata
-from pykclient.consumer.group.protocols import AT_ONCE_COUNT
-from pykclient.consumer.group.rebalance import Intent, LoseAll, RevokeAll
+from pykclient.consumer.group.metadata import AT_ONCE_COUNT, GroupMetadata, commit_refused
+from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAll
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
     BrokerError,
-    CoordinatorNotAvailableError,
     FencedMemberEpochError,
-    NotCoordinatorError,
+    RebalanceInProgressError,
+    StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.network.retry import Attempt
-from pykclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from pykclient.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import GroupHistory
-    from pykclient.consumer.subscription import SubscriptionState
+    from pykclient.consumer.group.rebalance import GroupContext
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster.metadata import Metadata
-    from pykclient.network.coordinators import GroupCoordinator
-    from pykclient.network.retry import Backoff
+    from pykclient.network.cluster.cluster import Cluster
     from pykclient.protocol.message import Message
 
     TopicIdPartitions = dict[bytes, tuple[int, ...]]
 
-__all__ = ["NEXT", "Assign", "Kip848Membership", "MemberState"]
-
 MEMBER_ID_BYTES: Final = 16
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""A static member leaves for a while: its partitions wait for it until its session ends."""
 
 HEARTBEAT_INTERVAL_MIN_MS: Final = 50
 """Heartbeats are sent no faster, whatever the coordinator says, which may be 1 ms; 5 s is the least
@@ -80,7 +80,6 @@ HEARTBEAT_INTERVAL_MAX_MS: Final = 30_000
 (``group.consumer.max.heartbeat.interval.ms``), and ends before a session of 45 s, which is the
 broker's default; members are not sent the session."""
 
-MOVED: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
 UNKNOWN_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
 RAISED: Final = (TopicAuthorizationFailedError, UnreleasedInstanceIdError)
 """Errors that may pass: `poll` raises them, and the member tries on. Of a static member that was
@@ -88,8 +87,6 @@ killed, the instance id is free when its session has ended."""
 
 
 class MemberState(Enum):
-    """How far a member is."""
-
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
     RECONCILING = "reconciling"
@@ -124,31 +121,78 @@ SENDING: Final = IN_GROUP | {_S.PREPARE_LEAVING}
 session."""
 
 
-class Assign(Intent):
-    """Have what the coordinator assigned."""
+class Interest(NamedTuple):
+    """What is subscribed to; `regex` is matched by the broker (RE2)."""
 
-    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
-        super().__init__()
-        self.partitions = partitions
+    topics: frozenset[str]
+    regex: str | None = None
+
+
+class _Sent(NamedTuple):
+    interest: Interest
+    assigned: dict[bytes, tuple[int, ...]] | None
+    """None when it has to be sent again."""
+
+
+class HeartbeatFields:
+    """What the coordinator has received of this member, so that it is not sent again."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._sent: _Sent | None = None
+
+    def forget(self) -> None:
+        """Send everything again: the coordinator may not have received the last."""
+        self._sent = None
+
+    def forget_assigned(self) -> None:
+        """Send what is assigned again, though it has not changed: the coordinator waits for it."""
+        if self._sent is not None:
+            self._sent = self._sent._replace(assigned=None)
+
+    def has_news(self, interest: Interest, assigned: TopicIdPartitions) -> bool:
+        """Whether a heartbeat would send anything but that the member lives."""
+        sent = self._sent
+        return sent is None or sent.interest != interest or sent.assigned != assigned
+
+    def request(
+        self, member: GroupMetadata, interest: Interest, assigned: TopicIdPartitions, *, epoch: int
+    ) -> ConsumerGroupHeartbeatRequest:
+        message = heartbeat_of(member, epoch)
+        sent, self._sent = self._sent, _Sent(interest, dict(assigned))
+        is_first = sent is None or epoch == JOIN_EPOCH
+        if is_first:
+            message.rebalance_timeout_ms = self._config.max_poll_interval_ms
+            message.server_assignor = self._config.group_remote_assignor or None
+            message.rack_id = self._config.client_rack or None
+        if is_first or sent is None or sent.interest.topics != interest.topics:
+            message.subscribed_topic_names = sorted(interest.topics)
+        before = None if is_first or sent is None else sent.interest.regex
+        if before != interest.regex:
+            message.subscribed_topic_regex = interest.regex or ""  # empty takes it back
+        if is_first or sent is None or sent.assigned != assigned:
+            message.topic_partitions = [
+                RequestTopicPartitions(topic_id, list(numbers))
+                for topic_id, numbers in assigned.items()
+            ]
+        return message
 
 
 class Kip848Membership:
     """The member. `request_join` makes it one; `begin_leave` ends that."""
 
+    is_rebalancing: Final = False
+    """Commits are accepted whenever it is a member."""
+    topics: Final = frozenset[str]()
+    """It never assigns for others."""
+
     def __init__(
-        self,
-        config: ConsumerConfig,
-        coordinator: GroupCoordinator,
-        *,
-        subscription: SubscriptionState,
-        metadata: Metadata,
-        history: GroupHistory,
-        retry_backoff: Backoff,
+        self, config: ConsumerConfig, context: GroupContext, history: GroupHistory
     ) -> None:
         # KIP-1082: the member makes its id itself, and keeps it for life.
-        member_id = urlsafe_b64encode(retry_backoff.random.randbytes(MEMBER_ID_BYTES))
+        member_id = urlsafe_b64encode(context.retry_backoff.random.randbytes(MEMBER_ID_BYTES))
         self.member = GroupMetadata(
-            coordinator.group_id,
+            context.coordinator.key,
             member_id=member_id.decode().rstrip("="),
             group_instance_id=config.group_instance_id,
         )
@@ -157,9 +201,9 @@ class Kip848Membership:
         self.state = MemberState.UNSUBSCRIBED
         self.left: Operation[None] = Operation()
         self._config = config
-        self._coordinator = coordinator
-        self._subscription = subscription
-        self._metadata = metadata
+        self._coordinator = context.coordinator
+        self._subscription = context.subscription
+        self._metadata = context.metadata
         self._history = history
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._fields = HeartbeatFields(config)
@@ -184,24 +228,21 @@ class Kip848Membership:
         """Whether others may have what this consumer still has; the next poll gives it up."""
         self._interval_ms = 0
         self._due_ms = 0
-        self._attempt = Attempt(retry_backoff)
+        self._attempt = Attempt(context.retry_backoff)
         self._error: KafkaError | None = None
 
-    # For the consumer's coordinator.
+    # For the group.
 
     @property
     def can_commit(self) -> bool:
-        """Whether a commit in the name of `member` may be accepted."""
         return self.member.is_member
 
     @property
     def has_request_in_flight(self) -> bool:
-        """Whether a response of the coordinator is due."""
         return self._call is not None
 
     @property
     def has_error(self) -> bool:
-        """Whether `take_error` would return one."""
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
@@ -215,18 +256,36 @@ class Kip848Membership:
         """Have it join at the application's next poll, if it is no member."""
         self._wants_join = self.state not in IN_GROUP
 
-    def on_commit_refused(self, error_code: int, sent: GroupMetadata) -> None:
-        """Send a heartbeat: its response says whether this is a member still."""
-        del error_code, sent
-        self._due_ms = 0
+    def on_subscribed(self) -> None:
+        """Join, or have the next heartbeat say what is subscribed to."""
+        if self._subscription.mode is SubscriptionMode.PATTERN:
+            self.match(self._metadata.cluster)
+        self.request_join()
+
+    def match(self, cluster: Cluster) -> None:
+        exclude_internal = self._config.exclude_internal_topics
+        self._subscription.match(cluster, exclude_internal=exclude_internal)
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self._log.warning(
+            "enforce_rebalance(%r) has no effect with group_protocol=consumer: the coordinator "
+            "assigns anew when something has changed",
+            reason,
+        )
+
+    def on_commit_refused(self, sent: GroupMetadata, error: BrokerError) -> KafkaError:
+        self._due_ms = 0  # the response to a heartbeat says whether this is a member still
+        if error.fatal or isinstance(error, RebalanceInProgressError):
+            return error
+        if isinstance(error, StaleMemberEpochError) and self.can_commit:
+            return error  # it has a newer epoch
+        return commit_refused(sent, error)
 
     @property
     def must_poll(self) -> bool:
-        """Whether it leaves if the application does not poll for `max_poll_interval_ms`."""
         return self.state in IN_GROUP
 
     def wants_turn(self, now_ms: int) -> bool:
-        """Whether `advance` would change something now."""
         if self._intent is not None:
             return self._intent.is_done
         if self.state is MemberState.UNSUBSCRIBED:
@@ -291,7 +350,6 @@ class Kip848Membership:
         self._wants_join = is_wanted and self.state is MemberState.UNSUBSCRIBED
 
     def advance(self, now_ms: int) -> Intent | None:
-        """Go on while the application polls; return a new intent, to be carried out first."""
         if self._intent is not None:
             if self._intent.is_done:
                 self._intent = None
@@ -309,7 +367,6 @@ class Kip848Membership:
         return None
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
-        """Return what is to be sent, and when to poll again."""
         del may_rebalance  # what it would take away waits for `advance`
         if self.state is MemberState.FATAL and not self._attempt.is_due(now_ms):
             return PollResult(next_poll_ms=self._attempt.due_ms)
@@ -450,7 +507,6 @@ class Kip848Membership:
             self.left.succeed(None)
 
     def leave_late(self) -> None:
-        """Leave because the application does not poll; when it does, everything is lost."""
         is_static = self.member.group_instance_id is not None
         self._leave_epoch = LEAVE_STATIC_EPOCH if is_static else LEAVE_EPOCH
         self._is_late = True
@@ -528,7 +584,7 @@ class Kip848Membership:
         self.rejection = error if passes else None
         self._fields.forget()
         self._may_be_known = self.member.is_member
-        if isinstance(error, MOVED):
+        if isinstance(error, MOVED_ERRORS):
             self._coordinator.mark_unknown(node_id, error.name)
             self._due_ms = 0  # as soon as the other one is found
         elif isinstance(error, UNKNOWN_MEMBER) and self._coordinator.is_replaced(node_id):
@@ -591,3 +647,13 @@ def _unsupported(cause: KafkaError) -> UnsupportedVersionError:
     )
     error.__cause__ = cause
     return error
+
+
+def heartbeat_of(member: GroupMetadata, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    """Return a heartbeat with nothing but that the member lives, or leaves."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=member.group_id,
+        member_id=member.member_id,
+        member_epoch=epoch,
+        instance_id=member.group_instance_id,
+    )

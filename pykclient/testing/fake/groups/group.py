@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.offsets import CommittedOffset
     from pykclient.types import TopicPartition
 
-__all__ = ["Group", "GroupKind", "GroupSettings", "GroupSnapshot", "MemberSnapshot", "Refusal"]
-
-
 Refusal = type["BrokerError"]
 """Why something is refused: the error whose code goes into the response."""
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
-__all__ = ["CommittedOffset", "GroupOffsets"]
-
 NO_EPOCH = -1
 
 

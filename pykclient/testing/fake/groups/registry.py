@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.timers import TimingWheel
     from pykclient.testing.fake.topics import Partition, Topic
 
-__all__ = ["OFFSETS_TOPIC", "GroupRegistry", "java_string_hash", "place", "utf16_unit_count"]
-
 OFFSETS_TOPIC = "__consumer_offsets"
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse", "respond_with_versions"]
-
 GROUP_FEATURE = "group.version"
 CLASSIC_ONLY, CLASSIC_AND_CONSUMER = 0, 1
 """The levels of that feature: the second has groups of KIP-848."""

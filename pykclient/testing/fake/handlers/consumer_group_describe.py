@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.kip848.members import ConsumerGroupMember
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _CONSUMER_MEMBER = 1
 """The member follows KIP-848; 0 is one of the classic protocol in such a group."""
 

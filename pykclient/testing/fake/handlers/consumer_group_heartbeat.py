@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 MEMBER_ID_FROM_VERSION = 1
 """Clients make their member ids themselves (KIP-1082)."""
 

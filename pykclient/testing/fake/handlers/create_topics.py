@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 DEFAULT = -1
 PARTITION_COUNT_MAX = 10_000
 _TOPIC_CONFIG = 1

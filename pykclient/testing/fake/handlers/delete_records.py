@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 TO_HIGH_WATERMARK = -1
 _NO_WATERMARK = -1
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 IDS_FROM_VERSION = 13
 SESSIONS_FROM_VERSION = 7
 FOLLOWERS_FROM_VERSION = 11

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _KEY_TYPES = range(3)
 _MANY_FROM_VERSION = 4
 _NOBODY = -1

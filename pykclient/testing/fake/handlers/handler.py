@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["Handler"]
-
 R_co = TypeVar("R_co", bound=Request, covariant=True)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import Refusal
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 
 def handle(cluster: ClusterState, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep the member's session."""

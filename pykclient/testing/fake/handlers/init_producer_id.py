@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _TRANSACTION = 1
 TRANSACTION_TIMEOUT_MS_MAX = 900_000
 EPOCH_MAX = 2**15 - 2

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition, Topic
 
-__all__ = ["NO_EPOCH", "find_partition", "led_partition"]
-
 NO_EPOCH = -1
 
 

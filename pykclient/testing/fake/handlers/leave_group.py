@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import Refusal
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _MANY_FROM_VERSION = 3
 
 Identity = tuple[str, "str | None"]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 
 def handle(cluster: ClusterState, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of the requested states and types; of all, when none is named."""

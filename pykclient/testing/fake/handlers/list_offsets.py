@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition, Topic
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _MAY_FORBID_CREATION_FROM_VERSION = 4
 IDS_FROM_VERSION = 12
 

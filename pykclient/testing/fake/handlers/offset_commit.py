@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Topic
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _IDS_FROM_VERSION = 10
 _TELLS_NO_GROUP_FROM_VERSION = 9
 

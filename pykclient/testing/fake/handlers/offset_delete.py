@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import Group
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 
 def handle(cluster: ClusterState, call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Forget each partition that may be forgotten."""

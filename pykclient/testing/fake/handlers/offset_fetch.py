@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _MANY_FROM_VERSION = 8
 _IDS_FROM_VERSION = 10
 _GROUP_ERRORS_FROM_VERSION = 2

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 ALL, NONE, LEADER = -1, 0, 1
 IDS_FROM_VERSION = 13
 LEADERS_FROM_VERSION = 10

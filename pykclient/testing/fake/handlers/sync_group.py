@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-__all__ = ["HANDLER", "handle", "refuse"]
-
 _NAMES_PROTOCOL_FROM_VERSION = 5
 
 

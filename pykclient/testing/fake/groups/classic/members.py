@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import Refusal
     from pykclient.testing.fake.timers import Timer
 
-__all__ = ["ClassicMember", "ClassicMembers", "ClassicResponses", "protocols_of"]
-
 
 @dataclass(slots=True, eq=False)
 class ClassicMember:

@@ -47,15 +47,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.classic.members import ClassicMember
     from pykclient.testing.fake.groups.group import Refusal
 
-__all__ = [
-    "CONSUMER_PROTOCOL_TYPE",
-    "NEXT",
-    "ClassicGroupState",
-    "ClassicState",
-    "assigned_partitions",
-    "subscribed_topics",
-]
-
 SKIPS_ASSIGNMENT_FROM_VERSION = 9
 CONSUMER_PROTOCOL_TYPE = "consumer"
 _OLDEST = 0

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
         [Sequence["AssignableMember"], Mapping[bytes, int]], dict[str, "Partitions"]
     ]
 
-__all__ = ["DEFAULT_ASSIGNOR", "SERVER_ASSIGNORS", "AssignableMember", "TopicIdPartition"]
-
 
 class TopicIdPartition(NamedTuple):
     """A partition by its topic's id, which tells a topic from a later one of the same name."""

@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.timers import Timer, TimingWheel
     from pykclient.testing.fake.topics import Topic
 
-__all__ = ["ConsumerGroup"]
-
 FIRST_EPOCH = 1
 COMMIT_FROM_VERSION = 9
 """The first of OffsetCommit that has a member's epoch rather than a generation."""

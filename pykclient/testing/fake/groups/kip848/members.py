@@ -35,18 +35,6 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatRequest,
     )
 
-__all__ = [
-    "JOIN_EPOCH",
-    "LEAVE_EPOCH",
-    "STATIC_LEAVE_EPOCH",
-    "ConsumerGroupMember",
-    "ConsumerGroupMembers",
-    "MemberState",
-    "Reconciliation",
-    "owned_partitions",
-]
-
-
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.timers import Timer, TimingWheel
     from pykclient.testing.fake.topics import Topic
 
-__all__ = ["RegexChange", "RegexSubscriptions", "TopicRegexError", "compile_topic_regex"]
-
 REFRESH_INTERVAL_MS_MIN = 10_000
 REFRESH_INTERVAL_MS = 600_000
 """Kafka's ``group.consumer.regex.refresh.interval.ms``."""

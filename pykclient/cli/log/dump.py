@@ -1,19 +1,20 @@
-"""A segment as text: the lines that Kafka's ``DumpLogSegments`` prints.
+"""The two forms in which a segment is printed; each call returns lines, ended by line ends.
 
-Owner: none; it holds no state that changes.
-Source: Java class ``DumpLogSegments`` of 4.3.1 and 3.9.2, whose output this equals; of a leader
-change in a metadata log 3.9.2 prints only the type.
+Owner: none; they hold no state that changes.
+Source: Java class ``DumpLogSegments`` of 4.3.1 and 3.9.2, whose output `TextDump` equals; of a
+leader change in a metadata log 3.9.2 prints only the type.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from typing import TYPE_CHECKING, Final
 
 from pykclient.cli.log.control_body import CONTROL_NAMES, control_body
-from pykclient.cli.log.files import base_offset_of, snapshot_of
-from pykclient.cli.log.index import OffsetPosition
+from pykclient.cli.log.index import OffsetPosition, base_offset_of
+from pykclient.cli.table import shown
 from pykclient.records.control import ControlType, control_type_number, coordinator_epoch
 from pykclient.types import TimestampType
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pykclient.cli.log.segment import PlacedBatch
     from pykclient.records.batch import RecordBatch
 
-__all__ = ["TextDump"]
-
 MAGIC_WITH_PRODUCER: Final = 2
 SEQUENCE_COUNT: Final = 2**31
 """After the largest sequence number comes 0."""
@@ -35,6 +34,8 @@ NO_SEQUENCE: Final = -1
 NULL_SIZE: Final = -1
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 """What formatting leaves for the first start of a cluster."""
+SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+"""Up to where in the metadata log it says everything: the offset behind, and the epoch."""
 
 _TIMESTAMP_NAMES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
@@ -43,16 +44,16 @@ _TIMESTAMP_NAMES: Final = {
 }
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
-_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 class TextDump:
     """Lines of text; with `escapes`, no control character of a record reaches the terminal."""
 
     def __init__(self, *, escapes: bool) -> None:
-        self._escapes = _ESCAPES if escapes else {}
+        self._shown = shown if escapes else str
 
     def head(self, path: Path) -> str:
+        """Return what comes before everything else."""
         return "".join(f"{line}\n" for line in (f"Dumping {path}", *_origin(path)))
 
     def batch(self, placed: PlacedBatch) -> str:
@@ -70,7 +71,11 @@ class TextDump:
         )
 
     def records(self, batch: RecordBatch, columns: RecordColumns, *, with_data: bool) -> str:
-        """Return a line for each record. Raises `CorruptRecordError` for a malformed marker."""
+        """Return a line for each record; `with_data` adds keys and values.
+
+        Raises:
+            CorruptRecordError: a control record is malformed.
+        """
         return "".join(self._record_lines(batch, columns, with_data))
 
     def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str:
@@ -88,8 +93,8 @@ class TextDump:
                 f" keySize: {_size(key)} valueSize: {_size(value)}"
             )
             if batch.magic >= MAGIC_WITH_PRODUCER:
-                names = ",".join(name for name, _ in headers).translate(self._escapes)
-                line += f" sequence: {sequence_of(batch, offset)} headerKeys: [{names}]"
+                names = self._shown(",".join(name for name, _ in headers))
+                line += f" sequence: {_sequence_of(batch, offset)} headerKeys: [{names}]"
             if batch.is_control:
                 line += self._control(batch, key, value)
             elif with_data:
@@ -105,20 +110,73 @@ class TextDump:
         if body is None:
             return f" controlType: {name}({number})"
         fields = json.dumps(body.fields, ensure_ascii=False, separators=(",", ":"))
-        return f" {body.title} {fields.translate(self._escapes)}"
+        return f" {body.title} {self._shown(fields)}"
 
     def _data(self, name: str, data: bytes | None) -> str:
         if data is None:
             return ""
-        return f" {name}: {_text(data).translate(self._escapes)}"
+        return f" {name}: {self._shown(_text(data))}"
 
 
-def sequence_of(batch: RecordBatch, offset: int) -> int:
-    """Return the sequence number of the record at `offset`, -1 where its producer gave none."""
-    if batch.base_sequence < 0:
-        return NO_SEQUENCE
-    sequence: int = (batch.base_sequence + offset - batch.base_offset) % SEQUENCE_COUNT
-    return sequence
+class JsonDump:
+    """Lines of JSON, each an object with a ``type``: batch, record or index_entry.
+
+    Keys, values and header values are text where they are UTF-8, else ``{"base64": ...}``; null is
+    null. Names end in their unit. A record's ``sequence`` is -1 where its producer gave none. A
+    control record has its ``control_type`` and, but for the markers of transactions, its message in
+    ``control``, whose fields have Kafka's own names.
+    """
+
+    def head(self, path: Path) -> str:
+        return ""
+
+    def batch(self, placed: PlacedBatch) -> str:
+        batch = placed.batch
+        return _json_line(
+            "batch",
+            position=placed.position,
+            base_offset=batch.base_offset,
+            last_offset=batch.last_offset,
+            record_count=batch.record_count,
+            base_sequence=batch.base_sequence,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            partition_leader_epoch=batch.partition_leader_epoch,
+            is_transactional=batch.is_transactional,
+            is_control=batch.is_control,
+            delete_horizon_ms=batch.base_timestamp_ms if batch.has_delete_horizon else None,
+            timestamp_type=batch.timestamp_type.name.lower(),
+            max_timestamp_ms=batch.max_timestamp_ms,
+            size_bytes=batch.size_bytes,
+            magic=batch.magic,
+            codec=batch.codec.name.lower(),
+            crc=batch.crc,
+        )
+
+    def records(self, batch: RecordBatch, columns: RecordColumns, *, with_data: bool) -> str:
+        lines = []
+        for offset, timestamp_ms, key, value, headers in columns:
+            fields: dict[str, object] = {
+                "offset": offset,
+                "timestamp_ms": timestamp_ms,
+                "sequence": _sequence_of(batch, offset),
+                "key_size_bytes": None if key is None else len(key),
+                "value_size_bytes": None if value is None else len(value),
+                "header_names": [name for name, _ in headers],
+            }
+            if batch.is_control:
+                fields |= _control_fields(batch, key, value)
+            if with_data:
+                fields |= {
+                    "key": _json_bytes(key),
+                    "value": _json_bytes(value),
+                    "headers": [[name, _json_bytes(data)] for name, data in headers],
+                }
+            lines.append(_json_line("record", **fields))
+        return "".join(lines)
+
+    def index_entry(self, entry: OffsetPosition | TimestampOffset) -> str:
+        return _json_line("index_entry", **entry._asdict())
 
 
 def _origin(path: Path) -> Iterator[str]:
@@ -127,9 +185,9 @@ def _origin(path: Path) -> Iterator[str]:
         yield f"Log starting offset: {offset}"
     if path.name == BOOTSTRAP_SNAPSHOT:
         yield "KRaft bootstrap snapshot"
-    snapshot = snapshot_of(path)
+    snapshot = SNAPSHOT_NAME.fullmatch(path.name)
     if snapshot is not None:
-        yield f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}"
+        yield f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}"
 
 
 def _text(data: bytes) -> str:
@@ -147,7 +205,7 @@ def _producer_fields(batch: RecordBatch) -> str:
     return (
         f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset}"
         f" count: {batch.record_count} baseSequence: {batch.base_sequence}"
-        f" lastSequence: {sequence_of(batch, batch.last_offset)}"
+        f" lastSequence: {_sequence_of(batch, batch.last_offset)}"
         f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
         f" partitionLeaderEpoch: {batch.partition_leader_epoch}"
         f" isTransactional: {str(batch.is_transactional).lower()}"
@@ -157,3 +215,34 @@ def _producer_fields(batch: RecordBatch) -> str:
 
 def _size(data: bytes | None) -> int:
     return NULL_SIZE if data is None else len(data)
+
+
+def _sequence_of(batch: RecordBatch, offset: int) -> int:
+    """Return the sequence number of the record at `offset`, -1 where its producer gave none."""
+    if batch.base_sequence < 0:
+        return NO_SEQUENCE
+    sequence: int = (batch.base_sequence + offset - batch.base_offset) % SEQUENCE_COUNT
+    return sequence
+
+
+def _json_line(kind: str, **fields: object) -> str:
+    return json.dumps({"type": kind, **fields}) + "\n"
+
+
+def _control_fields(
+    batch: RecordBatch, key: bytes | None, value: bytes | None
+) -> dict[str, object]:
+    number = control_type_number(batch, key)
+    is_known = 0 <= number < len(CONTROL_NAMES)
+    name = CONTROL_NAMES[number].lower() if is_known else f"unknown_{number}"
+    body = control_body(batch, number, value)
+    return {"control_type": name} | ({} if body is None else {"control": body.fields})
+
+
+def _json_bytes(data: bytes | None) -> object:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
