@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from pykclient.testing import fixtures
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ settings.load_profile("pykclient")
 
 KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster", "any_kafka_cluster"})
 SPARK = "tests/spark/"
+OLD_KAFKA = f"Kafka {KAFKA_VERSIONS[-1]}"
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
 
@@ -53,14 +56,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Keep the files that share Spark's session in one process."""
+    """Keep the files that share Spark's session, or the old brokers, in one process each."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
+            if nodeid.startswith(SPARK):
+                return SPARK
+            file = str(super()._split_scope(nodeid))
+            return OLD_KAFKA if file in self.files_with_old_kafka else file
+
+        @cached_property
+        def files_with_old_kafka(self) -> frozenset[str]:
+            """Those of which a test has the oldest version as a parameter."""
+            return frozenset(
+                nodeid.partition("::")[0]
+                for nodeid in self.collection
+                if KAFKA_VERSIONS[-1] in nodeid.partition("[")[2]
+            )
 
     return Scheduling(config, log)
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing.cluster.java import Java
 
-__all__ = ["JavaMirror", "java_with_compiler"]
-
 COMPILER_MODULE: Final = "jdk.compiler"
 EXIT_TIMEOUT_S: Final = 30.0
 

@@ -33,7 +33,6 @@ class Promise(NamedTuple):
 
 
 def promises_of(document: str) -> Iterator[Promise]:
-    """The promises of a document in their order."""
     section = ""
     for line in document.splitlines():
         if line.startswith("## "):
@@ -44,7 +43,6 @@ def promises_of(document: str) -> Iterator[Promise]:
 
 
 def marked(item: pytest.Item) -> list[str]:
-    """The promises that a test is marked with."""
     return [mark.args[0] for mark in item.iter_markers(MARKER)]
 
 
@@ -82,7 +80,6 @@ class PromiseReporter:
                 self.outcomes.setdefault(str(text), Counter())[report.outcome] += 1
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what the run has shown."""
         if not self.outcomes or not PATH.exists():  # beside a wheel there are tests alone
             return
         promises = list(promises_of(PATH.read_text(encoding="utf-8")))
@@ -104,10 +101,8 @@ class PromiseReporter:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer the whole list."""
     parser.addoption("--promises", action="store_true", help="list all promises at the end")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to count."""
     config.pluginmanager.register(PromiseReporter(), "promises")

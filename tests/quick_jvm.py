@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["QUICK_JVM", "quick_jvm_environ"]
-
 QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 

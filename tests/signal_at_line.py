@@ -21,8 +21,6 @@ import pykclient
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["Alarm", "SignalAtLine"]
-
 PACKAGE_PATH = str(Path(pykclient.__file__).parent)
 SIGNAL = signal.SIGUSR1
 

@@ -16,8 +16,6 @@ from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["NEWEST_FIRST", "OWN_BROKERS", "seeds"]
-
 OWN_BROKERS = pytest.mark.skipif(
     bool(os.environ.get(BOOTSTRAP_VARIABLE)),
     reason=f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others",

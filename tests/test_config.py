@@ -18,7 +18,7 @@ import pykclient
 from pykclient.admin.config import AdminConfig
 from pykclient.config.properties import from_properties
 from pykclient.config.setting import REQUIRED
-from pykclient.config.unknown_keys import HELD_BY, UNSUPPORTED
+from pykclient.config.unknown_keys import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors.base import ConfigError
 from pykclient.producer.config import ProducerConfig
@@ -62,6 +62,7 @@ def test_every_kafka_key_is_either_a_setting_or_known_as_unbuilt(
 def test_defaults_are_those_of_kafka(config: type[ClientConfig]) -> None:
     rows = {row["name"]: row for row in kafka_settings(config)}
     for setting in config.settings():
+        assert setting.meaning.endswith(".")
         if setting.is_ours or setting.key in REQUIRED_IN_KAFKA:
             continue
         default = rows[setting.key]["default"]
@@ -96,16 +97,6 @@ def test_ranges_are_those_of_kafka(config: type[ClientConfig]) -> None:
             setting.read(low - 1, setting.key)
 
 
-def test_keys_that_not_every_client_has_are_listed_with_their_clients() -> None:
-    holders: dict[str, tuple[str, ...]] = {}
-    for config in CONFIGS:
-        for setting in config.settings():
-            name = setting.key.replace(".", "_")
-            holders[name] = (*holders.get(name, ()), config.client)
-    partial = {name: clients for name, clients in holders.items() if len(clients) < len(CONFIGS)}
-    assert partial == {name: clients for clients, names in HELD_BY.items() for name in names}
-
-
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_setting_is_read_by_the_client_that_has_it(config: type[ClientConfig]) -> None:
     """A setting that nothing reads would be ignored; until then it belongs in UNSUPPORTED."""
@@ -129,23 +120,14 @@ def _is_read(config: type[ClientConfig], name: str, source: str) -> bool:
     return any(re.search(rf"\b_?config\.{key}\b", source) for key in (name, *properties))
 
 
-@pytest.mark.parametrize("config", CONFIGS)
-def test_every_setting_says_what_it_means(config: type[ClientConfig]) -> None:
-    for setting in config.settings():
-        assert setting.meaning.endswith(".")
-
-
-def test_keywords_and_a_mapping_are_read_together_and_keywords_win() -> None:
+def test_keywords_and_a_mapping_are_read_in_both_spellings_and_keywords_win() -> None:
     config = ProducerConfig.from_settings(
-        {"bootstrap.servers": "h1:9092", "linger.ms": "7", "batch_size": 1}, linger_ms=9
+        {"bootstrap.servers": "h1:9092", "linger.ms": "7", "batch_size": 1},
+        linger_ms=9,
+        **{"client.id": "me"},
     )
     assert config.bootstrap_servers == (("h1", 9092),)
-    assert (config.linger_ms, config.batch_size) == (9, 1)
-
-
-def test_dots_and_underscores_are_the_same_in_both_forms() -> None:
-    config = AdminConfig.from_settings({"bootstrap_servers": "h1:1"}, **{"client.id": "me"})
-    assert (config.bootstrap_servers, config.client_id) == ((("h1", 1),), "me")
+    assert (config.linger_ms, config.batch_size, config.client_id) == (9, 1, "me")
 
 
 def test_a_setting_given_in_two_spellings_at_once_is_refused() -> None:
@@ -210,13 +192,8 @@ def test_a_client_without_a_name_gets_one_as_in_java(monkeypatch: pytest.MonkeyP
     assert name(ConsumerConfig, group_id="g", group_instance_id="pod-7") == "consumer-g-pod-7"
     assert name(ConsumerConfig, client_id="mine") == "mine"
     assert name(ConsumerConfig, group_id="h") == "consumer-h-3"
-
-
-def test_naming_changes_nothing_else() -> None:
-    config = ConsumerConfig.from_settings(bootstrap_servers="h:1", group_id="g")
-    named = config.named()
-    assert config.client_id == ""
-    assert {**vars(named), "client_id": ""} == vars(config)
+    config = AdminConfig.from_settings(bootstrap_servers="h:1")
+    assert {**vars(config.named()), "client_id": ""} == vars(config)
 
 
 def test_repr_shows_what_differs_from_the_defaults() -> None:
@@ -282,20 +259,22 @@ def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         from_properties(tmp_path / "latin.properties")
 
 
-def test_a_file_name_given_as_text_is_not_taken_for_a_setting() -> None:
-    with pytest.raises(ConfigError, match=r"pass a pathlib\.Path"):
-        from_properties("client.properties")
-
-
-@pytest.mark.parametrize("escape", ["\\u12", "\\u12g4", "\\u+123", "\\u"])
-def test_a_malformed_escape_is_refused_with_its_line(escape: str) -> None:
-    with pytest.raises(ConfigError, match=r"properties, line 2: .* is no escape of four digits"):
-        from_properties(f"a=b\nc={escape}")
-
-
-def test_half_of_a_surrogate_pair_is_refused_with_its_line() -> None:
-    with pytest.raises(ConfigError, match="properties, line 1: half of a surrogate pair"):
-        from_properties("a=\\ud800")
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("client.properties", r"pass a pathlib\.Path"),
+        ("a=\\ud800", "properties, line 1: half of a surrogate pair"),
+        *(
+            (f"a=b\nc={escape}", "properties, line 2: .* is no escape of four digits")
+            for escape in ("\\u12", "\\u12g4", "\\u+123", "\\u")
+        ),
+    ],
+)
+def test_a_text_that_holds_no_properties_is_refused_with_its_line(
+    text: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        from_properties(text)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))

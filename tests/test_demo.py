@@ -26,8 +26,9 @@ from flights.stopwatch import Stopwatch
 from pykclient import Admin, ConsumerRecord, Producer, TimestampType
 from pykclient.errors import ConfigError
 from pykclient.testing import MissingPrerequisiteError
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
 from tests.quick_jvm import quick_jvm_environ
-from tests.testing.test_process_group import await_true
+from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
     from flights.data_set import Flight
@@ -381,11 +382,14 @@ def processes_with(variable: str) -> list[str]:
 
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")
-@pytest.mark.kafka
 def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
-    data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_set: FlightDataSet,
+    tmp_path: Path,
+    fake_kafka: FakeKafka,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = io.StringIO()
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, fake_kafka.bootstrap_servers)
     monkeypatch.setattr(flights_demo, "spark_obstacle", lambda: "install a Java")
     demo = flights_demo.FlightsDemo(data_set, tmp_path / "out", Console(file=text, width=100))
     assert demo.run() == flights_demo.EXIT_MISSING
@@ -394,11 +398,14 @@ def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
 
 
 @pytest.mark.promise("the demo's exit status reports any difference")
-@pytest.mark.kafka
 def test_a_record_too_many_ends_the_demo_with_a_status(
-    data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_set: FlightDataSet,
+    tmp_path: Path,
+    fake_kafka: FakeKafka,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = io.StringIO()
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, fake_kafka.bootstrap_servers)
     monkeypatch.setattr(flights_demo, "spark_obstacle", lambda: "install a Java")
     send = flights_demo.FlightsDemo._produce
 

@@ -54,6 +54,8 @@ FOREIGN = frozenset(
         # Other packages, and our extra for developers.
         *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),
         *("itertools.batched(consumer, 100)", "executor.map(work, consumer)"),
+        # What a document's own program defines.
+        "ByWeight",
         # Patterns for names.
         *("on_x", "take_x", "is_", "has_", "area: what"),
     }

@@ -37,33 +37,33 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+SET_UP = (
+    *("tools/make_venv.sh", INSTALL, COMPILE),
+    *("testing.cluster.java", "testing.cluster.jars"),
+)
+CHECKS = (
+    *("ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"),
+    *("config_reference --check", "state_tables --check", "spark_options --check"),
+)
+
+
 @pytest.mark.promise("`make demo` and `make test` set themselves up from nothing")
+@pytest.mark.promise("a failed check fails `make test`")
 @needs_make
 @pytest.mark.parametrize(
-    ("target", "last"), [("test", "-m pytest"), ("demo", "examples/flights_demo.py")]
+    ("target", "steps"),
+    [
+        ("test", (*SET_UP, "-m pytest")),
+        ("test", (*CHECKS, "-m pytest")),
+        ("demo", (*SET_UP, "examples/flights_demo.py")),
+    ],
 )
-def test_each_command_does_all_of_its_set_up_before_its_work(
-    project: Path, target: str, last: str
+def test_each_command_does_all_of_its_set_up_and_its_checks_before_its_work(
+    project: Path, target: str, steps: tuple[str, ...]
 ) -> None:
     plan = planned(project, target)
-    steps = [
-        "tools/make_venv.sh",
-        INSTALL,
-        COMPILE,
-        "testing.cluster.java",
-        "testing.cluster.jars",
-        last,
-    ]
     places = [plan.index(step) for step in steps]
     assert places == sorted(places)
-
-
-@needs_make
-def test_what_is_left_out_of_the_tests_runs_in_soak(project: Path) -> None:
-    *_, whole, pure = planned(project, "test").splitlines()
-    assert '-m "not soak"' in whole
-    assert '-m "not soak"' in pure
-    assert planned(project, "soak").endswith("-m soak\n")
 
 
 @pytest.mark.promise("both commands run again, in any order, without a network")
@@ -105,23 +105,15 @@ def test_a_change_of_what_is_compiled_compiles_anew_and_installs_nothing(
     "`make` compiles again what has changed, without a network, and tests the pure core too"
 )
 @needs_make
-def test_the_pure_core_is_tested_too(project: Path) -> None:
+def test_the_pure_core_is_tested_too_and_what_is_left_out_runs_in_soak(project: Path) -> None:
     *_, whole, pure = planned(project, "test").splitlines()
     assert whole.endswith(' -m "not soak" --promises')
-    assert "--numprocesses 3 --dist loadfile" in whole
+    assert "--numprocesses 4 --dist loadfile" in whole
     assert pure.startswith("PYKCLIENT_ACCEL=pure ")
+    assert '-m "not soak"' in pure
     for path in pure.partition('-m "not soak" ')[2].split():
         assert (ROOT / path).exists()
-
-
-@pytest.mark.promise("a failed check fails `make test`")
-@needs_make
-def test_the_tests_come_after_all_checks(project: Path) -> None:
-    plan = planned(project, "test")
-    steps = ["ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"]
-    steps += ["config_reference --check", "state_tables --check"]
-    places = [plan.index(step) for step in [*steps, "-m pytest"]]
-    assert places == sorted(places)
+    assert planned(project, "soak").endswith("-m soak\n")
 
 
 @pytest.fixture
@@ -142,7 +134,7 @@ case "$*" in
   "-m pykclient.testing.cluster.java") test ! -e no-java ;;
   "$(cat failing 2>/dev/null || echo none)") exit 1 ;;
 esac"""
-    for name in ("python", "lint-imports"):
+    for name in ("python", "lint-imports", "pytest"):
         fake_python(project / ".venv" / "bin", name, body)
     return project
 
@@ -243,18 +235,22 @@ def test_a_python_that_is_too_old_or_only_a_name_is_passed_over(tmp_path: Path) 
 
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")
-def test_without_a_python_the_cure_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("python3", "cure"),
+    [
+        (None, "Python 3.11 or newer is needed"),
+        (None, "apt-get install python3"),
+        ('[ "$1" = -c ]', "apt-get install python3-venv"),
+    ],
+)
+def test_without_a_python_or_its_venv_the_cure_is_said(
+    tmp_path: Path, python3: str | None, cure: str
+) -> None:
+    if python3 is not None:
+        fake_python(tmp_path, "python3", python3)
     answer = make_venv(tmp_path / "venv", tmp_path)
     assert answer.returncode == 1
-    assert "Python 3.11 or newer is needed" in answer.stderr
-    assert "apt-get install python3" in answer.stderr
-
-
-def test_a_python_without_venv_is_named_with_its_cure(tmp_path: Path) -> None:
-    fake_python(tmp_path, "python3", '[ "$1" = -c ]')
-    answer = make_venv(tmp_path / "venv", tmp_path)
-    assert answer.returncode == 1
-    assert "apt-get install python3-venv" in answer.stderr
+    assert cure in answer.stderr
 
 
 def test_an_environment_that_will_do_is_kept(tmp_path: Path) -> None:

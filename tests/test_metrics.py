@@ -1,14 +1,11 @@
-"""Recent, and the catalogue, which is what `docs/metrics.md` says."""
+"""Averages, maxima and rates of what was measured lately."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from pykclient.metrics import CATALOGUE, WINDOWS, Recent, Windows
+from pykclient.metrics import WINDOWS, Recent, Windows
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "metrics.md"
 START_MS = 1_000_000
 WINDOW_MS = WINDOWS.window_ms
 
@@ -69,14 +66,3 @@ def test_windows_without_length_tell_of_this_moment() -> None:
     recent.add(5, START_MS)
     assert (recent.maximum(START_MS), recent.rate(START_MS)) == (5, 5_000)
     assert recent.maximum(START_MS + 1) is None
-
-
-@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
-def test_the_document_lists_every_metric_as_the_catalogue_does() -> None:
-    rows = [
-        f"| {group} | `{name}` | {unit} | {meaning} |"
-        for (group, name), (unit, meaning) in CATALOGUE.items()
-    ]
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    start = lines.index("| --- | --- | --- | --- |") + 1
-    assert lines[start:] == rows

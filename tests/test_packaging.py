@@ -25,6 +25,7 @@ TIMEOUT_S = 240
 
 SHOW_CORE = "from pykclient import accel; print(accel.implementation)"
 PIP = (sys.executable, "-m", "pip")
+INSTALL = ("install", "--no-compile")
 FROM_SOURCE = ("--no-index", "--no-deps", "--no-build-isolation")
 
 # What builds, tools and tests leave behind; git does not see it, and a build must not either.
@@ -76,9 +77,9 @@ def wheel(dist: Path) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a fresh environment that has the wheel and none of its dependencies."""
     folder = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", folder, cwd=folder)
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--no-index", "--no-deps", wheel, cwd=folder)
+    run(*PIP, "--python", python, *INSTALL, "--no-index", "--no-deps", wheel, cwd=folder)
     return python
 
 
@@ -190,7 +191,7 @@ def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) ->
     """Method: the compiler's name leads nowhere, and there is no other program on the PATH."""
     (sdist,) = dist.glob("*.tar.gz")
     no_compiler = {"CC": "no-such-compiler", "CXX": "no-such-compiler", "PATH": ""}
-    run(*PIP, "install", *FROM_SOURCE, "--target", tmp_path, sdist, cwd=tmp_path, **no_compiler)
+    run(*PIP, *INSTALL, *FROM_SOURCE, "--target", tmp_path, sdist, cwd=tmp_path, **no_compiler)
     assert (tmp_path / "pykclient" / "producer" / "producer.py").is_file()
     *warning, implementation = run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path).splitlines()
     assert implementation == "pure"

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.accel.records import ROWS, decoded, encoded
+
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from pykclient.accel.abc import RecordColumns
 
 
 @pytest.fixture(scope="session", params=["pure", "compiled"])
@@ -18,3 +22,10 @@ def core(request: pytest.FixtureRequest) -> ModuleType:
         return import_module(f"pykclient.accel.{request.param}")
     except ModuleNotFoundError as error:
         pytest.skip(f"not built: {error}")
+
+
+@pytest.fixture
+def columns(core: ModuleType) -> RecordColumns:
+    """The sample's records, at offsets from 50 on."""
+    data = core.record_bytes(memoryview(encoded(core, ROWS)))
+    return decoded(core, data, len(ROWS), base_offset=50, base_ms=1000)

@@ -10,9 +10,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["fuzz"]
-
 fuzz = settings(
-    max_examples=int(os.environ.get("PYKCLIENT_FUZZ_CASES", "500")),
+    max_examples=int(os.environ.get("PYKCLIENT_FUZZ_CASES", "200")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
+one_is_chosen = pytest.mark.promise(
+    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
+)
+
+
 def test_a_choice_is_kept() -> None:
     implementation, note = accel.choose("pure")
     assert implementation == "pure"
@@ -33,9 +38,7 @@ def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
         accel.choose("rust")
 
 
-@pytest.mark.promise(
-    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
-)
+@one_is_chosen
 @pytest.mark.parametrize("wanted", [None, ""])
 def test_the_fastest_core_there_is_is_used_unless_another_is_asked_for(
     core: ModuleType, wanted: str | None
@@ -91,9 +94,7 @@ def test_a_build_that_failed_is_a_warning_with_the_reason_and_the_cure(unbuilt: 
     assert run(SHOW, unbuilt, PYKCLIENT_ACCEL="pure").stderr == ""
 
 
-@pytest.mark.promise(
-    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
-)
+@one_is_chosen
 def test_a_compiled_core_that_does_not_load_is_a_warning(unbuilt: Path) -> None:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for source in (unbuilt / COMPILED).glob("*.pyx"):
@@ -112,9 +113,7 @@ def test_a_compiled_core_of_an_older_build_that_lacks_a_name_is_a_warning(unbuil
     assert "RuntimeWarning: pykclient runs on its pure core" in done.stderr
 
 
-@pytest.mark.promise(
-    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
-)
+@one_is_chosen
 def test_asking_for_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
     unbuilt: Path,
 ) -> None:
@@ -124,9 +123,7 @@ def test_asking_for_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
     assert "install a C compiler" in failed.stderr
 
 
-@pytest.mark.promise(
-    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
-)
+@one_is_chosen
 def test_the_environment_decides_at_import(core: ModuleType) -> None:
     wanted = core.__name__.rpartition(".")[2]
     program = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pytest
 
 from pykclient.accel import ListColumns
 from pykclient.accel.pure.varint import encode_varint
-from tests.accel.sample_columns import ROWS, sample_columns
+from tests.accel.records import ROWS, decoded, encoded, simple
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
     from pykclient.accel.arrow_buffers import BinaryBuffers
 
 INT64_MAX = 2**63 - 1
-
-
-@pytest.fixture
-def columns(core: ModuleType) -> RecordColumns:
-    """The sample."""
-    return sample_columns(core)
 
 
 def binary(buffers: BinaryBuffers, count: int) -> list[bytes | None]:
@@ -48,7 +41,7 @@ def numbers(data: object) -> list[int]:
 
 @pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
 def test_every_field_stands_in_its_buffer(core: ModuleType, columns: RecordColumns) -> None:
-    filled = core.arrow_buffers([columns], include_headers=False)
+    filled = core.arrow_buffers([columns], wanted=("key", "value"))
     assert filled.record_count == 4
     assert binary(filled.keys, 4) == [row[1] for row in ROWS]
     assert binary(filled.values, 4) == [row[2] for row in ROWS]
@@ -60,7 +53,7 @@ def test_every_field_stands_in_its_buffer(core: ModuleType, columns: RecordColum
 
 @pytest.mark.promise("`poll_arrow` has keys, values, headers, nulls and times as they were written")
 def test_headers_stand_in_lists(core: ModuleType, columns: RecordColumns) -> None:
-    headers = core.arrow_buffers([columns], include_headers=True).headers
+    headers = core.arrow_buffers([columns], wanted=("key", "value", "headers")).headers
     assert headers.header_count == 3
     assert memoryview(headers.offsets).cast("B").cast("i").tolist() == [0, 0, 2, 2, 3]
     assert binary(headers.names, 3) == [b"h", b"h", "ü".encode()]
@@ -73,14 +66,14 @@ def test_names_of_headers_are_text_each_by_itself(core: ModuleType) -> None:
     names = [b"\xc3", b"\xbc", "ü".encode()]
     headers = b"\x06" + b"".join(encode_varint(len(name)) + name + b"\x01" for name in names)
     body = b"\0\0\0\x01\x01" + headers
-    columns, _ = core.decode_records(encode_varint(len(body)) + body, 0, 0, 1, 0, 0)
-    filled = core.arrow_buffers([columns], include_headers=True).headers
+    columns = decoded(core, encode_varint(len(body)) + body)
+    filled = core.arrow_buffers([columns], wanted=("key", "value", "headers")).headers
     assert binary(filled.names, 3) == ["\ufffd".encode(), "\ufffd".encode(), "ü".encode()]
 
 
 def test_runs_follow_one_another(core: ModuleType, columns: RecordColumns) -> None:
     parts = [columns.rows(2), columns.rows(0, 0), columns.rows(1, 2), columns]
-    filled = core.arrow_buffers(parts, include_headers=True)
+    filled = core.arrow_buffers(parts, wanted=("key", "value", "headers"))
     assert numbers(filled.offsets) == [52, 53, 51, 50, 51, 52, 53]
     assert binary(filled.values, 7) == [value for part in parts for value in part.values]
     assert memoryview(filled.headers.offsets).cast("B").cast("i").tolist() == [
@@ -90,15 +83,35 @@ def test_runs_follow_one_another(core: ModuleType, columns: RecordColumns) -> No
     ]
 
 
+@pytest.mark.parametrize("wanted", ["key", "value", "headers"])
+def test_only_what_is_wanted_is_copied(
+    core: ModuleType, columns: RecordColumns, wanted: str
+) -> None:
+    rows = ListColumns([7], [8], [b"k"], [None], [(("a", b"b"),)], size_bytes=3)
+    for parts in ([columns], [columns, rows]):
+        whole = core.arrow_buffers(parts, wanted=("key", "value", "headers"))
+        alone = core.arrow_buffers(parts, wanted={wanted})
+        field = {"key": "keys", "value": "values", "headers": "headers"}[wanted]
+        assert alone._fields == whole._fields
+        for name in ("keys", "values", "headers"):
+            expected = getattr(whole, name) if name == field else None
+            found = getattr(alone, name)
+            assert (found is None) == (expected is None)
+        assert numbers(alone.offsets) == numbers(whole.offsets)
+        count = whole.record_count
+        if field != "headers":
+            assert binary(getattr(alone, field), count) == binary(getattr(whole, field), count)
+
+
 def test_no_records_make_empty_buffers(core: ModuleType) -> None:
-    filled = core.arrow_buffers([], include_headers=True)
+    filled = core.arrow_buffers([], wanted=("key", "value", "headers"))
     assert filled.record_count == 0
     assert binary(filled.keys, 0) == []
     assert binary(filled.headers.names, 0) == []
 
 
 def test_a_column_without_nulls_has_no_bitmap(core: ModuleType, columns: RecordColumns) -> None:
-    filled = core.arrow_buffers([columns.rows(0, 2)], include_headers=False)
+    filled = core.arrow_buffers([columns.rows(0, 2)], wanted=("key", "value"))
     assert (filled.values.null_count, filled.values.validity) == (0, None)
     assert filled.keys.null_count == 1
 
@@ -107,7 +120,7 @@ def test_a_column_without_nulls_has_no_bitmap(core: ModuleType, columns: RecordC
 @pytest.mark.parametrize("time_ms", [INT64_MAX, -INT64_MAX, INT64_MAX // 1000 + 1])
 def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> None:
     rows = ListColumns([1, 2], [time_ms, 7], [None] * 2, [None] * 2, [()] * 2, size_bytes=0)
-    filled = core.arrow_buffers([rows], include_headers=False)
+    filled = core.arrow_buffers([rows], wanted=("key", "value"))
     assert filled.timestamp_null_count == 1
     assert bytes(filled.timestamp_validity) == b"\2"
     assert numbers(filled.timestamps_us) == [0, 7000]
@@ -116,20 +129,16 @@ def test_a_time_beyond_microseconds_is_null(core: ModuleType, time_ms: int) -> N
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_last_time_that_microseconds_can_hold_is_kept(core: ModuleType, sign: int) -> None:
     time_ms = sign * (INT64_MAX // 1000)
-    appender = core.RecordAppender(100, None, nullcontext())
-    appender.append(0, None, None)
-    appender.seal()
-    data = core.record_bytes(memoryview(bytearray(appender.view())))
-    times_ms = (time_ms, INT64_MAX)
-    parts = [core.decode_records(data, 0, 0, 1, 0, 0, each_ms)[0] for each_ms in times_ms]
-    filled = core.arrow_buffers(parts, include_headers=False)
+    data = core.record_bytes(simple(0))
+    parts = [decoded(core, data, append_ms=each_ms) for each_ms in (time_ms, INT64_MAX)]
+    filled = core.arrow_buffers(parts, wanted=("key", "value"))
     assert bytes(filled.timestamp_validity) == b"\1"
     assert numbers(filled.timestamps_us) == [time_ms * 1000, 0]
 
 
 def test_lists_and_frames_may_be_mixed(core: ModuleType, columns: RecordColumns) -> None:
     rows = ListColumns([7], [8], [b"k"], [None], [(("a", b"b"),)], size_bytes=3)
-    filled = core.arrow_buffers([columns, rows], include_headers=True)
+    filled = core.arrow_buffers([columns, rows], wanted=("key", "value", "headers"))
     assert numbers(filled.offsets) == [50, 51, 52, 53, 7]
     assert binary(filled.keys, 5) == [*columns.keys, b"k"]
     assert binary(filled.headers.names, 4) == [b"h", b"h", "ü".encode(), b"a"]
@@ -140,13 +149,9 @@ def test_lists_and_frames_may_be_mixed(core: ModuleType, columns: RecordColumns)
 )
 def test_a_column_beyond_two_gibibytes_is_refused_before_it_is_made(core: ModuleType) -> None:
     value = bytes(2**20)
-    appender = core.RecordAppender(2**22, None, nullcontext())
-    appender.append(0, None, value)
-    appender.seal()
-    data = core.record_bytes(bytes(appender.view()))
-    columns = core.decode_records(data, 0, 0, 1, 0, 0)[0]
+    columns = decoded(core, core.record_bytes(encoded(core, [(0, None, value, ())])))
     with pytest.raises(OverflowError, match="2147483648 bytes do not fit"):
-        core.arrow_buffers([columns] * 2048, include_headers=False)
+        core.arrow_buffers([columns] * 2048, wanted=("key", "value"))
 
 
 @pytest.mark.promise("constant Arrow columns are filled in the core, within 32-bit offsets")

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykclient.accel import pure
 from pykclient.errors.base import SerializationError
-from tests.accel.appended_rows import appended
+from tests.accel.records import appended
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -179,25 +178,6 @@ def test_an_array_without_any_byte_has_no_data(core: ModuleType) -> None:
     assert values_of(core, column) == [b"", b""]
 
 
-@pytest.mark.promise(
-    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
-)
-@pytest.mark.parametrize(
-    "offsets",
-    [(0, 2, 1), (-1, 0, 1), (0, 1, 4), (3, 2, 1), (0, 1), (), (0, 2**31 - 1, 2), (-(2**31), 1, 2)],
-)
-def test_offsets_that_do_not_fit_are_refused(core: ModuleType, offsets: tuple[int, ...]) -> None:
-    numbers = b"".join(number.to_bytes(4, "little", signed=True) for number in offsets)
-    with pytest.raises(SerializationError, match="offsets of an Arrow array do not fit"):
-        core.ByteColumn.from_arrow(2, 0, validity=None, offsets=numbers, data=b"abc", offset_size=4)
-
-
-def test_a_validity_bitmap_that_is_too_short_is_refused(core: ModuleType) -> None:
-    offsets = bytes(4 * 10)
-    with pytest.raises(SerializationError, match="do not fit"):
-        core.ByteColumn.from_arrow(9, 0, validity=b"\xff", offsets=offsets, data=b"", offset_size=4)
-
-
 def test_headers_are_encoded_record_by_record(core: ModuleType) -> None:
     column = core.ByteColumn.from_headers(
         [[("a", b"1"), ("b", None)], None, (), [("long", b"x" * 300)]], "headers"
@@ -227,24 +207,8 @@ def test_header_columns_are_encoded_as_header_lists_are(core: ModuleType) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    "counts", [[], [2], [2, 2], [4, 0], [2**63 - 1, 3], [2**62, 2**62, 2**62, 2**62, 3]]
-)
-def test_counts_of_other_headers_than_there_are_are_refused(
-    core: ModuleType, counts: list[int]
-) -> None:
-    """Goal: none of them is followed into memory that is somebody else's."""
-    column = core.ByteColumn.from_objects([b"a", b"b", b"c"], "headers")
-    with pytest.raises(SerializationError, match="are not those of the headers that came"):
-        core.ByteColumn.from_header_columns(array("q", counts), column, column)
-
-
 @pytest.mark.parametrize("item", [b"same", None])
 def test_one_item_may_stand_for_all(core: ModuleType, item: bytes | None) -> None:
     column = core.ByteColumn.repeated(item, 3)
     assert len(column) == 3
     assert values_of(core, column) == [item] * 3
-
-
-def test_the_pure_column_holds_one_item_for_each() -> None:
-    assert list(pure.ByteColumn.from_objects([b"a", None], "values").items) == [b"a", None]

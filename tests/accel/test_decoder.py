@@ -1,9 +1,8 @@
-"""The decoder: round trips, and only DecodeError for whatever else the bytes are."""
+"""The decoder: round trips, only DecodeError for other bytes, and records as columns."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,16 +12,21 @@ from hypothesis import strategies as st
 from pykclient.accel.pure.appender import HEADER_COUNT_MAX
 from pykclient.accel.pure.varint import encode_varint
 from pykclient.errors.base import DecodeError
-from pykclient.types import TimestampType
+from tests.accel.records import ROWS as SAMPLE
+from tests.accel.records import decoded, encoded, iterated, record, simple, with_headers
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pykclient.types import Headers
+    from pykclient.accel.abc import RecordColumns
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pykclient.accel.abc import RecordColumns
+    from tests.records.batches import Row
 
 same_core = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-Row = tuple[int, bytes | None, bytes | None, "Headers"]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=10)
 ROWS = st.lists(
@@ -37,40 +41,13 @@ ROWS = st.lists(
 )
 
 
-def encoded(core: ModuleType, rows: list[Row]) -> bytes:
-    appender = core.RecordAppender(10**9, None, nullcontext())
-    for row in rows:
-        appender.append(*row)
-    appender.seal()
-    return bytes(appender.view())
-
-
-def record(*numbers: int, body: bytes = b"") -> bytes:
-    """One record of raw parts: length, timestamp delta, offset delta, then `body`."""
-    length, timestamp, offset = numbers
-    return encode_varint(length) + b"\x00" + encode_varint(timestamp) + encode_varint(offset) + body
-
-
-def simple(offset: int, timestamp: int = 0) -> bytes:
-    """A record with null key and value."""
-    body = b"\x00" + encode_varint(timestamp) + encode_varint(offset) + b"\x01\x01\x00"
-    return encode_varint(len(body)) + body
-
-
-def with_headers(offset: int, count: int) -> bytes:
-    """A record with the smallest headers: of empty names and null values."""
-    body = b"\x00\x00" + encode_varint(offset) + b"\x01\x01" + encode_varint(count)
-    body += b"\x00\x01" * count
-    return encode_varint(len(body)) + body
-
-
 @pytest.mark.promise("more than a million headers at once are refused before they are made")
 def test_more_headers_than_anybody_has_are_refused_before_they_are_made(core: ModuleType) -> None:
     """Goal: kilobytes of a compressed batch cannot become gigabytes of headers."""
     count = HEADER_COUNT_MAX + 1
     with pytest.raises(DecodeError, match=f"a record claims {count} headers, .*limit"):
         core.decode_records(with_headers(0, count), 0, 0, 1, 0, 0)
-    columns, _ = core.decode_records(with_headers(0, HEADER_COUNT_MAX), 0, 0, 1, 0, 0)
+    columns = decoded(core, with_headers(0, HEADER_COUNT_MAX))
     assert len(columns.headers[0]) == HEADER_COUNT_MAX
 
 
@@ -104,14 +81,10 @@ def test_what_is_not_utf8_in_the_name_of_a_header_is_replaced(
     """Goal: a name that another client wrote in another encoding costs nobody the batch."""
     body = b"\x01\x01\x02" + encode_varint(len(name)) + name + b"\x02v"
     data = simple(0) + record(3 + len(body), 0, 1, body=body) + simple(2)
-    columns, end = core.decode_records(data, 0, 0, 3, 0, 0)
-    assert end == len(data)
+    columns = decoded(core, data, 3)
     assert list(columns.headers) == [(), ((text, b"v"),), ()]
-    records = core.iterate_records(
-        columns, topic="t", partition=0, timestamp_type=TimestampType.CREATE_TIME, leader_epoch=None
-    )
-    assert [made.headers for made in records] == [(), ((text, b"v"),), ()]
-    names = core.arrow_buffers([columns], include_headers=True).headers.names
+    assert [made.headers for made in iterated(core, columns)] == [(), ((text, b"v"),), ()]
+    names = core.arrow_buffers([columns], wanted=("key", "value", "headers")).headers.names
     assert bytes(names.data) == text.encode()
     assert list(memoryview(names.offsets).cast("B").cast("i")) == [0, len(text.encode())]
 
@@ -120,8 +93,7 @@ def test_what_is_not_utf8_in_the_name_of_a_header_is_replaced(
 @given(ROWS, st.integers(0, 2**40))
 def test_what_was_appended_comes_back(core: ModuleType, rows: list[Row], base_offset: int) -> None:
     data = encoded(core, rows)
-    columns, end = core.decode_records(data, 0, 0, len(rows), base_offset, rows[0][0])
-    assert end == len(data)
+    columns = decoded(core, data, len(rows), base_offset, rows[0][0])
     assert list(columns.offsets) == list(range(base_offset, base_offset + len(rows)))
     assert [row[1:] for row in columns] == rows
 
@@ -148,8 +120,7 @@ def test_decoding_in_pieces_gives_the_same_as_at_once(
 
 def test_offsets_may_have_gaps_where_compaction_took_records_away(core: ModuleType) -> None:
     data = simple(0) + simple(3) + simple(4) + simple(10_000)
-    columns, _ = core.decode_records(data, 0, 0, 4, 100, 0)
-    assert list(columns.offsets) == [100, 103, 104, 10_100]
+    assert list(decoded(core, data, 4, 100).offsets) == [100, 103, 104, 10_100]
 
 
 def test_gaps_are_found_from_any_piece_on(core: ModuleType) -> None:
@@ -162,8 +133,11 @@ def test_gaps_are_found_from_any_piece_on(core: ModuleType) -> None:
 
 def test_timestamps_may_go_back_before_the_base(core: ModuleType) -> None:
     data = simple(0) + simple(1, timestamp=-50) + simple(2, timestamp=-100_000)
-    columns, _ = core.decode_records(data, 0, 0, 3, 0, 1_000_000)
-    assert list(columns.timestamps_ms) == [1_000_000, 999_950, 900_000]
+    assert list(decoded(core, data, 3, base_ms=1_000_000).timestamps_ms) == [
+        1_000_000,
+        999_950,
+        900_000,
+    ]
 
 
 INT64_MAX = 2**63 - 1
@@ -178,11 +152,11 @@ INT64_MIN = -(2**63)
 def test_the_last_offset_of_all_is_read_and_found(
     core: ModuleType, data: bytes, base_offset: int, offset: int
 ) -> None:
-    columns, _ = core.decode_records(data, 0, 0, 1, base_offset, 0)
+    columns = decoded(core, data, base_offset=base_offset)
     assert list(columns.offsets) == [columns.first_offset] == [columns.last_offset] == [offset]
     sought = (INT64_MIN - 1, -1, offset - 1, offset, offset + 1)
     assert [columns.find(each) for each in sought] == [0, 0, 0, 0, 1]
-    filled = core.arrow_buffers([columns], include_headers=False)
+    filled = core.arrow_buffers([columns], wanted=("key", "value"))
     assert bytes(filled.offsets) == offset.to_bytes(8, sys.byteorder)
 
 
@@ -211,7 +185,7 @@ def test_an_offset_beyond_64_bits_is_a_decode_error(
 def test_the_first_and_last_times_of_all_are_read(
     core: ModuleType, base_ms: int, delta_ms: int
 ) -> None:
-    columns, _ = core.decode_records(simple(0, timestamp=delta_ms), 0, 0, 1, 0, base_ms)
+    columns = decoded(core, simple(0, timestamp=delta_ms), base_ms=base_ms)
     assert list(columns.timestamps_ms) == [base_ms + delta_ms]
 
 
@@ -274,31 +248,62 @@ def test_records_cut_off_anywhere_are_a_decode_error(core: ModuleType, rows: lis
             core.decode_records(data[:end], 0, 0, len(rows), 0, rows[0][0])
 
 
-@pytest.mark.promise("only our own errors leave the parsers, of either core")
-@same_core
-@given(ROWS, st.data())
-def test_damaged_records_give_records_or_a_decode_error_and_nothing_else(
-    core: ModuleType, rows: list[Row], data: st.DataObject
-) -> None:
-    damaged = bytearray(encoded(core, rows))
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        columns, end = core.decode_records(bytes(damaged), 0, 0, len(rows), 0, rows[0][0])
-    except DecodeError:
-        return
-    assert len(list(columns)) == len(columns) == len(rows)
-    assert end <= len(damaged)
+def test_each_field_of_all_records(columns: RecordColumns) -> None:
+    assert len(columns) == 4
+    assert list(columns.offsets) == [50, 51, 52, 53]
+    assert list(columns.timestamps_ms) == [row[0] for row in SAMPLE]
+    assert list(columns.keys) == [row[1] for row in SAMPLE]
+    assert list(columns.values) == [row[2] for row in SAMPLE]
+    assert list(columns.headers) == [row[3] for row in SAMPLE]
+    assert (columns.first_offset, columns.last_offset) == (50, 53)
 
 
-@pytest.mark.promise("only our own errors leave the parsers, of either core")
-@same_core
-@given(st.binary(max_size=200), st.integers(1, 30), st.integers(-(2**63), 2**63 - 1))
-def test_any_bytes_give_records_or_a_decode_error_and_nothing_else(
-    core: ModuleType, data: bytes, count: int, base_timestamp_ms: int
+def test_each_record_with_all_its_fields(columns: RecordColumns) -> None:
+    assert [row[1:] for row in columns] == SAMPLE
+    assert [row[0] for row in columns] == [50, 51, 52, 53]
+
+
+@pytest.mark.parametrize("start", range(5))
+@pytest.mark.parametrize("stop", [0, 1, 3, 4, 9, None])
+def test_rows_are_neighbours_among_them(
+    columns: RecordColumns, start: int, stop: int | None
 ) -> None:
-    try:
-        columns, _ = core.decode_records(data, 0, 0, count, 0, base_timestamp_ms)
-    except DecodeError:
-        return
-    assert all(-(2**63) <= ms < 2**63 for ms in columns.timestamps_ms)
+    rows = columns.rows(start, stop)
+    assert list(rows) == list(columns)[start:stop]
+    assert len(rows) == len(list(rows))
+
+
+def test_rows_of_rows_count_from_their_own_start(columns: RecordColumns) -> None:
+    rows = columns.rows(1).rows(1, 2)
+    assert list(rows.offsets) == [52]
+    assert (rows.first_offset, rows.last_offset) == (52, 52)
+
+
+def test_the_size_bounds_what_keys_values_and_headers_take(columns: RecordColumns) -> None:
+    taken_bytes = sum(
+        len(key or b"")
+        + len(value or b"")
+        + sum(len(n.encode()) + len(v or b"") for n, v in headers)
+        for _, _, key, value, headers in columns
+    )
+    assert taken_bytes <= columns.size_bytes <= 2 * taken_bytes
+
+
+def test_a_record_is_found_by_its_offset_or_the_next_one_is(core: ModuleType) -> None:
+    data = core.record_bytes(simple(0) + simple(3) + simple(4) + simple(9))
+    columns = decoded(core, data, 4, 100)
+    found = [columns.find(offset) for offset in range(98, 112)]
+    assert found == [0, 0, 0, 1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 4]
+    assert columns.rows(1, 3).find(104) == 1
+
+
+def test_with_a_time_of_appending_every_record_has_it(core: ModuleType) -> None:
+    data = core.record_bytes(simple(0) + simple(1, timestamp=5))
+    assert list(decoded(core, data, 2, append_ms=77).timestamps_ms) == [77, 77]
+
+
+def test_records_outlive_whoever_received_their_bytes(core: ModuleType) -> None:
+    received = bytearray(simple(0) + simple(1))
+    columns = decoded(core, core.record_bytes(memoryview(received)), 2)
+    del received
+    assert list(columns.rows(1).offsets) == [1]

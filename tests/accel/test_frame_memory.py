@@ -93,15 +93,6 @@ def frames_and_batches(core_name: str) -> int:
     return resident_bytes() - before_bytes
 
 
-def announced_frames(core_name: str) -> int:
-    core = import_module(core_name)
-    before_bytes = resident_bytes()
-    memories = [core.FrameMemory(ANNOUNCED_BYTES) for _ in range(3)]
-    for memory in memories:
-        memory.space(0)[:1] = b"x"
-    return resident_bytes() - before_bytes
-
-
 def part_of_a_frame(core_name: str) -> int:
     memory = import_module(core_name).FrameMemory(ANNOUNCED_BYTES)
     before_bytes = resident_bytes()
@@ -126,12 +117,6 @@ def test_small_batches_do_not_keep_the_memory_of_large_frames(core: ModuleType) 
     # The spare pieces, and all batches together.
     most_bytes = 16 * 1024 * 1024 + 20 * 150_000 + OTHERS_BYTES
     assert grown_bytes(frames_and_batches, core) < most_bytes
-
-
-@pytest.mark.promise("a peer that only announces a large frame takes no memory")
-def test_announcing_a_frame_takes_little_memory(core: ModuleType) -> None:
-    """Goal: a peer that only announces costs no more than `ALLOCATION_BYTES`."""
-    assert grown_bytes(announced_frames, core) < 3 * ALLOCATION_BYTES + OTHERS_BYTES
 
 
 @pytest.mark.promise("a peer that only announces a large frame takes no memory")

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.accel import pure
-from pykclient.records.builder import record_size_upper_bound
-from tests.accel.appended_rows import appended, new_appender, records_of
+from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
+from pykclient.records.builder import batch_size_upper_bound
+from tests.accel.records import appended, new_appender, records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import ModuleType
 
-    from pykclient.accel.pure import RowBlock, RowRun
+    from pykclient.accel.pure import RowBlock, RowGroup, RowRun
 
 FIELD = st.none() | st.binary(max_size=70)
 
@@ -60,6 +61,13 @@ class Turns:
 
 def no_turn(topic: int, size_bytes: int) -> tuple[int, int]:
     raise AssertionError("no row has to be put in order with others")
+
+
+def placed(
+    core: ModuleType, groups: Iterable[RowGroup]
+) -> dict[tuple[int, int | None], Sequence[bytes | None]]:
+    """The values of each group, by topic and partition."""
+    return {(group.topic, group.partition): appended(core, group.rows).values for group in groups}
 
 
 def in_batches(core: ModuleType, run: RowRun, capacity_bytes: int) -> list[list[bytes | None]]:
@@ -125,13 +133,6 @@ def test_capacity_is_exact(core: ModuleType) -> None:
     run = block_of(core, values).all_rows()
     assert run.fill(appender) == 2
     assert appender.size_bytes == 2 * 17
-
-
-def test_the_first_row_is_taken_whatever_its_size_and_no_other(core: ModuleType) -> None:
-    assert in_batches(core, block_of(core, [b"x" * 99] * 2).all_rows(), 1) == [
-        [b"x" * 99],
-        [b"x" * 99],
-    ]
 
 
 def test_rows_go_behind_the_records_that_are_there(core: ModuleType) -> None:
@@ -236,8 +237,7 @@ def test_keys_go_where_java_puts_them_and_keep_their_order(
     groups = block_of(core, values, keys=keys).by_partition(
         [partition_count], hash_keys=True, take_turn=turns
     )
-    found = {(group.topic, group.partition): appended(core, group.rows).values for group in groups}
-    assert found == expected
+    assert placed(core, groups) == expected
     assert len(groups) == len(expected)
     assert turns.calls == model.calls
 
@@ -254,9 +254,7 @@ def test_rows_that_may_go_anywhere_are_divided_where_others_may_not(core: Module
         topics=array("i", [0, 0, 1, 2, 0, 2, 1]),
         partitions=array("i", [-1, 0, -1, 1, -1, -1, -1]),
     )
-    assert {
-        (group.topic, group.partition): appended(core, group.rows).values for group in groups
-    } == {
+    assert placed(core, groups) == {
         (0, 0): [b"0", b"1", b"4"],
         (1, None): [b"2", b"6"],
         (2, 1): [b"3"],
@@ -314,21 +312,17 @@ def test_a_turn_ends_with_the_row_that_takes_its_last_byte(core: ModuleType) -> 
     groups = block_of(core, values, keys=keys).by_partition(
         [3], hash_keys=True, take_turn=take_turn
     )
-    found = {group.partition: appended(core, group.rows).values for group in groups}
     by_key = pure.partition_of_key(b"key", 3)
     expected = {2: [b"1", b"2"], 0: [b"3", b"4", b"5"], 1: [b"6", b"7", b"8"]}
     expected[by_key].insert(0, b"0")
-    assert found == expected
+    assert placed(core, groups) == {(0, number): values for number, values in expected.items()}
     assert calls == [(0, 0), (0, 16), (0, 16), (0, 8), (0, 24)]
 
 
 def test_a_partition_that_came_since_has_its_turn_the_next_time(core: ModuleType) -> None:
     block = block_of(core, [b"0", b"1"], keys=[b"k", None])
     groups = block.by_partition([2], hash_keys=True, take_turn=lambda topic, size: (5, 100))
-    places = {
-        value: group.partition for group in groups for value in appended(core, group.rows).values
-    }
-    assert places[b"1"] == 1
+    assert b"1" in placed(core, groups)[0, 1]
 
 
 def test_a_turn_that_fails_divides_nothing(core: ModuleType) -> None:
@@ -357,9 +351,7 @@ def test_a_row_may_name_its_partition_and_its_topic(core: ModuleType) -> None:
     )
     by_key = pure.partition_of_key(b"k", 5)
     assert by_key not in (3, 4)
-    assert {
-        (group.topic, group.partition): appended(core, group.rows).values for group in groups
-    } == {
+    assert placed(core, groups) == {
         (0, 2): [b"0", b"3"],
         (1, 3): [b"1"],
         (1, 4): [b"2"],
@@ -374,7 +366,7 @@ def test_sizes_are_never_less_than_what_is_encoded(
     headers = [[("name", b"value")] if key else None for key in keys]
     block = block_of(core, [value] * len(keys), keys=keys, headers=headers, first_row=7)
     bounds = [
-        record_size_upper_bound(key, value, header)
+        batch_size_upper_bound(key, value, header) - HEADER_SIZE_BYTES
         for key, header in zip(keys, headers, strict=True)
     ]
     row, size_bytes = block.largest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,14 +10,12 @@ from hypothesis import strategies as st
 
 from pykclient.accel import pure
 from tests.accel.fuzzing import fuzz
+from tests.accel.records import new_appender, sealed_bytes
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-try:
-    COMPILED: ModuleType = import_module("pykclient.accel.compiled")
-except ImportError as error:  # without a compiler there is only one core
-    pytest.skip(f"not built: {error}", allow_module_level=True)
+COMPILED: ModuleType = pytest.importorskip("pykclient.accel.compiled", reason="not built")
 
 NOW_MS = 1_700_000_000_000
 
@@ -77,9 +73,7 @@ def state_of(appender: Any) -> tuple[object, ...]:
 @fuzz
 @given(records=RECORDS, capacity_bytes=st.integers(0, 400) | st.just(100_000))
 def test_appending(records: list[tuple[Any, ...]], capacity_bytes: int) -> None:
-    appenders = [
-        core.RecordAppender(capacity_bytes, None, nullcontext()) for core in (pure, COMPILED)
-    ]
+    appenders = [new_appender(core, capacity_bytes) for core in (pure, COMPILED)]
     for timestamp_ms, key, value, headers, has_callback in records:
         callback = on_delivery if has_callback else None
         first, second = (
@@ -89,9 +83,7 @@ def test_appending(records: list[tuple[Any, ...]], capacity_bytes: int) -> None:
         assert first == second
     first_state, second_state = map(state_of, appenders)
     assert first_state == second_state
-    for appender in appenders:
-        appender.seal()
-    assert bytes(appenders[0].view()) == bytes(appenders[1].view())
+    assert sealed_bytes(appenders[0]) == sealed_bytes(appenders[1])
     assert bytes(appenders[0].frame(61)) == bytes(appenders[1].frame(61))
 
 
@@ -125,7 +117,7 @@ def test_sending(records: list[tuple[Any, ...]], is_open: list[bool], *, hash_ke
             lambda *arguments, calls=slow_calls: calls.append(arguments), lambda: NOW_MS * 10**6
         )
         topic = core.TopicAppenders(4, hash_keys=hash_keys)
-        appenders = [core.RecordAppender(500, None, nullcontext()) for _ in range(4)]
+        appenders = [new_appender(core, 500) for _ in range(4)]
         topic.open[:] = [
             appender if opened else None
             for appender, opened in zip(appenders, is_open, strict=True)
@@ -145,8 +137,5 @@ def test_sending(records: list[tuple[Any, ...]], is_open: list[bool], *, hash_ke
             for name, value, key, partition, timestamp_ms, headers in records
         ]
         seen = [state_of(appender) for appender in appenders]
-        for appender in appenders:
-            appender.seal()
-        views = [bytes(appender.view()) for appender in appenders]
-        states.append((results, slow_calls, seen, views))
+        states.append((results, slow_calls, seen, [sealed_bytes(each) for each in appenders]))
     assert states[0] == states[1]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.accel.records import new_appender, records_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,11 +22,10 @@ class Sending:
         self.slow_calls: list[tuple[object, ...]] = []
         self.send = core.SendCore(self._send_slowly, lambda: NOW_MS * 1_000_000 + 999_999)
         self.topic = core.TopicAppenders(4)
-        self.appenders = [core.RecordAppender(1000, None, nullcontext()) for _ in range(4)]
+        self.appenders = [new_appender(core, 1000) for _ in range(4)]
         self.topic.open[:] = self.appenders
         self.topic.sticky = self.appenders[1]
         self.send.topics["t"] = self.topic
-        self.core = core
 
     def _send_slowly(self, *arguments: object) -> str:
         self.slow_calls.append(arguments)
@@ -37,12 +37,7 @@ class Sending:
 
     def first_record(self, partition: int) -> tuple[object, ...]:
         """Timestamp, key, value and headers of the first record of a partition."""
-        appender = self.appenders[partition]
-        appender.seal()
-        columns, _ = self.core.decode_records(
-            bytes(appender.view()), 0, 0, appender.count, 0, appender.base_timestamp_ms
-        )
-        row: tuple[object, ...] = next(iter(columns))
+        row: tuple[object, ...] = next(iter(records_of(self.appenders[partition])))
         return row[1:]
 
 
@@ -89,7 +84,7 @@ def test_the_sign_of_a_hash_does_not_count(
 ) -> None:
     """Goal: also where the number of partitions is no power of two, as four is."""
     topic = core.TopicAppenders(partition_count)
-    topic.open[:] = [core.RecordAppender(1000, None, nullcontext()) for _ in range(partition_count)]
+    topic.open[:] = [new_appender(core, 1000) for _ in range(partition_count)]
     sending.send.topics["t"] = topic
     sending.send.send("t", b"value", key)
     counts = [appender.count for appender in topic.open]

@@ -11,13 +11,14 @@ import pytest
 
 from pykclient.admin import core as core_module
 from pykclient.admin.admin import Admin
-from pykclient.admin.topics import NewTopic
+from pykclient.admin.core import TimeLimit
+from pykclient.admin.topics import DeleteTopics, NewTopic
 from pykclient.errors import (
     AdminCallError,
     ClosedError,
-    ConfigError,
     KafkaTimeoutError,
-    TopicAlreadyExistsError,
+    NotControllerError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     UsageError,
@@ -50,19 +51,14 @@ def new(*names: str) -> list[NewTopic]:
     return [NewTopic(name, num_partitions=1, replication_factor=1) for name in names]
 
 
-def test_topics_are_created_by_the_controller(admin: Admin, port: TopicPort) -> None:
+def test_a_creation_waits_until_it_has_reached_every_broker(admin: Admin, port: TopicPort) -> None:
+    port.lag_count = 3
     created = admin.create_topics(new("a", "b"))
     assert {name: topic.num_partitions for name, topic in created.items()} == {"a": 1, "b": 1}
-    assert ("broker-1", CreateTopicsRequest) in port.asked
-    assert {"a", "b"} <= set(port.topics)
-
-
-def test_a_creation_waits_until_every_broker_has_heard_of_it(admin: Admin, port: TopicPort) -> None:
-    port.lag_count = 3
-    admin.create_topics(new("a"))
+    assert ("broker-1", CreateTopicsRequest) in port.requests, "the controller"
     for host in ("broker-1", "broker-2", "broker-3"):
-        assert port._heard(host) == port.topics
-        assert (host, MetadataRequest) in port.asked
+        assert port._metadata_of(host) == port.topics
+        assert (host, MetadataRequest) in port.requests
 
 
 @pytest.mark.promise("`Admin` creates, deletes, lists and describes topics")
@@ -73,7 +69,7 @@ def test_a_deletion_waits_until_no_broker_knows_the_topic(admin: Admin, port: To
     assert all("a" not in port._known[host] for host in port._known)
 
 
-def test_a_word_that_does_not_spread_is_logged_and_not_an_error(
+def test_a_change_that_does_not_spread_is_logged_and_not_an_error(
     admin: Admin,
     port: TopicPort,
     monkeypatch: pytest.MonkeyPatch,
@@ -86,15 +82,6 @@ def test_a_word_that_does_not_spread_is_logged_and_not_an_error(
     assert "1, 2, 3" in caplog.text
 
 
-def test_one_topic_that_fails_raises_its_error_and_the_others_are_done(
-    admin: Admin, port: TopicPort
-) -> None:
-    admin.create_topics(new("a"))
-    with pytest.raises(TopicAlreadyExistsError, match="'a'"):
-        admin.create_topics(new("a", "b"))
-    assert "b" in port.topics
-
-
 def test_several_topics_that_fail_are_all_named(admin: Admin, port: TopicPort) -> None:
     with pytest.raises(AdminCallError, match=r"2 of 3 failed.*'x'.*'y'") as raised:
         admin.delete_topics(["x", *admin.create_topics(new("a")), "y"])
@@ -105,36 +92,17 @@ def test_several_topics_that_fail_are_all_named(admin: Admin, port: TopicPort) -
     assert "a" not in port.topics
 
 
-def test_a_list_leaves_out_kafkas_own_topics_unless_asked(admin: Admin) -> None:
+def test_a_list_leaves_out_kafkas_own_topics_by_default(admin: Admin) -> None:
     admin.create_topics(new("a"))
     assert set(admin.list_topics()) == {"a"}
     assert set(admin.list_topics(include_internal=True)) == {"a", "__consumer_offsets"}
-
-
-def test_a_description_has_the_partitions(admin: Admin) -> None:
-    admin.create_topics(new("a"))
-    description = admin.describe_topics(["a"])["a"]
-    assert [(p.partition, p.leader_id) for p in description.partitions] == [(0, 1)]
-
-
-def test_an_unknown_topic_is_told_at_once(admin: Admin) -> None:
-    for call in (admin.describe_topics, admin.delete_topics):
-        with pytest.raises(UnknownTopicOrPartitionError, match="'absent'"):
-            call(["absent"])
 
 
 def test_nothing_is_done_for_no_topics(admin: Admin, port: TopicPort) -> None:
     assert admin.create_topics([]) == {}
     assert admin.describe_topics([]) == {}
     admin.delete_topics([])
-    assert {kind for _, kind in port.asked} <= {MetadataRequest}
-
-
-@pytest.mark.parametrize("topics", ["abc", [1], [None]])
-def test_what_are_no_names_is_refused(admin: Admin, topics: list[str]) -> None:
-    for call in (admin.describe_topics, admin.delete_topics):
-        with pytest.raises(UsageError, match=r"_topics.*(list of topic names|no name of a topic)"):
-            call(topics)
+    assert {kind for _, kind in port.requests} <= {MetadataRequest}
 
 
 @pytest.mark.parametrize("topics", [["a"], [NewTopic("a"), NewTopic("a")]])
@@ -143,8 +111,10 @@ def test_what_cannot_be_created_is_refused(admin: Admin, topics: list[NewTopic])
         admin.create_topics(topics)
 
 
-def test_brokers_that_never_answer_are_named_when_time_is_up(admin: Admin, port: TopicPort) -> None:
-    port.is_silent = True
+def test_brokers_that_never_respond_are_named_when_time_is_up(
+    admin: Admin, port: TopicPort
+) -> None:
+    port.is_hung = True
     calls: dict[str, Callable[[], object]] = {
         "creation of topics a, b": lambda: admin.create_topics(new("a", "b"), SHORT_S),
         "deletion of topics a": lambda: admin.delete_topics(["a"], SHORT_S),
@@ -167,12 +137,12 @@ def test_brokers_that_never_answer_are_named_when_time_is_up(admin: Admin, port:
 
 
 def test_a_fatal_error_is_raised_at_once(admin: Admin, port: TopicPort) -> None:
-    port.is_silent = True
+    port.is_hung = True
     too_old = UnsupportedVersionError("too old")
     port.on_wait = lambda: admin._core.metadata.on_verdict(too_old)
     with pytest.raises(UnsupportedVersionError):
         admin.create_topics(new("a"))
-    port.is_silent = False
+    port.is_hung = False
     port.on_wait = lambda: None
     assert set(admin.create_topics(new("b"))) == {"b"}, "the next call tries anew"
 
@@ -206,33 +176,29 @@ def test_waiting_for_another_threads_call_ends_in_time(admin: Admin, port: Topic
         assert first.result() == {}
 
 
-def test_after_close_every_call_says_so(admin: Admin, port: TopicPort) -> None:
+def test_after_close_every_call_fails(admin: Admin, port: TopicPort) -> None:
     admin.close()
     admin.close()
     assert port.is_shut_down
-    calls: list[Callable[[], object]] = [
-        admin.list_topics,
-        lambda: admin.create_topics(new("a")),
-        lambda: admin.delete_topics(["a"]),
-        lambda: admin.describe_topics(["a"]),
-    ]
-    for call in calls:
-        with pytest.raises(ClosedError, match="admin client is closed"):
-            call()
+    with pytest.raises(ClosedError, match="admin client is closed"):
+        admin.list_topics()
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_timeout_that_is_none_is_refused(admin: Admin, timeout: float) -> None:
-    with pytest.raises(UsageError, match="seconds, from 0"):
-        admin.list_topics(timeout)
+def test_keys_that_are_not_done_in_time_are_named_once_beside_errors_and_the_last_error(
+    admin: Admin,
+) -> None:
+    core, limit = admin._core, TimeLimit(0, 5)
+    call = core.new_call(DeleteTopics(), ["a", "b", "c"], 0)
+    call.last_error = NotControllerError("moved")
+    with pytest.raises(KafkaTimeoutError, match=r"waited 5 ms for topics a, b, c: .*moved"):
+        core.result(call, "topics", limit)
+    call.errors["a"] = TopicAuthorizationFailedError("a")
+    call._unfinished.pop("a")
+    with pytest.raises(AdminCallError) as raised:
+        core.result(call, "topics", limit)
+    assert isinstance(raised.value.errors["a"], TopicAuthorizationFailedError)
+    assert isinstance(raised.value.errors["b"], KafkaTimeoutError)
 
 
-def test_a_setting_that_is_unknown_is_refused() -> None:
-    with pytest.raises(ConfigError, match="bootstrap"):
-        Admin(bootstrap_server="localhost:1")
-
-
-def test_it_shows_its_name(port: TopicPort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SelectorPort, "from_config", lambda _: port)
-    with Admin({"bootstrap.servers": "boot:9092", "client.id": "keeper"}) as admin:
-        assert repr(admin) == "<Admin keeper at boot:9092: open>"
+def test_idle_connections_close_sooner_than_those_of_other_clients(admin: Admin) -> None:
+    assert admin._core.config.connections_max_idle_ms == 300_000

@@ -1,4 +1,4 @@
-"""The handlers of groups: what they make of answers that only odd or old brokers give."""
+"""The handlers of groups: what they make of responses that only odd or old brokers send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pykclient.admin.groups import (
     GroupListing,
     ListGroups,
 )
-from pykclient.admin.lookup import GroupCoordinator
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
     DecodeError,
@@ -41,29 +40,28 @@ from pykclient.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from pykclient.protocol.messages.offset_delete import OffsetDeleteResponse
+from pykclient.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from pykclient.types import OffsetAndMetadata, TopicPartition
+from pykclient.types import Node, OffsetAndMetadata, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 REFUSED = GroupAuthorizationFailedError.code
 
 
-@pytest.fixture
-def found() -> GroupCoordinator:
-    """A look-up that has found the coordinator of g."""
-    lookup = GroupCoordinator()
-    lookup.learn("g", FindCoordinatorResponse(node_id=3, host="h", port=9092))
-    return lookup
+FOUND = {"g": Node(3, "h", 9092)}
 
 
-def described(found: GroupCoordinator, *groups: DescribedGroup) -> GroupDescription | KafkaError:
+def described(*groups: DescribedGroup) -> GroupDescription | KafkaError:
     message = DescribeGroupsResponse(groups=list(groups))
-    return dict(DescribeClassicGroups(found).results(message, ["g"]))["g"]
+    return dict(DescribeClassicGroups(FOUND).results(message, ["g"]))["g"]
 
 
 def member(assignment: bytes) -> DescribedGroupMember:
@@ -80,68 +78,69 @@ def of_consumers(*members: DescribedGroupMember) -> DescribedGroup:
 ASSIGNMENT = b"\0\0\0\0\0\1\0\1t\0\0\0\2\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
 
 
-@pytest.mark.parametrize("version", [b"\0\0", b"\0\3", b"\x7f\xff"])
-def test_what_a_member_has_is_read_in_every_version(
-    found: GroupCoordinator, version: bytes
+@pytest.mark.parametrize(
+    ("protocol_type", "assignment", "read"),
+    [
+        ("consumer", b"\0\0" + ASSIGNMENT[2:], (T0, T1)),
+        ("consumer", b"\0\3" + ASSIGNMENT[2:], (T0, T1)),
+        ("consumer", b"\x7f\xff" + ASSIGNMENT[2:], (T0, T1)),
+        ("consumer", b"", ()),
+        ("connect", b"?", ()),
+    ],
+    ids=["version 0", "version 3", "newer", "in a rebalance", "of Connect"],
+)
+def test_an_assignment_is_read_in_every_version_if_it_is_of_a_consumer(
+    protocol_type: str, assignment: bytes, read: tuple[TopicPartition, ...]
 ) -> None:
-    description = described(found, of_consumers(member(version + ASSIGNMENT[2:])))
+    group = DescribedGroup(
+        group_id="g",
+        group_state="Stable",
+        protocol_type=protocol_type,
+        members=[member(assignment)],
+    )
+    description = described(group)
     assert isinstance(description, GroupDescription)
-    assert [each.assignment for each in description.members] == [(T0, T1)]
+    assert [each.assignment for each in description.members] == [read]
     assert description.coordinator.id == 3
-
-
-def test_a_member_has_nothing_while_the_group_rebalances(found: GroupCoordinator) -> None:
-    description = described(found, of_consumers(member(b"")))
-    assert isinstance(description, GroupDescription)
-    assert [each.assignment for each in description.members] == [()]
 
 
 @pytest.mark.promise("a malformed assignment is an error of its group")
 @pytest.mark.parametrize("size", range(1, len(ASSIGNMENT)))
-def test_an_assignment_that_is_cut_off_is_told(found: GroupCoordinator, size: int) -> None:
-    error = described(found, of_consumers(member(ASSIGNMENT[:size])))
+def test_an_assignment_that_is_cut_off_is_reported(size: int) -> None:
+    error = described(of_consumers(member(ASSIGNMENT[:size])))
     assert isinstance(error, DecodeError)
     assert "group 'g' has an assignment that is malformed" in str(error)
 
 
-def test_what_the_workers_of_connect_have_is_their_own(found: GroupCoordinator) -> None:
-    group = DescribedGroup(
-        group_id="g", group_state="Stable", protocol_type="connect", members=[member(b"?")]
-    )
-    description = described(found, group)
-    assert isinstance(description, GroupDescription)
-    assert [each.assignment for each in description.members] == [()]
-
-
-def test_a_dead_group_is_one_that_does_not_exist(found: GroupCoordinator) -> None:
-    error = described(found, DescribedGroup(group_id="g", group_state="Dead"))
+def test_a_dead_group_is_one_that_does_not_exist() -> None:
+    error = described(DescribedGroup(group_id="g", group_state="Dead"))
     assert isinstance(error, GroupIdNotFoundError)
 
 
-def test_groups_that_nobody_asked_for_are_ignored(found: GroupCoordinator) -> None:
+def test_groups_that_were_not_requested_are_ignored() -> None:
     stranger = DescribedGroup(group_id="x", group_state="Stable")
-    assert isinstance(described(found, stranger, of_consumers()), GroupDescription)
+    assert isinstance(described(stranger, of_consumers()), GroupDescription)
     message = ConsumerGroupDescribeResponse(groups=[ConsumerGroup(group_id="x")])
-    assert dict(DescribeConsumerGroups(found).results(message, ["g"])) == {}
+    assert dict(DescribeConsumerGroups(FOUND).results(message, ["g"])) == {}
 
 
-def test_why_a_group_is_not_described_is_told(found: GroupCoordinator) -> None:
-    error = described(found, DescribedGroup(group_id="g", error_code=REFUSED))
+def test_why_a_group_is_not_described_is_reported() -> None:
+    error = described(DescribedGroup(group_id="g", error_code=REFUSED))
     assert isinstance(error, GroupAuthorizationFailedError)
     message = ConsumerGroupDescribeResponse(
         groups=[ConsumerGroup(group_id="g", error_code=REFUSED, error_message="not for you")]
     )
-    told = dict(DescribeConsumerGroups(found).results(message, ["g"]))["g"]
-    assert "group 'g': not for you" in str(told)
+    error = dict(DescribeConsumerGroups(FOUND).results(message, ["g"]))["g"]
+    assert "group 'g': not for you" in str(error)
 
 
 def test_old_brokers_list_groups_without_state_and_type() -> None:
     message = ListGroupsResponse(groups=[ListedGroup("g", "consumer")])
-    answers = dict(ListGroups([], [], lambda _: False).results(message, [1]))
-    assert answers == {1: (GroupListing("g", "consumer", None, None),)}
+    results = dict(ListGroups([], [], lambda _: False).results(message, [1]))
+    assert results == {1: (GroupListing("g", "consumer", None, None),)}
 
 
-def test_a_broker_that_is_loading_its_groups_is_asked_again() -> None:
+def test_a_broker_that_is_loading_its_groups_is_tried_again() -> None:
     message = ListGroupsResponse(error_code=CoordinatorLoadInProgressError.code)
     error = dict(ListGroups([], [], lambda _: False).results(message, [1]))[1]
     assert isinstance(error, KafkaError)
@@ -156,20 +155,20 @@ def test_only_a_broker_that_the_cluster_has_dropped_counts_as_without_groups() -
     assert handler.on_unreachable(2, error) == ()
 
 
-def test_why_there_is_no_coordinator_is_told() -> None:
+def test_why_there_is_no_coordinator_is_reported() -> None:
     message = FindCoordinatorResponse(error_code=REFUSED, error_message="not for you")
     error = dict(FindCoordinators().results(message, ["g"]))["g"]
     assert isinstance(error, GroupAuthorizationFailedError)
     assert "coordinator of group 'g': not for you" in str(error)
 
 
-def test_deleted_groups_and_refusals_are_told_apart() -> None:
+def test_deleted_groups_and_refusals_are_distinguished() -> None:
     message = DeleteGroupsResponse(
         results=[DeletableGroupResult("a"), DeletableGroupResult("b", error_code=REFUSED)]
     )
-    answers = dict(DeleteGroups().results(message, ["a", "b"]))
-    assert answers["a"] == "a"
-    assert isinstance(answers["b"], GroupAuthorizationFailedError)
+    results = dict(DeleteGroups().results(message, ["a", "b"]))
+    assert results["a"] == "a"
+    assert isinstance(results["b"], GroupAuthorizationFailedError)
 
 
 # Offsets.
@@ -190,7 +189,7 @@ def test_only_what_was_committed_is_an_offset() -> None:
     ) == {T0: OffsetAndMetadata(5, "note", 2), T1: OffsetAndMetadata(0, "", None)}
 
 
-def test_offsets_are_told_whole_or_not_at_all() -> None:
+def test_offsets_are_returned_whole_or_not_at_all() -> None:
     code = TopicAuthorizationFailedError.code
     error = fetched(
         OffsetFetchResponsePartition(0, 5), OffsetFetchResponsePartition(1, -1, error_code=code)
@@ -200,7 +199,7 @@ def test_offsets_are_told_whole_or_not_at_all() -> None:
     assert isinstance(fetched(error_code=REFUSED), GroupAuthorizationFailedError)
 
 
-def test_some_partitions_are_asked_for_or_all() -> None:
+def test_some_partitions_are_requested_or_all() -> None:
     some = ListGroupOffsets([T1, T0], is_stable=True).request(["g"], 1)
     assert some.topics is not None
     assert [(topic.name, topic.partition_indexes) for topic in some.topics] == [("t", [1, 0])]
@@ -219,7 +218,7 @@ def test_an_offset_is_committed_with_its_epoch_and_note() -> None:
     ] == [(0, 5, 2, "note"), (1, 6, -1, "")]
 
 
-def test_members_in_the_way_are_told_and_partitions_that_do_not_exist() -> None:
+def test_members_in_the_way_are_reported_and_partitions_that_do_not_exist() -> None:
     codes = (UnknownMemberIdError.code, UnknownTopicOrPartitionError.code)
     message = OffsetCommitResponse(
         topics=[
@@ -231,13 +230,18 @@ def test_members_in_the_way_are_told_and_partitions_that_do_not_exist() -> None:
             )
         ]
     )
-    answers = dict(AlterGroupOffsets("g", {}).results(message, [T0, T1]))
-    assert "the group has members, and only they may commit; stop them" in str(answers[T0])
-    assert isinstance(answers[T1], AlterGroupOffsets.final_errors)
+    results = dict(AlterGroupOffsets("g", {}).results(message, [T0, T1]))
+    assert "the group has members, and only they may commit; stop them" in str(results[T0])
+    assert isinstance(results[T1], AlterGroupOffsets.final_errors)
 
 
-def test_one_refusal_is_for_all_partitions() -> None:
-    message = OffsetDeleteResponse(error_code=GroupIdNotFoundError.code)
-    answers = dict(DeleteGroupOffsets("g").results(message, [T0, T1]))
-    assert answers[T0] is answers[T1]
-    assert isinstance(answers[T0], GroupIdNotFoundError)
+def test_one_refusal_is_for_all_partitions_whatever_is_reported_of_them() -> None:
+    message = OffsetDeleteResponse(
+        error_code=GroupIdNotFoundError.code,
+        topics=[
+            OffsetDeleteResponseTopic("t", partitions=[OffsetDeleteResponsePartition(T0.partition)])
+        ],
+    )
+    results = dict(DeleteGroupOffsets("g").results(message, [T0, T1]))
+    assert results[T0] is results[T1]
+    assert isinstance(results[T0], GroupIdNotFoundError)

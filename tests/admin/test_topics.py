@@ -1,4 +1,4 @@
-"""The topic handlers: what they ask, and what they make of answers."""
+"""The topic handlers: their requests, and what they make of responses."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from pykclient.network.cluster.cluster import PartitionInfo
 from pykclient.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from pykclient.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from pykclient.protocol.messages.metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
@@ -40,7 +41,7 @@ EXISTS = TopicAlreadyExistsError.code
 UNKNOWN = UnknownTopicOrPartitionError.code
 
 
-def told(
+def found(
     name: str | None = "t", *leaders: int, error_code: int = 0, is_internal: bool = False
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
@@ -65,18 +66,24 @@ def told(
 # Creating.
 
 
-def test_a_new_topic_is_asked_for_with_all_that_it_says() -> None:
+def test_a_new_topic_is_requested_with_all_that_it_has() -> None:
     topic = NewTopic(
         "t",
         num_partitions=6,
         replication_factor=3,
         config={"cleanup.policy": "compact", "preallocate": True, "retention.ms": 5, "x": None},
     )
-    message = CreateTopics({"t": topic}).request(["t"], 1_234)
-    (asked,) = message.topics
+    assigned = NewTopic("u", replica_assignments={0: [1, 2], 1: [2, 3]})
+    message = CreateTopics({"t": topic, "u": assigned}).request(["t", "u"], 1_234)
+    sent, by_hand = message.topics
     assert (message.timeout_ms, message.validate_only) == (1_234, False)
-    assert (asked.name, asked.num_partitions, asked.replication_factor) == ("t", 6, 3)
-    assert {config.name: config.value for config in asked.configs} == {
+    assert (sent.name, sent.num_partitions, sent.replication_factor) == ("t", 6, 3)
+    assert (by_hand.num_partitions, by_hand.replication_factor) == (-1, -1)
+    assert {each.partition_index: each.broker_ids for each in by_hand.assignments} == {
+        0: [1, 2],
+        1: [2, 3],
+    }
+    assert {config.name: config.value for config in sent.configs} == {
         "cleanup.policy": "compact",
         "preallocate": "true",
         "retention.ms": "5",
@@ -84,22 +91,8 @@ def test_a_new_topic_is_asked_for_with_all_that_it_says() -> None:
     }
 
 
-def test_what_is_left_open_is_left_to_the_broker() -> None:
-    (asked,) = CreateTopics({"t": NewTopic("t")}).request(["t"], 1).topics
-    assert (asked.num_partitions, asked.replication_factor) == (-1, -1)
-
-
-def test_replicas_may_be_assigned_by_hand() -> None:
-    topic = NewTopic("t", replica_assignments={0: [1, 2], 1: [2, 3]})
-    (asked,) = CreateTopics({"t": topic}).request(["t"], 1).topics
-    assert [(a.partition_index, a.broker_ids) for a in asked.assignments] == [
-        (0, [1, 2]),
-        (1, [2, 3]),
-    ]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         ({"num_partitions": 0}, "num_partitions=0"),
         ({"replication_factor": -1}, "replication_factor=-1"),
@@ -110,18 +103,18 @@ def test_replicas_may_be_assigned_by_hand() -> None:
     ],
 )
 def test_a_topic_that_contradicts_itself_is_refused(
-    arguments: dict[str, object], told: str
+    arguments: dict[str, object], text: str
 ) -> None:
-    with pytest.raises(UsageError, match=rf"'t'.*{told}"):
+    with pytest.raises(UsageError, match=rf"'t'.*{text}"):
         NewTopic("t", **arguments)  # type: ignore[arg-type]
 
 
-def test_only_the_keys_of_a_request_are_asked_for() -> None:
+def test_only_the_keys_of_a_request_are_requested() -> None:
     handler = CreateTopics({"a": NewTopic("a"), "b": NewTopic("b")})
     assert [topic.name for topic in handler.request(["b"], 1).topics] == ["b"]
 
 
-def test_created_topics_and_refusals_are_told_apart() -> None:
+def test_created_topics_and_refusals_are_distinguished() -> None:
     message = CreateTopicsResponse(
         topics=[
             CreatableTopicResult("a", TOPIC_ID, num_partitions=6, replication_factor=3),
@@ -129,10 +122,10 @@ def test_created_topics_and_refusals_are_told_apart() -> None:
             CreatableTopicResult("c", error_code=EXISTS, error_message="there it is"),
         ]
     )
-    answers = dict(CreateTopics({}).results(message, ["a", "b", "c"]))
-    assert answers["a"] == CreatedTopic("a", TOPIC_ID, 6, 3)
-    assert answers["b"] == CreatedTopic("b", None, None, None)
-    error = answers["c"]
+    results = dict(CreateTopics({}).results(message, ["a", "b", "c"]))
+    assert results["a"] == CreatedTopic("a", TOPIC_ID, 6, 3)
+    assert results["b"] == CreatedTopic("b", None, None, None)
+    error = results["c"]
     assert isinstance(error, TopicAlreadyExistsError)
     assert "topic 'c': there it is" in str(error)
 
@@ -147,7 +140,7 @@ def test_topics_are_deleted_by_name() -> None:
         message.write(bytearray(), version)
 
 
-def test_deletions_and_refusals_are_told_apart() -> None:
+def test_deletions_and_refusals_are_distinguished() -> None:
     message = DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(name="a"),
@@ -155,25 +148,39 @@ def test_deletions_and_refusals_are_told_apart() -> None:
             DeletableTopicResult(name=None),
         ]
     )
-    answers = dict(DeleteTopics().results(message, ["a", "b"]))
-    assert answers["a"] == "a"
-    assert isinstance(answers["b"], UnknownTopicOrPartitionError)
-    assert "topic 'b': not here" in str(answers["b"])
-    assert set(answers) == {"a", "b"}
+    results = dict(DeleteTopics().results(message, ["a", "b"]))
+    assert results["a"] == "a"
+    assert isinstance(results["b"], UnknownTopicOrPartitionError)
+    assert "topic 'b': not here" in str(results["b"])
+    assert set(results) == {"a", "b"}
 
 
 # Listing and describing.
 
 
-def test_a_list_asks_for_all_topics_and_creates_none() -> None:
-    message = ListTopics().request([ALL_TOPICS], 1)
-    assert message.topics is None
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        (ListTopics().request([ALL_TOPICS], 1), None),
+        (DescribeTopics().request(["a", "b"], 1), ["a", "b"]),
+    ],
+)
+def test_topics_are_requested_and_none_is_created(
+    message: MetadataRequest, names: list[str] | None
+) -> None:
+    topics = message.topics
+    assert (None if topics is None else [topic.name for topic in topics]) == names
     assert not message.allow_auto_topic_creation
 
 
 def test_a_list_has_the_topics_that_exist() -> None:
     message = MetadataResponse(
-        topics=[told("a", 1), told("__i", 1, is_internal=True), told("b", error_code=5), told(None)]
+        topics=[
+            found("a", 1),
+            found("__i", 1, is_internal=True),
+            found("b", error_code=5),
+            found(None),
+        ]
     )
     assert dict(ListTopics().results(message, [ALL_TOPICS])) == {
         ALL_TOPICS: {
@@ -183,18 +190,11 @@ def test_a_list_has_the_topics_that_exist() -> None:
     }
 
 
-def test_a_description_asks_for_the_topics_and_creates_none() -> None:
-    message = DescribeTopics().request(["a", "b"], 1)
-    assert message.topics is not None
-    assert [topic.name for topic in message.topics] == ["a", "b"]
-    assert not message.allow_auto_topic_creation
-
-
 def test_a_description_has_the_partitions_in_order() -> None:
-    answer = told("a", 1, -1)
-    answer.partitions.reverse()
-    answers = dict(DescribeTopics().results(MetadataResponse(topics=[answer]), ["a"]))
-    assert answers == {
+    topic = found("a", 1, -1)
+    topic.partitions.reverse()
+    results = dict(DescribeTopics().results(MetadataResponse(topics=[topic]), ["a"]))
+    assert results == {
         "a": TopicDescription(
             "a",
             TOPIC_ID,
@@ -207,17 +207,17 @@ def test_a_description_has_the_partitions_in_order() -> None:
     }
 
 
-def test_an_unknown_topic_is_told_and_not_waited_for() -> None:
-    message = MetadataResponse(topics=[told("a", error_code=UNKNOWN), told(None)])
-    answers = dict(DescribeTopics().results(message, ["a"]))
-    assert isinstance(answers["a"], DescribeTopics.final_errors)
+def test_an_unknown_topic_is_reported_and_not_waited_for() -> None:
+    message = MetadataResponse(topics=[found("a", error_code=UNKNOWN), found(None)])
+    results = dict(DescribeTopics().results(message, ["a"]))
+    assert isinstance(results["a"], DescribeTopics.final_errors)
 
 
 def test_a_description_that_makes_no_sense_is_an_error() -> None:
-    answer = told("a", 1)
-    answer.partitions[0].partition_index = 5
+    topic = found("a", 1)
+    topic.partitions[0].partition_index = 5
     with pytest.raises(DecodeError):
-        dict(DescribeTopics().results(MetadataResponse(topics=[answer]), ["a"]))
+        dict(DescribeTopics().results(MetadataResponse(topics=[topic]), ["a"]))
 
 
 # Waiting for the word to spread.
@@ -226,31 +226,31 @@ def test_a_description_that_makes_no_sense_is_an_error() -> None:
 @pytest.mark.parametrize(
     "topics",
     [
-        [told("a", 1)],
-        [told("a", 1), told("b", error_code=UNKNOWN)],
-        [told("a", 1), told("b", 1, -1)],
+        [found("a", 1)],
+        [found("a", 1), found("b", error_code=UNKNOWN)],
+        [found("a", 1), found("b", 1, -1)],
         [],
     ],
 )
-def test_a_broker_has_not_heard_while_a_topic_is_unknown_or_has_no_leader(
+def test_a_creation_has_not_reached_a_broker_while_a_topic_is_unknown_or_has_no_leader(
     topics: list[MetadataResponseTopic],
 ) -> None:
-    answers = dict(TopicsPresent(["a", "b"]).results(MetadataResponse(topics=topics), [4]))
-    error = answers[4]
+    results = dict(TopicsPresent(["a", "b"]).results(MetadataResponse(topics=topics), [4]))
+    error = results[4]
     assert isinstance(error, LeaderNotAvailableError)
     assert error.retriable
     assert "broker 4" in str(error)
 
 
-def test_a_broker_has_heard_when_all_partitions_have_leaders() -> None:
-    message = MetadataResponse(topics=[told("a", 1), told("b", 1, 2)])
+def test_a_creation_has_reached_a_broker_when_all_partitions_have_leaders() -> None:
+    message = MetadataResponse(topics=[found("a", 1), found("b", 1, 2)])
     assert dict(TopicsPresent(["a", "b"]).results(message, [4])) == {4: 4}
 
 
-def test_a_broker_has_heard_of_a_deletion_when_it_knows_none_of_the_topics() -> None:
+def test_a_deletion_has_reached_a_broker_when_it_knows_none_of_the_topics() -> None:
     handler = TopicsAbsent(["a", "b"])
-    left = MetadataResponse(topics=[told("a", 1), told("b", error_code=UNKNOWN)])
-    gone = MetadataResponse(topics=[told("a", error_code=UNKNOWN), told("b", error_code=UNKNOWN)])
+    left = MetadataResponse(topics=[found("a", 1), found("b", error_code=UNKNOWN)])
+    gone = MetadataResponse(topics=[found("a", error_code=UNKNOWN), found("b", error_code=UNKNOWN)])
     assert isinstance(dict(handler.results(left, [4]))[4], KafkaError)
     assert dict(handler.results(gone, [4])) == {4: 4}
 

@@ -1,6 +1,6 @@
 """TopicPort: a port without sockets, behind which brokers keep topics as a cluster does.
 
-Broker 1 is the controller. A broker hears of a change only after it was asked `lag_count` times.
+Broker 1 is the controller. A broker has a change only after `lag_count` requests.
 
 Owner: the test that made it.
 """
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message, Request
     from tests.network.scripted_port import ScriptedPeer
 
-__all__ = ["TopicPort"]
-
 INTERNAL = "__consumer_offsets"
 
 
@@ -48,10 +46,10 @@ class TopicPort(ScriptedPort):
         super().__init__()
         self.topics: dict[str, int] = {INTERNAL: 1}
         self.lag_count = 0
-        self.is_silent = False
+        self.is_hung = False
         self.on_wait: Callable[[], None] = lambda: None
-        self.asked: list[tuple[str, type[Request]]] = []
-        """What was asked, and at which host."""
+        self.requests: list[tuple[str, type[Request]]] = []
+        """All requests, and at which host."""
         self._broker_ids = range(1, broker_count + 1)
         self._known = {f"broker-{number}": dict(self.topics) for number in self._broker_ids}
         self._lags: dict[str, int] = {}
@@ -66,21 +64,21 @@ class TopicPort(ScriptedPort):
     def _serve(self, peer: ScriptedPeer) -> None:
         if not peer.is_accepted:
             peer.accept()
-        while peer.requests and not self.is_silent and not peer.is_ended:
+        while peer.requests and not self.is_hung and not peer.is_ended:
             message = peer.requests[0].message
             if isinstance(message, ApiVersionsRequest):
-                peer.answer_versions()
+                peer.respond_versions()
                 continue
-            self.asked.append((peer.host, type(message)))
-            peer.answer(self._answer(message, peer.host))
+            self.requests.append((peer.host, type(message)))
+            peer.respond(self._response(message, peer.host))
 
-    def _answer(self, message: Request, host: str) -> Message:
+    def _response(self, message: Request, host: str) -> Message:
         if isinstance(message, CreateTopicsRequest):
             return CreateTopicsResponse(topics=[self._create(t.name) for t in message.topics])
         if isinstance(message, DeleteTopicsRequest):
             return DeleteTopicsResponse(responses=[self._delete(n) for n in message.topic_names])
         assert isinstance(message, MetadataRequest)
-        known = self._heard(host) if message.topics else self.topics
+        known = self._metadata_of(host) if message.topics else self.topics
         names = list(known) if message.topics is None else [t.name for t in message.topics]
         return MetadataResponse(
             brokers=[
@@ -91,8 +89,8 @@ class TopicPort(ScriptedPort):
             topics=[_topic(name, known.get(name or "")) for name in names],
         )
 
-    def _heard(self, host: str) -> dict[str, int]:
-        """What a broker knows; the change reaches it with its last question in vain."""
+    def _metadata_of(self, host: str) -> dict[str, int]:
+        """What a broker knows; the change reaches it with its last request in vain."""
         if self._known.get(host) != self.topics:
             self._lags[host] = self._lags.get(host, self.lag_count) - 1
             if self._lags[host] < 0:

@@ -21,8 +21,7 @@ from pykclient import Admin, NewTopic
 from pykclient.errors import KafkaError
 from pykclient.testing.cluster.properties import dump_properties
 from tests.chaos.chaos_member import ChaosMember
-from tests.chaos.invariants import Invariants
-from tests.chaos.journal import CommittedSample
+from tests.chaos.invariants import CommittedSample, Invariants
 from tests.chaos.load import Load
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from pykclient import TopicPartition
     from pykclient.testing import KafkaCluster
-
-__all__ = ["BROKER_SETTINGS", "SESSION_MS", "Arena", "GroupKind"]
 
 PARTITION_COUNT = 6
 REPLICATION = 3
@@ -74,7 +71,6 @@ class GroupKind(Enum):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """For the command line."""
         return "--group-protocol", *self.value
 
     @property
@@ -130,15 +126,12 @@ class Arena:
 
     @property
     def alive(self) -> list[ChaosMember]:
-        """The members that were neither killed nor sent away."""
         return [member for member in self.members if member.is_alive]
 
     def join(self) -> ChaosMember:
-        """Start another member."""
         return self._start(f"member {len(self.members)}")
 
     def restart(self, member: ChaosMember) -> ChaosMember:
-        """Start a static member anew, whose process has ended."""
         assert self._is_static
         assert member.has_ended
         return self._start(member.name)
@@ -178,27 +171,22 @@ class Arena:
         self._await(lambda: self._has_processed(goal), "there is no progress")
 
     def await_share(self, member: ChaosMember) -> None:
-        """Wait until a member has partitions."""
         self._await(lambda: bool(member.assigned()), f"{member.name} gets no partitions")
 
     def await_start(self, member: ChaosMember) -> None:
-        """Wait until a member is about to join."""
         self._await(lambda: bool(member.named("startup_complete")), f"{member.name} does not start")
 
     def coordinator(self) -> int:
-        """The broker that coordinates the group."""
         with Admin(bootstrap_servers=self.kafka.bootstrap_servers) as admin:
             return admin.describe_groups([self.group])[self.group].coordinator.id
 
     def grow(self, count: int) -> None:
-        """Give the topic so many partitions more."""
         self._partition_count += count
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         grown = admin.create_partitions([NewPartitions(self.topic, self._partition_count)])
         grown[self.topic].result(TIMEOUT_S)
 
     def rebalance_count(self) -> int:
-        """How often members were given partitions so far."""
         return sum(len(member.named("partitions_assigned")) for member in self.members)
 
     def settle(self) -> Invariants:

@@ -25,20 +25,40 @@ from pykclient.cli.table import write_rows
 from pykclient.testing import KafkaCluster
 from tests.chaos.arena import BROKER_SETTINGS, GroupKind
 from tests.chaos.scenarios import SCENARIOS, Scenario
-from tests.chaos.table import Row, markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = ["Campaign", "main"]
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ROUND_COUNT = 3
 T = TypeVar("T")
 
+HEAD = (
+    "| what happens | records | lost | read twice | longest stall, s: {kinds} | longest close, s |",
+    "| --- | --: | --: | --: | --: | --: |",
+)
+TITLES = {"modern": "KIP-848"}
+UNKNOWN = "?"
+MS_PER_S = 1_000
+
+
+class Row(NamedTuple):
+    """What one group has gone through; of one that did not get over it only the time is known."""
+
+    scenario: str
+    group: str
+    rounds: int
+    seconds: int
+    records: int | None = None
+    lost: int | None = None
+    repeated: int | None = None
+    generations: int | None = None
+    failed_commits: int | None = None
+    longest_stall_ms: int | None = None
+    longest_close_ms: int | None = None
+    violations: int = 1
+
 
 class Campaign(NamedTuple):
-    """What is to be done."""
-
     scenarios: tuple[Scenario, ...] = SCENARIOS
     kinds: tuple[GroupKind, ...] = tuple(GroupKind)
     round_count: int = ROUND_COUNT
@@ -59,7 +79,6 @@ class Campaign(NamedTuple):
         )
 
     def rows(self, kafka: KafkaCluster) -> Iterator[Row]:
-        """Do it, and tell what came of it, one group after the other; violations at once."""
         for scenario in self.scenarios:
             for kind in self.kinds:
                 yield self._row(kafka, scenario, kind)
@@ -90,14 +109,13 @@ class Campaign(NamedTuple):
 
 
 def main() -> int:
-    """Run what the environment asks for; the exit status."""
     campaign = Campaign.of(os.environ)
     rows: list[Row] = []
     with KafkaCluster(brokers=3, config=BROKER_SETTINGS, proxied=True) as kafka:
         for row in campaign.rows(kafka):
             sys.stderr.write(f"{row.scenario}, {row.group}: {row.violations} violations\n")
             rows.append(row)
-    write_rows("scenario", rows, is_json=False)
+    write_rows("scenario", [row._asdict() for row in rows], is_json=False)
     table = markdown(campaign.scenarios, rows)
     sys.stdout.write(f"\nFor benchmarks/RESULTS.md, section Under fire:\n\n{table}\n")
     return int(any(row.violations for row in rows))
@@ -110,6 +128,48 @@ def _chosen(names: str | None, choices: Mapping[str, T]) -> list[T]:
     if unknown:
         raise ValueError(f"{sorted(unknown)} are none of {', '.join(choices)}")
     return [choices[name] for name in names.split(",")]
+
+
+def markdown(scenarios: Iterable[Scenario], rows: Sequence[Row]) -> str:
+    """Return the table, and below it how long it took and what was not as it must be."""
+    kinds = dict.fromkeys(row.group for row in rows)
+    titles = ", ".join(TITLES.get(kind, kind) for kind in kinds)
+    lines = [line.format(kinds=titles) for line in HEAD]
+    for scenario in scenarios:
+        own = [row for row in rows if row.scenario == scenario.name]
+        cells = [
+            scenario.title,
+            *(_sum(counts) for counts in zip(*map(_counts, own), strict=True)),
+            ", ".join(_seconds(row.longest_stall_ms) for row in own),
+            _longest(row.longest_close_ms for row in own),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    minutes = sum(row.seconds for row in rows) / 60
+    rounds = max((row.rounds for row in rows), default=0)
+    violations = sum(row.violations for row in rows)
+    lines += [
+        "",
+        f"{len(rows)} groups, {rounds} rounds, {minutes:.0f} min; violations: {violations}",
+    ]
+    return "\n".join(lines)
+
+
+def _counts(row: Row) -> tuple[int | None, int | None, int | None]:
+    return row.records, row.lost, row.repeated
+
+
+def _sum(counts: Iterable[int | None]) -> str:
+    known = list(counts)
+    return UNKNOWN if None in known else f"{sum(count or 0 for count in known):,}"
+
+
+def _longest(durations_ms: Iterable[int | None]) -> str:
+    known = [each for each in durations_ms if each is not None]
+    return _seconds(max(known, default=None))
+
+
+def _seconds(duration_ms: int | None) -> str:
+    return UNKNOWN if duration_ms is None else f"{duration_ms / MS_PER_S:.1f}"
 
 
 if __name__ == "__main__":

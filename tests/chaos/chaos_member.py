@@ -10,11 +10,9 @@ import time
 from typing import ClassVar
 
 from pykclient import TopicPartition
-from tests.chaos.journal import Journal
+from tests.chaos.invariants import Journal
 from tests.chaos.watched_consumer import WORK_VARIABLE
 from tests.integration.verifiable_member import VerifiableMember
-
-__all__ = ["ChaosMember"]
 
 
 class ChaosMember(VerifiableMember):
@@ -30,21 +28,17 @@ class ChaosMember(VerifiableMember):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is still to take part."""
         return not self.is_told_to_leave and not self.was_killed
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process is gone, for whatever reason."""
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """End it without a word."""
         self.was_killed = True
         super().kill()
 
     def terminate(self) -> None:
-        """Ask it to leave and to end."""
         self.is_told_to_leave = True
         super().terminate()
 

@@ -14,17 +14,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykclient import TopicPartition
-from tests.chaos.journal import partitions_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from tests.chaos.journal import CommittedSample, Journal
-
-__all__ = ["Acknowledged", "Invariants"]
 
 Acknowledged = dict[TopicPartition, dict[int, int]]
 """When each record was acknowledged, in milliseconds since 1970: by partition and offset."""
@@ -41,7 +37,6 @@ class Ends:
         self._steps: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
 
     def add(self, partition: TopicPartition, timestamp_ms: int, end: int) -> None:
-        """Note an end; in any order of time."""
         self._steps[partition].append((timestamp_ms, end))
 
     def settle(self) -> None:
@@ -58,6 +53,30 @@ class Ends:
         steps = self._steps.get(partition, [])
         index = bisect_right(steps, timestamp_ms, key=lambda step: step[0])
         return steps[index - 1][1] if index else FIRST_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The events of a watched consumer in their order; `status` is None if it was killed or runs.
+
+    Their timestamps are milliseconds since 1970, by the one clock of this machine.
+    """
+
+    member: str
+    events: tuple[Mapping[str, Any], ...]
+    status: int | None = None
+    errors: str = ""
+
+
+class CommittedSample(NamedTuple):
+    """What the coordinator said was committed; the answer was here at `timestamp_ms`."""
+
+    timestamp_ms: int
+    offsets: Mapping[TopicPartition, int]
+
+
+def _partitions_in(event: Mapping[str, Any]) -> set[TopicPartition]:
+    return {TopicPartition(part["topic"], part["partition"]) for part in event["partitions"]}
 
 
 class Invariants:
@@ -98,7 +117,6 @@ class Invariants:
 
     @property
     def record_count(self) -> int:
-        """How many different records were processed."""
         return sum(map(len, self._first_processed_ms.values()))
 
     def claim(self, generation: int, partition: TopicPartition, member: str) -> None:
@@ -108,7 +126,6 @@ class Invariants:
             self.violate(f"{partition} is owned by {owner} and {member} in generation {generation}")
 
     def violate(self, what: str) -> None:
-        """Note what must not be."""
         self.violations.append(what)
 
     def processed_end(self, partition: TopicPartition, timestamp_ms: int) -> int:
@@ -120,7 +137,6 @@ class Invariants:
         return self._committed.at(partition, timestamp_ms - 1)
 
     def _note(self, journal: Journal) -> None:
-        """Gather what members have to be held against each other for."""
         for event in journal.events:
             timestamp_ms = event["timestamp"]
             match event["name"]:
@@ -184,13 +200,12 @@ class _Walk:
         self._positions: dict[TopicPartition, int] = {}
 
     def check(self) -> None:
-        """Note what must not be."""
         for event in self._journal.events:
             match event["name"]:
                 case "partitions_assigned":
-                    self._assigned_ms |= dict.fromkeys(partitions_in(event), event["timestamp"])
+                    self._assigned_ms |= dict.fromkeys(_partitions_in(event), event["timestamp"])
                 case "partitions_revoked":
-                    for place in partitions_in(event):
+                    for place in _partitions_in(event):
                         self._assigned_ms.pop(place, None)
                         self._positions.pop(place, None)
                 case "membership":

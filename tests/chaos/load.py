@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pykclient import RecordMetadata
     from tests.chaos.invariants import Acknowledged
 
-__all__ = ["Load"]
-
 TICK_S = 0.05
 TIMEOUT_S = 90.0
 METADATA_MS = 500
@@ -37,7 +35,6 @@ class Load:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
         self._thread.start()
 
     def ends(self) -> dict[TopicPartition, int]:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pykclient.testing import Fault, KafkaCluster
     from tests.chaos.invariants import Invariants
 
-__all__ = ["SCENARIOS", "Scenario"]
-
 BROKERS: Final = (1, 2, 3)
 MEMBER_COUNT: Final = 3
 SESSION_S: Final = SESSION_MS / 1000
@@ -51,7 +49,6 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """What it is called in tables and tests."""
         return self.act.__name__
 
     @property

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pykclient import TopicPartition
-from tests.chaos.invariants import Invariants
-from tests.chaos.journal import CommittedSample, Journal
+from tests.chaos.invariants import CommittedSample, Invariants, Journal
 
 PLACE = TopicPartition("t", 0)
 STALL_MS_MAX = 100

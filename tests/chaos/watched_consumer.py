@@ -20,8 +20,6 @@ from pykclient.testing.verifiable_consumer import VerifiableConsumer, main, repo
 if TYPE_CHECKING:
     from pykclient.testing.verifiable_consumer import Offsets
 
-__all__ = ["WORK_VARIABLE", "WatchedConsumer"]
-
 WORK_VARIABLE = "CHAOS_WORK_MS"
 WORK_EVERY = 50
 """It works on the first batch of so many; the others take no time."""

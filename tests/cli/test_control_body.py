@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.cli.log.control_body import CONTROL_NAMES, ControlBody, control_body
-from pykclient.cli.log.json_dump import JsonDump
-from pykclient.cli.log.text_dump import TextDump
+from pykclient.cli.log.dump import JsonDump, TextDump
 from pykclient.errors.base import CorruptRecordError
 from pykclient.protocol.messages.control_records import (
     Endpoint,
@@ -73,81 +72,47 @@ VOTERS = VotersRecord(
 )
 
 
+V0 = {"voterId": 3}
+V1 = V0 | {"voterDirectoryId": DIRECTORY_TEXT}
+VOTER = {
+    "voterId": 7,
+    "voterDirectoryId": DIRECTORY_TEXT,
+    "endpoints": [{"name": "CONTROLLER", "host": "\x1b[2Jhost", "port": 65535}],
+    "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
+}
+HEADER = SnapshotHeaderRecord(last_contained_log_timestamp=9)
+
+
 @pytest.mark.promise("`pykclient log` prints the metadata log, its snapshots and its voters")
 @pytest.mark.parametrize(
-    ("number", "value", "body"),
+    ("number", "value", "title", "fields"),
     [
-        (
-            LEADER_CHANGE,
-            leader_change(0),
-            ControlBody(
+        *(
+            (
+                LEADER_CHANGE,
+                leader_change(version),
                 "LeaderChange:",
-                {
-                    "version": 0,
-                    "leaderId": 3,
-                    "voters": [{"voterId": 3}, {"voterId": 3}],
-                    "grantingVoters": [{"voterId": 3}],
-                },
-            ),
+                {"leaderId": 3, "voters": [voter, voter], "grantingVoters": [voter]},
+            )
+            for version, voter in enumerate((V0, V1))
         ),
-        (
-            LEADER_CHANGE,
-            leader_change(1),
-            ControlBody(
-                "LeaderChange:",
-                {
-                    "version": 1,
-                    "leaderId": 3,
-                    "voters": [{"voterId": 3, "voterDirectoryId": DIRECTORY_TEXT}] * 2,
-                    "grantingVoters": [{"voterId": 3, "voterDirectoryId": DIRECTORY_TEXT}],
-                },
-            ),
-        ),
-        (
-            SNAPSHOT_HEADER,
-            written(SnapshotHeaderRecord(last_contained_log_timestamp=9)),
-            ControlBody("SnapshotHeader", {"version": 0, "lastContainedLogTimestamp": 9}),
-        ),
-        (
-            SNAPSHOT_FOOTER,
-            written(SnapshotFooterRecord()),
-            ControlBody("SnapshotFooter", {"version": 0}),
-        ),
+        (SNAPSHOT_HEADER, written(HEADER), "SnapshotHeader", {"lastContainedLogTimestamp": 9}),
+        (SNAPSHOT_FOOTER, written(SnapshotFooterRecord()), "SnapshotFooter", {}),
         (
             KRAFT_VERSION,
             written(KRaftVersionRecord(k_raft_version=1)),
-            ControlBody("KRaftVersion", {"version": 0, "kRaftVersion": 1}),
+            "KRaftVersion",
+            {"kRaftVersion": 1},
         ),
-        (
-            KRAFT_VOTERS,
-            written(VOTERS),
-            ControlBody(
-                "KRaftVoters",
-                {
-                    "version": 0,
-                    "voters": [
-                        {
-                            "voterId": 7,
-                            "voterDirectoryId": DIRECTORY_TEXT,
-                            "endpoints": [
-                                {"name": "CONTROLLER", "host": "\x1b[2Jhost", "port": 65535}
-                            ],
-                            "kRaftVersionFeature": {
-                                "minSupportedVersion": 0,
-                                "maxSupportedVersion": 1,
-                            },
-                        }
-                    ],
-                },
-            ),
-        ),
+        (KRAFT_VOTERS, written(VOTERS), "KRaftVoters", {"voters": [VOTER]}),
     ],
 )
 def test_each_message_is_shown_with_kafkas_names(
-    number: int, value: bytes, body: ControlBody
+    number: int, value: bytes, title: str, fields: dict[str, object]
 ) -> None:
     batch = control_batch(number, value)
-    assert control_body(batch, number, value) == body
+    version = int.from_bytes(value[:2], "big")
+    assert control_body(batch, number, value) == ControlBody(title, {"version": version, **fields})
     # What is cut off anywhere is corrupt, and never an error of another kind.
     for size in range(len(value)):
         with pytest.raises(CorruptRecordError, match="is malformed"):

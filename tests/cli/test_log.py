@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykclient.cli import main
-from pykclient.cli.log.text_dump import TextDump
+from pykclient.cli.log.dump import TextDump
 from pykclient.records.compression import Codec
 from tests.records.batches import build, header_changed, read
 from tests.records.test_legacy import message
@@ -40,20 +41,28 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-class Answer:
+class Answer(NamedTuple):
     """What the command did with its arguments."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
-        self.status = main(["log", *map(str, arguments)])
-        self.output, self.complaint = capsys.readouterr()
+    status: int
+    output: str
+    complaint: str
 
     @property
     def lines(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.output.splitlines()]
 
 
-def test_batches_records_and_data_as_text(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = Answer(capsys, log, "--data")
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return lambda *arguments: Answer(main(["log", *map(str, arguments)]), *capsys.readouterr())
+
+
+def test_batches_records_and_data_as_text(log: Path, run: Run) -> None:
+    answer = run(log, "--data")
     assert (answer.status, answer.complaint) == (0, "")
     head, start, first, one, two, second, three = answer.output.splitlines()
     assert (head, start) == (f"Dumping {log}", "Log starting offset: 7")
@@ -68,13 +77,13 @@ def test_batches_records_and_data_as_text(log: Path, capsys: pytest.CaptureFixtu
     assert two.endswith("keySize: -1 valueSize: 1 sequence: -1 headerKeys: [] payload: \ufffd")
     assert f" position: {len(FIRST)} " in second
     assert three.endswith("keySize: 0 valueSize: -1 sequence: 3 headerKeys: [] key: ")
-    records = Answer(capsys, log, "--records").output.splitlines()
+    records = run(log, "--records").output.splitlines()
     assert records[3:5] == [one.partition(" key:")[0], two.partition(" payload:")[0]]
-    assert Answer(capsys, log).output.splitlines() == [head, start, first, second]
+    assert run(log).output.splitlines() == [head, start, first, second]
 
 
-def test_the_same_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, one, two, second, three = Answer(capsys, log, "--data", "--json").lines
+def test_the_same_as_json(log: Path, run: Run) -> None:
+    first, one, two, second, three = run(log, "--data", "--json").lines
     assert first == {
         "type": "batch",
         "position": 0,
@@ -109,28 +118,26 @@ def test_the_same_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None
     }
     assert (two["key"], two["value"]) == (None, {"base64": "/w=="})
     assert (second["producer_id"], three["sequence"], three["value"]) == (5, 3, None)
-    assert "value" not in Answer(capsys, log, "--records", "--json").lines[1]
+    assert "value" not in run(log, "--records", "--json").lines[1]
 
 
-def test_it_begins_where_it_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_begins_where_it_is_told(log: Path, run: Run) -> None:
     for search in (("--offset", 8), ("--time", 1001)):
-        answer = Answer(capsys, log, *search, "--records", "--json", "--no-index")
+        answer = run(log, *search, "--records", "--json", "--no-index")
         assert (answer.status, answer.complaint) == (0, "")
         assert [line["offset"] for line in answer.lines if line["type"] == "record"] == [8, 9]
 
 
-def test_a_missing_index_is_told_and_does_no_harm(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer = Answer(capsys, log, "--offset", 9, "--json")
+def test_a_missing_index_is_told_and_does_no_harm(log: Path, run: Run) -> None:
+    answer = run(log, "--offset", 9, "--json")
     assert answer.status == 0
     assert [line["base_offset"] for line in answer.lines] == [9]
     assert f"there is no {log.with_suffix('.index')}" in answer.complaint
 
 
-def test_what_is_after_the_end_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_after_the_end_is_told(log: Path, run: Run) -> None:
     for search in (("--offset", 10), ("--time", 2001)):
-        answer = Answer(capsys, log, *search, "--json", "--no-index")
+        answer = run(log, *search, "--json", "--no-index")
         assert (answer.status, answer.output) == (0, "")
         assert f"{NAME} ends before {search[0][2:]} {search[1]}" in answer.complaint
 
@@ -150,10 +157,10 @@ def test_what_is_after_the_end_is_told(log: Path, capsys: pytest.CaptureFixture[
     ],
 )
 def test_what_is_good_is_printed_then_where_and_why_it_ends(
-    log: Path, capsys: pytest.CaptureFixture[str], tail: bytes, reason: str
+    log: Path, run: Run, tail: bytes, reason: str
 ) -> None:
     log.write_bytes(FIRST + tail)
-    answer = Answer(capsys, log, "--records", "--json")
+    answer = run(log, "--records", "--json")
     assert answer.status == 1
     assert [line["type"] for line in answer.lines] == ["batch", "record", "record"]
     assert f"{NAME}: after offset 8, at byte {len(FIRST)} of" in answer.complaint
@@ -163,11 +170,9 @@ def test_what_is_good_is_printed_then_where_and_why_it_ends(
 @pytest.mark.promise(
     "of a damaged segment the good part is printed, then where and why it ends, with status 1"
 )
-def test_records_that_cannot_be_decoded_end_it_as_well(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_that_cannot_be_decoded_end_it_as_well(log: Path, run: Run) -> None:
     log.write_bytes(FIRST + header_changed(SECOND, 21, 1, 2))
-    answer = Answer(capsys, log, "--records", "--json")
+    answer = run(log, "--records", "--json")
     assert answer.status == 1
     assert [line["type"] for line in answer.lines] == ["batch", "record", "record", "batch"]
     assert "its gzip records are malformed" in answer.complaint
@@ -176,9 +181,9 @@ def test_records_that_cannot_be_decoded_end_it_as_well(
 @pytest.mark.promise(
     "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
 )
-def test_a_bomb_is_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bomb_is_refused(log: Path, run: Run) -> None:
     log.write_bytes(build([(1, None, b"\x00" * 1_000_000, ())], Codec.GZIP))
-    answer = Answer(capsys, log, "--records", "--max-batch-bytes", 100_000)
+    answer = run(log, "--records", "--max-batch-bytes", 100_000)
     assert answer.status == 1
     assert "decompress to more than the limit of 100000 bytes" in answer.complaint
 
@@ -186,12 +191,10 @@ def test_a_bomb_is_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.promise(
     "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
 )
-def test_a_marker_that_cannot_be_read_is_an_error(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_marker_that_cannot_be_read_is_an_error(log: Path, run: Run) -> None:
     for key, value in ((b"\x00", b""), (b"\x00\x00\x00\x01", b"\x00")):
         log.write_bytes(build([(1, key, value, ())], is_transactional=1, is_control=1))
-        answer = Answer(capsys, log, "--records")
+        answer = run(log, "--records")
         assert answer.status == 1
         assert "marker" in answer.complaint or "control record" in answer.complaint
 
@@ -205,11 +208,11 @@ def test_a_marker_that_cannot_be_read_is_an_error(
     ],
 )
 def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, reason: str
+    tmp_path: Path, run: Run, name: str, content: bytes, reason: str
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    answer = Answer(capsys, path)
+    answer = run(path)
     assert (answer.status, answer.output) == (1, "")
     assert reason in answer.complaint
 
@@ -217,54 +220,52 @@ def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
 @pytest.mark.promise(
     "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
 )
-def test_an_index_that_points_beyond_the_log_is_told(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_index_that_points_beyond_the_log_is_told(log: Path, run: Run) -> None:
     entry = (1).to_bytes(4, "big") + (9999).to_bytes(4, "big")
     log.with_suffix(".index").write_bytes(entry)
     log.with_suffix(".timeindex").write_bytes(b"")
-    answer = Answer(capsys, log, "--offset", 9)
+    answer = run(log, "--offset", 9)
     assert answer.status == 1
     assert "offset 8 stands at byte 9999, and the segment has" in answer.complaint
-    assert Answer(capsys, log, "--offset", 9, "--no-index").status == 0
+    assert run(log, "--offset", 9, "--no-index").status == 0
 
 
-def test_a_copy_of_another_name_is_shown(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_of_another_name_is_shown(log: Path, run: Run) -> None:
     copy = log.with_name("copy.log")
     copy.write_bytes(FIRST[:-1])
-    answer = Answer(capsys, copy)
+    answer = run(copy)
     assert (answer.status, answer.output) == (1, f"Dumping {copy}\n")
     assert f"at byte 0 of {len(FIRST) - 1}" in answer.complaint
 
 
-def test_index_files_are_shown(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_files_are_shown(log: Path, run: Run) -> None:
     path = log.with_suffix(".index")
     path.write_bytes((2).to_bytes(4, "big") + len(FIRST).to_bytes(4, "big") + bytes(80))
-    answer = Answer(capsys, path)
+    answer = run(path)
     assert answer.output == f"Dumping {path}\noffset: 9 position: {len(FIRST)}\n"
-    assert Answer(capsys, path, "--json").lines == [
+    assert run(path, "--json").lines == [
         {"type": "index_entry", "offset": 9, "position": len(FIRST)}
     ]
 
 
-def test_an_empty_segment_is_fine(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_segment_is_fine(log: Path, run: Run) -> None:
     log.write_bytes(b"")
-    answer = Answer(capsys, log, "--records")
+    answer = run(log, "--records")
     assert (answer.status, answer.complaint) == (0, "")
     assert answer.output == f"Dumping {log}\nLog starting offset: 7\n"
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    missing = Answer(capsys, tmp_path / NAME)
+def test_what_cannot_be_opened_is_told(tmp_path: Path, run: Run) -> None:
+    missing = run(tmp_path / NAME)
     assert missing.status == 1
     assert "No such file or directory" in missing.complaint
     assert NAME in missing.complaint
     folder = tmp_path / "folder.log"
     folder.mkdir()
-    assert "is no regular file" in Answer(capsys, folder).complaint
+    assert "is no regular file" in run(folder).complaint
     pipe = tmp_path / f"{1:020}.log"
     os.mkfifo(pipe)
-    assert "is no regular file" in Answer(capsys, pipe).complaint
+    assert "is no regular file" in run(pipe).complaint
 
 
 @pytest.mark.parametrize(
@@ -285,11 +286,9 @@ def test_a_wrong_call_has_status_2(
     assert "usage: pykclient" in capsys.readouterr().err
 
 
-def test_messages_of_the_old_formats_are_shown(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_messages_of_the_old_formats_are_shown(log: Path, run: Run) -> None:
     log.write_bytes(message(7, b"k", b"v", magic=0) + message(8, None, b"w", magic=1))
-    answer = Answer(capsys, log, "--data")
+    answer = run(log, "--data")
     assert answer.status == 0
     lines = answer.output.splitlines()[2:]
     assert lines[0].startswith("offset: 7 position: 0 NoTimestampType: -1 size: 28 magic: 0 ")
@@ -325,7 +324,7 @@ def test_a_reader_that_has_had_enough_is_no_error(log: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_whatever_is_in_the_files_it_ends_with_a_status(
-    log: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject
+    log: Path, run: Run, data: st.DataObject
 ) -> None:
     content = bytearray(FIRST + SECOND)
     for _ in range(data.draw(st.integers(0, 3))):
@@ -337,6 +336,6 @@ def test_whatever_is_in_the_files_it_ends_with_a_status(
         log.with_suffix(suffix).write_bytes(data.draw(st.binary(max_size=40)))
     search = data.draw(st.sampled_from([(), ("--offset", 8), ("--time", 1001)]))
     form = data.draw(st.sampled_from([(), ("--json",)]))
-    answer = Answer(capsys, log, *search, *form, "--data")
+    answer = run(log, *search, *form, "--data")
     assert answer.status in (0, 1)
     assert (answer.status == 1) <= (NAME in answer.complaint)

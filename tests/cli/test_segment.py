@@ -1,4 +1,7 @@
-"""A segment in a file: read piece by piece, found by index, and what is good of a damaged one."""
+"""A segment in a file: read piece by piece, found by index, and what is good of a damaged one.
+
+Entries of an index are found by bisection; a file that cannot be one is refused.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykclient.cli.log import segment as segment_module
-from pykclient.cli.log.index import CorruptIndexError, OffsetIndex, TimeIndex
-from pykclient.cli.log.segment import CorruptSegmentError, LogSegment, Start
+from pykclient.cli.log.index import (
+    CorruptIndexError,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+)
+from pykclient.cli.log.segment import LogSegment, Start
 from pykclient.errors.base import CorruptRecordError, DecodeError
 from pykclient.records.compression import Codec
 from pykclient.types import TopicPartition
@@ -85,14 +94,14 @@ def segment(
     )
 
 
-def read_all(data: bytes) -> tuple[list[int], CorruptSegmentError | None]:
+def read_all(data: bytes) -> tuple[list[int], CorruptRecordError | None]:
     """The positions of the good batches, and why there are no more."""
     positions: list[int] = []
     try:
         for placed in segment(data).batches():
             placed.batch.records()
             positions.append(placed.position)
-    except CorruptSegmentError as error:
+    except CorruptRecordError as error:
         return positions, error
     return positions, None
 
@@ -133,7 +142,7 @@ def test_a_cut_batch_ends_it(cut: int) -> None:
     positions, error = read_all(BATCHES[0] + BATCHES[1][:cut])
     assert positions == [0]
     assert error is not None
-    assert (error.position, error.offset) == (len(BATCHES[0]), BASE_OFFSET + BATCH_RECORDS)
+    assert error.offset == BASE_OFFSET + BATCH_RECORDS
     assert f"at byte {len(BATCHES[0])} of {len(BATCHES[0]) + cut}" in str(error)
     assert "are left" in str(error)
 
@@ -143,7 +152,7 @@ def test_zeros_at_the_end_are_called_so(size_bytes: int) -> None:
     positions, error = read_all(LOG + bytes(size_bytes))
     assert positions == list(POSITIONS)
     assert error is not None
-    assert error.position == len(LOG)
+    assert f"at byte {len(LOG)} of" in str(error)
     assert ("zeros" if size_bytes >= 12 else "too few") in str(error)
 
 
@@ -171,13 +180,13 @@ def test_offsets_that_go_back_end_it_also_between_windows(monkeypatch: pytest.Mo
 
 def test_a_batch_above_the_limit_is_refused_before_it_is_read() -> None:
     limited = segment(batch_size_bytes_max=len(BATCHES[0]) - 1)
-    with pytest.raises(CorruptSegmentError, match="more than the limit"):
+    with pytest.raises(CorruptRecordError, match="more than the limit"):
         next(limited.batches())
 
 
 def test_a_file_that_becomes_shorter_meanwhile_is_an_error() -> None:
     shrunk = LogSegment(reader(LOG[:-1]), len(LOG), partition=PARTITION)
-    with pytest.raises(CorruptSegmentError, match="became shorter while it was read"):
+    with pytest.raises(CorruptRecordError, match="became shorter while it was read"):
         list(shrunk.batches())
 
 
@@ -216,7 +225,7 @@ def test_with_an_index_what_is_before_the_entry_is_not_read() -> None:
     indexed = segment(bytes(damaged), offset_index=offset_index(OFFSET_ENTRIES))
     offset = BASE_OFFSET + 8 * BATCH_RECORDS
     assert indexed.find_offset(offset) == Start(POSITIONS[8], offset)
-    with pytest.raises(CorruptSegmentError):
+    with pytest.raises(CorruptRecordError):
         segment(bytes(damaged)).find_offset(offset)
 
 
@@ -245,6 +254,77 @@ def test_an_index_that_points_elsewhere_is_told(entry: tuple[int, int], reason: 
     with pytest.raises(CorruptIndexError, match=reason) as caught:
         wrong.find_offset(BASE_OFFSET + 30)
     assert "search without the index" in str(caught.value)
+
+
+def test_entries_count_offsets_from_the_segments_first() -> None:
+    offsets, times = offset_index([(5, 4200), (9, 8400)]), time_index([(70_000, 0), (80_000, 9)])
+    assert [offsets.entry(number) for number in range(len(offsets))] == [
+        OffsetPosition(BASE_OFFSET + 5, 4200),
+        OffsetPosition(BASE_OFFSET + 9, 8400),
+    ]
+    assert [times.entry(number) for number in range(len(times))] == [
+        TimestampOffset(70_000, BASE_OFFSET),
+        TimestampOffset(80_000, BASE_OFFSET + 9),
+    ]
+
+
+@given(
+    st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=50).map(sorted),
+    st.integers(0, 500),
+    st.integers(0, 2**31),
+)
+@example([5, 9], 0, 9)
+def test_the_last_entry_up_to_the_sought_one_is_found(
+    deltas: list[int], blank_count: int, sought: int
+) -> None:
+    """Zeros at the end are no entries, and where there are no others nothing is found."""
+    index = offset_index([(delta, 10) for delta in deltas], blank_count)
+    assert len(index) == len(deltas)
+    expected = max((delta for delta in deltas if delta <= sought), default=None)
+    found = index.lookup(BASE_OFFSET + sought)
+    assert found == (None if expected is None else OffsetPosition(BASE_OFFSET + expected, 10))
+
+
+def test_a_search_reads_few_entries() -> None:
+    entry_count = 100_000
+    data = b"".join(struct.pack(">qi", delta, delta) for delta in range(1, entry_count + 1))
+    read_count = 0
+
+    def read_at(position: int, size_bytes: int) -> bytes:
+        nonlocal read_count
+        read_count += 1
+        return data[position : position + size_bytes]
+
+    index = TimeIndex(read_at, len(data), base_offset=BASE_OFFSET)
+    assert index.lookup(77_777) == TimestampOffset(77_777, BASE_OFFSET + 77_777)
+    assert read_count < 3 * entry_count.bit_length()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"),
+    [
+        (OffsetIndex, bytes(9), "9 bytes are no multiple of 8"),
+        (TimeIndex, bytes(13), "13 bytes are no multiple of 12"),
+        (OffsetIndex, struct.pack(">ii", -1, 5), "the segment begins at 1000"),
+        (TimeIndex, struct.pack(">qi", 5, -1), "the segment begins at 1000"),
+        (TimeIndex, struct.pack(">qiqi", 5, 1, 4, 2), "its last time is 4, before its first, 5"),
+    ],
+)
+def test_a_file_that_can_be_no_index_is_refused(
+    kind: type[OffsetIndex | TimeIndex], data: bytes, reason: str
+) -> None:
+    with pytest.raises(CorruptIndexError, match=reason):
+        kind(reader(data), len(data), base_offset=BASE_OFFSET)
+
+
+def test_an_index_that_is_cut_while_it_is_read_is_an_error() -> None:
+    data = bytearray(struct.pack(">iiii", 5, 4200, 9, 8400))
+    index = OffsetIndex(
+        lambda at, size: bytes(data[at : at + size]), len(data), base_offset=BASE_OFFSET
+    )
+    del data[8:]
+    with pytest.raises(CorruptIndexError, match="ended before entry 1"):
+        index.lookup(BASE_OFFSET + 20)
 
 
 @given(st.data())

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from tests.java_mirror import JavaMirror
 
-__all__ = ["Answer", "ProtocolMirror"]
-
 
 class Answer(NamedTuple):
     """What Kafka's classes made of some bytes: how they write it, and what they read."""

@@ -162,7 +162,7 @@ def _moved_count(members: Members, assignment: Assignment) -> int:
 )
 @given(group=groups())
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_assignments_are_those_of_java(
     java: AssignorMirror, assignor_type: type[Assignor], group: Group

@@ -10,13 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pykclient.consumer.config import ConsumerConfig
-from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
-from pykclient.consumer.group.metadata import GroupMetadata
-from pykclient.consumer.group.protocols import commit_refused
+from pykclient.consumer.group.group import ConsumerGroup
+from pykclient.consumer.group.metadata import GroupMetadata, commit_refused
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.network.coordinators import Coordinators, CoordinatorType, GroupCoordinator
+from pykclient.network.coordinators import Coordinators, CoordinatorType
 from pykclient.protocol.message import (
     decode_request,
     decode_response,
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
     from pykclient.testing.fake.cluster import FakeCluster
-
-__all__ = ["GROUP", "CommitScene", "Member", "asked_in", "at", "committed_answer", "committed_in"]
 
 GROUP = "g"
 FRAME_SIZE_BYTES = 4
@@ -103,11 +100,11 @@ def committed_answer(
     (group,) = message.groups
     topics = []
     for each in group.topics or ():
-        told = []
+        partitions = []
         for number in each.partition_indexes:
             partition = TopicPartition(each.name, number)
             offset, metadata, epoch = committed.get(partition, OffsetAndMetadata(-1))
-            told.append(
+            partitions.append(
                 OffsetFetchResponsePartitions(
                     number,
                     offset,
@@ -116,7 +113,7 @@ def committed_answer(
                     errors.get(partition, 0),
                 )
             )
-        topics.append(OffsetFetchResponseTopics(topic_id=each.topic_id, partitions=told))
+        topics.append(OffsetFetchResponseTopics(topic_id=each.topic_id, partitions=partitions))
     if group_error:
         topics = []
     return OffsetFetchResponse(
@@ -124,7 +121,7 @@ def committed_answer(
     )
 
 
-class Member(Kip848Coordinator):
+class Member(ConsumerGroup):
     """A group in whose name a test says how to commit."""
 
     def __init__(self) -> None:
@@ -164,10 +161,11 @@ class CommitScene:
         )
         self.network = ReachableNetwork()
         self.coordinators = Coordinators(self.metadata, self.network, retry_backoff=RETRY_BACKOFF)
+        self.coordinator = self.coordinators.find(CoordinatorType.GROUP, GROUP)
         self.subscription = SubscriptionState()
         self.membership = Member()
         self.user_calls: deque[UserCall] = deque()
-        self.told: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
+        self.intercepted: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         """What interceptors would have heard."""
         auto = {"auto_commit_interval_ms": auto_commit_interval_ms}
         self.commits = Commits(
@@ -178,15 +176,15 @@ class CommitScene:
                 **({} if auto_commit_interval_ms is None else auto),
             ),
             subscription=self.subscription,
-            coordinator=GroupCoordinator(self.coordinators, GROUP),
+            coordinator=self.coordinator,
             metadata=self.metadata,
             group=self.membership,
             retry_backoff=RETRY_BACKOFF,
             user_calls=self.user_calls,
-            on_commit=self.told.append,
+            on_commit=self.intercepted.append,
         )
         self.committed = CommittedOffsets(
-            GroupCoordinator(self.coordinators, GROUP),
+            self.coordinator,
             metadata=self.metadata,
             retry_backoff=RETRY_BACKOFF,
         )
@@ -195,7 +193,7 @@ class CommitScene:
 
     def find_coordinator(self, error_code: int = 0, now_ms: int = START_MS) -> None:
         """Have the coordinator looked up, and answer that."""
-        self.coordinators.coordinator(CoordinatorType.GROUP, GROUP)
+        self.coordinator.node()
         (request,) = self.coordinators.poll(now_ms).requests
         place = (2, "broker-2", 9092) if error_code == 0 else (-1, "", -1)
         found = Coordinator(GROUP, *place, error_code)
@@ -204,15 +202,12 @@ class CommitScene:
     def lose_coordinator(self) -> None:
         """Have the coordinator's connection lost."""
         assert self.node_id is not None
-        self.coordinators.mark_unknown(
-            CoordinatorType.GROUP, GROUP, node_id=self.node_id, reason="the connection is lost"
-        )
+        self.coordinator.mark_unknown(self.node_id, "the connection is lost")
 
     @property
     def node_id(self) -> int | None:
         """The coordinator, as far as it is known."""
-        node = self.coordinators.coordinator(CoordinatorType.GROUP, GROUP)
-        return None if node is None else node.id
+        return self.coordinator.node_id()
 
     def read(self, *positions: int) -> None:
         """Have partitions 0, 1 ... assigned, at these positions."""

@@ -21,6 +21,5 @@ def port() -> ServingPort:
 
 @pytest.fixture
 def consumer(port: ServingPort) -> Iterator[Consumer]:
-    with consumer_over(port) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A) as consumer:
         yield consumer

@@ -27,12 +27,10 @@ from tests.consumer.known_cluster import (
     refresh,
     topic,
 )
-from tests.network.answering import answer_checked
+from tests.network.responding import respond_checked
 
 if TYPE_CHECKING:
     from pykclient.network.manager import Request
-
-__all__ = ["OTHER_ID", "REPLICA_MS", "A", "B", "C", "Scene", "message_of", "named", "part", "reply"]
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 OTHER_ID = bytes(reversed(range(16)))
@@ -56,11 +54,15 @@ class Nodes(NetworkClient):
 
 
 class Scene:
-    """A fetcher with what it works on. Partition 0 and 2 are led by broker 1, 1 by broker 2."""
+    """A fetcher with what it works on, which reads these partitions, all from one offset.
+
+    Partition 0 and 2 are led by broker 1, 1 by broker 2.
+    """
 
     def __init__(
         self,
-        *,
+        *partitions: TopicPartition,
+        offset: int = 0,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         rack: str = "",
         reset: OffsetReset = OffsetReset.EARLIEST,
@@ -95,6 +97,8 @@ class Scene:
             metrics=ConsumerMetrics(self.subscription, isolation_level),
             stalls=self.stalls,
         )
+        if partitions:
+            self.read(*partitions, offset=offset)
 
     def read(self, *partitions: TopicPartition, offset: int = 0) -> AssignedPartition:
         """Assign partitions, all at one offset; return the first."""
@@ -161,4 +165,4 @@ def reply(
     # A newer broker names the topic by its id alone.
     responses = [FetchableTopicResponse(topic_id=topic_id, partitions=list(parts))]
     response = FetchResponse(error_code=error_code, session_id=session_id, responses=responses)
-    answer_checked(request, response, now_ms)
+    respond_checked(request, response, now_ms)

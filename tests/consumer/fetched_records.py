@@ -1,33 +1,24 @@
-"""Record batches as a broker would send them, with values that name their offsets."""
+"""Record batches as a broker would send them, and spans of records as the buffer returns them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.accel import ListColumns
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.record import RecordSpan
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
+from pykclient.types import TimestampType, TopicPartition
 from tests.records.batches import build, header_changed, resealed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Sequence
 
-__all__ = [
-    "ABORT_KEY",
-    "ATTRIBUTES_AT",
-    "COMMIT_KEY",
-    "CONFIG",
-    "LEADER_EPOCH_AT",
-    "aborted_batch",
-    "batch",
-    "compacted",
-    "empty_batch",
-    "marker",
-    "thinned",
-    "value_at",
-]
+    from pykclient.types import Headers
 
+A, B = TopicPartition("t", 0), TopicPartition("u", 1)
 CONFIG = ConsumerConfig.from_settings(
     bootstrap_servers="boot:9092", decompressed_max_bytes=1_000_000
 )
@@ -82,7 +73,7 @@ def empty_batch(base_offset: int, last_offset: int) -> bytes:
 
 
 def aborted_batch(offsets: Iterable[int], producer_id: int) -> bytes:
-    """A batch of a transaction; whether it was aborted, a fetch answer tells."""
+    """A batch of a transaction; whether it was aborted, the Fetch response says."""
     data = header_changed(batch(offsets), ATTRIBUTES_AT, TRANSACTIONAL, 2)
     return header_changed(data, PRODUCER_ID_AT, producer_id, 8)
 
@@ -94,3 +85,25 @@ def marker(offset: int, producer_id: int, *, key: bytes = ABORT_KEY) -> bytes:
     data = bytes(builder.close(base_offset=offset))
     data = header_changed(data, ATTRIBUTES_AT, TRANSACTIONAL | CONTROL, 2)
     return header_changed(data, PRODUCER_ID_AT, producer_id, 8)
+
+
+def span(
+    partition: TopicPartition,
+    offsets: Sequence[int],
+    *,
+    values: Sequence[bytes | None] | None = None,
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+    timestamps_ms: Sequence[int] | None = None,
+) -> RecordSpan:
+    """A span with records at these offsets; what is not given is made up."""
+    count = len(offsets)
+    columns = ListColumns(
+        offsets,
+        [TIMESTAMP_MS] * count if timestamps_ms is None else timestamps_ms,
+        [None] * count if keys is None else keys,
+        [b"v%d" % offset for offset in offsets] if values is None else values,
+        [()] * count if headers is None else headers,
+        size_bytes=0,
+    )
+    return RecordSpan(partition, columns, TimestampType.CREATE_TIME, 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.network.cluster.metadata import Metadata
@@ -11,24 +12,12 @@ from pykclient.network.manager import NEVER_MS
 from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node
+from tests.network.scripted_network import Steady
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pykclient.errors import BrokerError, KafkaError
-
-__all__ = [
-    "RETRY_BACKOFF",
-    "RETRY_MS",
-    "START_MS",
-    "TOPIC_ID",
-    "ReachableNetwork",
-    "is_outdated",
-    "know",
-    "make_metadata",
-    "refresh",
-    "topic",
-]
 
 START_MS = 1_000_000
 RETRY_MS = 100
@@ -38,7 +27,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class ReachableNetwork(NetworkClient):
-    """What coordinators ask of a network on which every node answers, but for those taken away."""
+    """What coordinators need of a network in which every node responds but those taken away."""
 
     def __init__(self) -> None:
         self.unavailable: set[int] = set()
@@ -49,34 +38,30 @@ class ReachableNetwork(NetworkClient):
         return node_id in self.unavailable
 
     def suspect_ms(self, node_id: int) -> int:
-        """Nobody owes anything."""
+        """No response is due."""
         del node_id
         return NEVER_MS
 
     def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Nobody is silent, so there is nothing to be given up."""
+        """Every node responds, so none is given up."""
         raise AssertionError(f"{node_id} was given up at {now_ms}") from error
 
 
 def make_metadata() -> Metadata:
-    """Metadata that no broker has answered yet."""
-    return Metadata(
-        bootstrap=[Node(-1, "boot", 9092)],
-        refresh_backoff=RETRY_BACKOFF,
-        max_age_ms=MAX_AGE_MS,
-        allow_auto_topic_creation=False,
-    )
+    """Metadata without a response yet."""
+    config = ConsumerConfig.from_settings(bootstrap_servers="boot:9092")
+    return Metadata(config, allow_auto_topic_creation=False, random=Steady())
 
 
 def refresh(metadata: Metadata) -> None:
-    """Let a broker answer a metadata request, so that none is due for now."""
+    """Let a broker respond to a metadata request, so that none is due for now."""
     (request,) = metadata.poll(START_MS).requests
     request.on_response(MetadataResponse(), START_MS)
     assert not is_outdated(metadata)
 
 
 def is_outdated(metadata: Metadata) -> bool:
-    """Whether metadata will be asked for before its age makes it due."""
+    """Whether metadata will be requested before its age makes it due."""
     return metadata.next_poll_ms() < START_MS + MAX_AGE_MS
 
 
@@ -100,7 +85,7 @@ def know(
     errors: Mapping[str, BrokerError] | None = None,
     nodes: Sequence[int] = (1, 2, 3),
 ) -> None:
-    """Let the cluster have these topics, as after an answer."""
+    """Let the cluster have these topics, as after a response."""
     metadata.cluster = Cluster(
         version=metadata.cluster.version + 1,
         controller_id=nodes[0],

@@ -1,6 +1,6 @@
 """ServingPort: a port without sockets behind which one broker serves a log that the test fills.
 
-It answers as Kafka does what a consumer asks, with the protocol layer; a fetch that finds nothing
+It responds to a consumer as Kafka does, with the protocol layer; a fetch that finds nothing
 is held for a while. `wait` never waits: a drive loop spins until its time
 is up, so time-outs in these tests are short.
 
@@ -50,23 +50,9 @@ from tests.network.scripted_port import ScriptedPort
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pykclient.errors import BrokerError
     from pykclient.protocol.message import Message, Request
     from tests.network.scripted_port import ScriptedPeer
-
-__all__ = [
-    "LONG_S",
-    "SHORT_S",
-    "UNKNOWN",
-    "A",
-    "B",
-    "KeepEven",
-    "Log",
-    "ServingPort",
-    "consumer_over",
-    "offsets",
-    "poll_until",
-    "refuse_twos",
-]
 
 TOPIC_ID = bytes(range(1, 17))
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -75,7 +61,7 @@ SHORT_S = 0.05
 LONG_S = 20.0
 
 HELD_MAX = 20
-"""How many waits a fetch that finds nothing goes through before it is answered empty."""
+"""How many waits a fetch that finds nothing goes through before its response is empty."""
 
 
 class Log:
@@ -103,14 +89,16 @@ class ServingPort(ScriptedPort):
     def __init__(self, partition_count: int = 1) -> None:
         super().__init__()
         self.logs = {number: Log() for number in range(partition_count)}
+        self.topic_error: type[BrokerError] | None = None
+        """What Metadata says of topic ``t`` in place of its partitions."""
         self.is_silent = False
-        """Whether the broker leaves everything unanswered."""
+        """Whether the broker responds to nothing."""
         self.on_wait: Callable[[int], None] = lambda timeout_ms: None
         """Called in each wait, before anything is done."""
         self.last_fetch: FetchRequest | None = None
         self._held_count = 0
-        self.answers: list[type[Request]] = []
-        """What was answered, in order."""
+        self.responded: list[type[Request]] = []
+        """What it has responded to, in order."""
 
     def wait(self, timeout_ms: int) -> None:
         """Serve what can be served, and deliver it."""
@@ -119,8 +107,8 @@ class ServingPort(ScriptedPort):
             self._serve(peer)
         super().wait(timeout_ms)
 
-    def unanswered(self, kind: type[Request]) -> list[Request]:
-        """The requests of a kind that wait for an answer."""
+    def pending(self, kind: type[Request]) -> list[Request]:
+        """The requests of a kind that wait for a response."""
         return [
             received.message
             for peer in self.peers
@@ -134,15 +122,15 @@ class ServingPort(ScriptedPort):
         while peer.requests and not self.is_silent:
             message = peer.requests[0].message
             if isinstance(message, ApiVersionsRequest):
-                peer.answer_versions()
+                peer.respond_versions()
                 continue
-            answer = self._answer(message)
-            if answer is None:
+            response = self._response(message)
+            if response is None:
                 return
-            self.answers.append(type(message))
-            peer.answer(answer)
+            self.responded.append(type(message))
+            peer.respond(response)
 
-    def _answer(self, message: Request) -> Message | None:
+    def _response(self, message: Request) -> Message | None:
         if isinstance(message, MetadataRequest):
             return self._metadata(message)
         if isinstance(message, ListOffsetsRequest):
@@ -164,6 +152,8 @@ class ServingPort(ScriptedPort):
     def _topic(self, name: str | None) -> MetadataResponseTopic:
         if name != "t":
             return MetadataResponseTopic(name=name, error_code=UnknownTopicOrPartitionError.code)
+        if self.topic_error is not None:
+            return MetadataResponseTopic(name=name, error_code=self.topic_error.code)
         partitions = [
             MetadataResponsePartition(partition_index=number, leader_id=1, leader_epoch=0)
             for number in self.logs
@@ -172,39 +162,41 @@ class ServingPort(ScriptedPort):
 
     def _list_offsets(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
         (topic,) = message.topics
-        answers = []
-        for asked in topic.partitions:
-            log = self.logs[asked.partition_index]
-            offset = {EARLIEST: log.start, LATEST: log.end}.get(asked.timestamp, -1)
-            answers.append(
-                ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
+        responses = []
+        for wanted in topic.partitions:
+            log = self.logs[wanted.partition_index]
+            offset = {EARLIEST: log.start, LATEST: log.end}.get(wanted.timestamp, -1)
+            responses.append(
+                ListOffsetsPartitionResponse(partition_index=wanted.partition_index, offset=offset)
             )
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=answers)])
+        return ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name="t", partitions=responses)]
+        )
 
     def _epoch_ends(self, message: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         (topic,) = message.topics
-        answers = [
+        responses = [
             EpochEndOffset(
-                partition=asked.partition,
+                partition=wanted.partition,
                 leader_epoch=0,
-                end_offset=self.logs[asked.partition].end,
+                end_offset=self.logs[wanted.partition].end,
             )
-            for asked in topic.partitions
+            for wanted in topic.partitions
         ]
-        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", answers)])
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", responses)])
 
     def _fetch(self, message: FetchRequest) -> FetchResponse | None:
         (topic,) = message.topics
-        answers = []
+        responses = []
         has_news = False
-        for asked in topic.partitions:
-            log = self.logs[asked.partition]
-            is_inside = log.start <= asked.fetch_offset <= log.end
-            records = log.read(asked.fetch_offset) if is_inside else b""
+        for wanted in topic.partitions:
+            log = self.logs[wanted.partition]
+            is_inside = log.start <= wanted.fetch_offset <= log.end
+            records = log.read(wanted.fetch_offset) if is_inside else b""
             has_news = has_news or bool(records) or not is_inside
-            answers.append(
+            responses.append(
                 PartitionData(
-                    partition_index=asked.partition,
+                    partition_index=wanted.partition,
                     error_code=0 if is_inside else OffsetOutOfRangeError.code,
                     high_watermark=log.end if is_inside else -1,
                     records=records or None,
@@ -215,7 +207,7 @@ class ServingPort(ScriptedPort):
             return None
         self._held_count = 0
         return FetchResponse(
-            responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=answers)]
+            responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=responses)]
         )
 
 
@@ -227,9 +219,11 @@ class _ConsumerOver(Consumer):
         ConsumerCore.__init__(self, config, port=port)
 
 
-def consumer_over(port: ServingPort, **settings: object) -> Consumer:
-    """A consumer that reads from the port, from the beginning unless told otherwise."""
-    return _ConsumerOver(port, **{"auto_offset_reset": "earliest", **settings})
+def consumer_over(port: ServingPort, *partitions: TopicPartition, **settings: object) -> Consumer:
+    """A consumer that reads these partitions from the port, by default from the beginning."""
+    consumer = _ConsumerOver(port, **{"auto_offset_reset": "earliest", **settings})
+    consumer.assign(partitions)
+    return consumer
 
 
 def offsets(records: ConsumerRecords) -> list[int]:

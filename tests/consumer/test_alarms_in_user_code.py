@@ -19,8 +19,8 @@ from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.producer.interceptors import ProducerInterceptors
 from pykclient.producer.record import ProducerRecord
+from tests.consumer.fetched_records import A, span
 from tests.consumer.group.test_rebalance import Scene
-from tests.consumer.record_spans import A, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

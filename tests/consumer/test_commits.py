@@ -1,4 +1,4 @@
-"""Commits by numbers: in order, and retried only where that is safe."""
+"""Commits: in order, retried only where that is safe; what brokers of every version take."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 
 import pytest
 
+from pykclient.consumer.group.metadata import GroupMetadata
+from pykclient.consumer.offsets.commit import OffsetCommitCall
 from pykclient.errors import (
     BrokerError,
     CommitFailedError,
@@ -28,9 +30,25 @@ from pykclient.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.types import OffsetAndMetadata, TopicPartition
-from tests.consumer.commit_scene import CommitScene, at, committed_in
-from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, refresh
+from tests.consumer.commit_scene import CommitScene, asked_in, at, committed_in
+from tests.consumer.known_cluster import (
+    RETRY_MS,
+    START_MS,
+    TOPIC_ID,
+    is_outdated,
+    know,
+    make_metadata,
+    refresh,
+    topic,
+)
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LATER_MS = START_MS + 60_000
@@ -75,7 +93,7 @@ def test_interceptors_hear_of_what_was_committed(scene: CommitScene) -> None:
     (second,) = scene.sent()
     scene.answer(second)
     scene.run_user_calls()
-    assert scene.told == [{P0: at(5)}, {P0: at(6)}]
+    assert scene.intercepted == [{P0: at(5)}, {P0: at(6)}]
 
 
 def test_a_commit_waits_for_the_coordinator() -> None:
@@ -363,3 +381,89 @@ def test_what_was_lost_meanwhile_is_not_committed_though_it_came_back() -> None:
     scene.subscription.assign([P0, P1])
     (again,) = scene.sent(START_MS + RETRY_MS)
     assert committed_in(again) == {P1: 6}
+
+
+# One request.
+
+
+ELSEWHERE = TopicPartition("u", 1)
+LEADER_EPOCH_FROM_VERSION = 6
+OFFSETS = {
+    P0: OffsetAndMetadata(5, "note", 3),
+    P1: OffsetAndMetadata(6),
+    ELSEWHERE: OffsetAndMetadata(7),
+}
+
+
+def made(topic_ids: dict[str, bytes], member: GroupMetadata) -> OffsetCommitCall:
+    metadata = make_metadata()
+    know(metadata, *(topic(name, [1, 1], topic_id=each) for name, each in topic_ids.items()))
+    return OffsetCommitCall(member, OFFSETS, metadata.cluster)
+
+
+@pytest.mark.promise(
+    "offsets are committed with metadata and leader epochs, and read back, in every version"
+)
+@pytest.mark.parametrize("version", range(2, 11))
+def test_a_broker_takes_the_offsets_in_every_version(version: int) -> None:
+    """Method: a fake broker takes a commit of this version, and is looked into."""
+    cluster = FakeCluster()
+    for name in ("t", "u"):
+        cluster.create_topic(name, 2)
+    ids = {name: cluster.topics[name].topic_id for name in ("t", "u")}
+    call = made(ids, GroupMetadata("g"))
+    answer = asked_in(cluster, call.message, version)
+    call.check(answer)
+    assert call.refusals(answer) == {}
+    kept = {name: (each.offset, each.metadata) for name, each in cluster.group("g").offsets.items()}
+    assert kept == {P0: (5, "note"), P1: (6, ""), ELSEWHERE: (7, "")}
+    epoch = cluster.group("g").offsets[P0].leader_epoch
+    assert epoch == (3 if version >= LEADER_EPOCH_FROM_VERSION else -1)
+
+
+def test_it_is_sent_as_the_member_says() -> None:
+    call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g", 7, "m-1", "i"))
+    message = call.message
+    assert (message.group_id, message.generation_id_or_member_epoch) == ("g", 7)
+    assert (message.member_id, message.group_instance_id) == ("m-1", "i")
+    assert call.max_version is None
+
+
+def test_topics_are_named_where_the_id_of_one_is_not_known() -> None:
+    call = made({"t": TOPIC_ID, "u": NO_TOPIC_ID}, GroupMetadata("g"))
+    assert call.max_version == 9
+
+
+def answer_of(**codes: dict[int, int]) -> OffsetCommitResponse:
+    """An answer that gives partitions by topic these codes."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name, partitions=[OffsetCommitResponsePartition(*each) for each in reported.items()]
+            )
+            for name, reported in codes.items()
+        ]
+    )
+
+
+def test_what_was_refused_is_told_by_partition() -> None:
+    call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g"))
+    unknown, gone = UnknownTopicOrPartitionError.code, UnknownMemberIdError.code
+    answer = answer_of(t={0: unknown, 1: 0}, u={1: gone})
+    call.check(answer)
+    assert call.refusals(answer) == {P0: unknown, ELSEWHERE: gone}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answer_of(t={0: 0, 1: 0}),
+        answer_of(t={0: 0, 1: 0, 2: 0}, u={1: 0}),
+        answer_of(t={0: 0, 1: 0}, u={1: 0}, v={0: 0}),
+        OffsetCommitResponse(),
+    ],
+)
+def test_an_answer_about_other_partitions_is_refused(answer: OffsetCommitResponse) -> None:
+    call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g"))
+    with pytest.raises(DecodeError):
+        call.check(answer)

@@ -10,11 +10,9 @@ import pytest
 from pykclient.consumer.fetch import stalls
 from pykclient.errors import (
     CorruptRecordError,
-    KafkaTimeoutError,
     NoOffsetForPartitionError,
     NotSubscribedError,
     OffsetOutOfRangeError,
-    RecordDeserializationError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     UsageError,
@@ -51,6 +49,7 @@ def test_a_poll_returns_what_there_is_and_moves_the_position(
     consumer: Consumer, port: ServingPort
 ) -> None:
     port.logs[0].append(3)
+    assert consumer.current_lag(A) is None
     records = consumer.poll(LONG_S)
     assert [(r.topic, r.partition, r.offset, r.value) for r in records] == [
         ("t", 0, offset, value_at(offset)) for offset in range(3)
@@ -64,7 +63,7 @@ def test_the_next_fetch_is_sent_before_records_are_returned(
 ) -> None:
     port.logs[0].append(3)
     consumer.poll(LONG_S)
-    (fetch,) = port.unanswered(FetchRequest)
+    (fetch,) = port.pending(FetchRequest)
     assert isinstance(fetch, FetchRequest)
     assert fetch.topics[0].partitions[0].fetch_offset == 3
 
@@ -103,8 +102,7 @@ def test_nothing_assigned_is_an_error(port: ServingPort) -> None:
 
 @pytest.mark.promise("`auto_offset_reset` is earliest, latest or none")
 def test_without_a_reset_a_poll_says_that_there_is_no_position(port: ServingPort) -> None:
-    with consumer_over(port, auto_offset_reset="none") as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, auto_offset_reset="none") as consumer:
         for _ in range(2):
             with pytest.raises(NoOffsetForPartitionError, match="t-0"):
                 consumer.poll(LONG_S)
@@ -129,8 +127,7 @@ def test_without_a_reset_a_position_outside_the_log_is_reported_until_the_user_s
     port: ServingPort,
 ) -> None:
     port.logs[0].append(5)
-    with consumer_over(port, auto_offset_reset="none", retry_backoff_ms=1) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, auto_offset_reset="none", retry_backoff_ms=1) as consumer:
         consumer.seek(A, 50)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRangeError, match=r"t-0: offset 50.*0 to 5"):
@@ -162,31 +159,14 @@ def test_corrupt_records_are_raised_and_can_be_sought_past(
     assert poll_until(consumer, 2) == [4, 5]
 
 
-def test_a_record_that_cannot_be_deserialized_is_raised_and_can_be_sought_past(
-    port: ServingPort,
-) -> None:
-    port.logs[0].append(4)
-    with consumer_over(port, value_deserializer=refuse_twos) as consumer:
-        consumer.assign([A])
-        assert [r.value for r in consumer.poll(LONG_S)] == ["value 0", "value 1"]
-        with pytest.raises(RecordDeserializationError) as raised:
-            consumer.poll(LONG_S)
-        assert raised.value.value == value_at(2)
-        fetch_count = port.answers.count(FetchRequest)
-        consumer.seek(A, raised.value.offset + 1)
-        assert offsets(consumer.poll(LONG_S)) == [3]
-        assert port.answers.count(FetchRequest) == fetch_count, "nothing needed fetching anew"
-
-
 def test_interceptors_see_records_first(port: ServingPort) -> None:
     port.logs[0].append(2)
-    with consumer_over(port, interceptors=[KeepEven]) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, interceptors=[KeepEven]) as consumer:
         assert offsets(consumer.poll(LONG_S)) == [0]
         assert consumer.position(A) == 2
 
 
-# What nobody waits for in vain.
+# What no poll waits for in vain.
 
 
 def test_an_unknown_topic_is_reported_once_when_polls_stay_empty(
@@ -197,29 +177,6 @@ def test_an_unknown_topic_is_reported_once_when_polls_stay_empty(
     with pytest.raises(UnknownTopicOrPartitionError, match=r"'absent'.*create_topics"):
         consumer.poll(SHORT_S)
     assert not consumer.poll(SHORT_S)
-
-
-def test_brokers_that_never_respond_are_reported_when_polls_stay_empty(
-    consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stalls, "NO_CLUSTER_MS", round(SHORT_S * 500))
-    port.is_silent = True
-    with pytest.raises(KafkaTimeoutError, match="boot:9092"):
-        consumer.poll(SHORT_S)
-
-
-def test_a_refused_connection_is_reported_by_the_first_empty_poll(
-    consumer: Consumer, port: ServingPort
-) -> None:
-    def refuse(_: int) -> None:
-        for peer in port.peers:
-            if not peer.is_accepted and not peer.is_ended:
-                peer.is_accepted = True
-                peer.refuse()
-
-    port.on_wait = refuse
-    with pytest.raises(KafkaTimeoutError, match=r"boot:9092.*refused"):
-        consumer.poll(SHORT_S)
 
 
 def test_a_fatal_error_is_raised_at_once_by_every_call_and_the_next_one_tries_anew(
@@ -262,7 +219,7 @@ def test_a_seek_with_a_leader_epoch_is_held_against_the_log_of_the_leader(
     assert consumer.poll(LONG_S, 1)
     consumer.seek(A, OffsetAndMetadata(5, leader_epoch=0))
     assert poll_until(consumer, 5) == [5, 6, 7, 8, 9]
-    assert port.answers.count(OffsetForLeaderEpochRequest) == 1
+    assert port.responded.count(OffsetForLeaderEpochRequest) == 1
 
 
 @pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
@@ -292,8 +249,7 @@ def test_what_is_no_partition_cannot_be_assigned(consumer: Consumer, wrong: obje
 def test_a_paused_partition_is_silent_and_loses_nothing(port: ServingPort) -> None:
     port.logs[0].append(600)
     port.logs[1].append(2)
-    with consumer_over(port) as consumer:
-        consumer.assign([A, B])
+    with consumer_over(port, A, B) as consumer:
         consumer.poll(LONG_S, 100)
         consumer.pause([A])
         assert consumer.paused() == {A}
@@ -303,16 +259,6 @@ def test_a_paused_partition_is_silent_and_loses_nothing(port: ServingPort) -> No
         consumer.resume([A])
         assert consumer.paused() == frozenset()
         assert offsets(consumer.poll(LONG_S, 1)) == [before]
-
-
-def test_a_new_assignment_keeps_positions_that_stay(port: ServingPort) -> None:
-    port.logs[0].append(5)
-    with consumer_over(port) as consumer:
-        consumer.assign([A])
-        consumer.poll(LONG_S, 2)
-        consumer.assign([A, B])
-        assert consumer.position(A) == 2
-        assert offsets(consumer.poll(LONG_S)) == [2, 3, 4]
 
 
 def test_only_what_is_assigned_can_be_sought_paused_and_named(consumer: Consumer) -> None:
@@ -336,10 +282,6 @@ def test_subscribe_is_refused_with_what_to_use_instead(consumer: Consumer) -> No
         consumer.subscribe(["t"])
 
 
-def test_the_lag_is_not_known_before_a_fetch(consumer: Consumer) -> None:
-    assert consumer.current_lag(A) is None
-
-
 # Arrow.
 
 
@@ -348,8 +290,7 @@ def test_a_bounded_scan_ends_at_its_limits_and_says_so(port: ServingPort) -> Non
     port.logs[1].append(2)
     port.logs[1].append(1, marker(2, 9))
     until = {A: 3, B: 3}
-    with consumer_over(port) as consumer:
-        consumer.assign([A, B])
+    with consumer_over(port, A, B) as consumer:
         rows: list[tuple[int, int]] = []
         while any(consumer.position(p) < end for p, end in until.items()):
             table = consumer.poll_arrow(LONG_S, until=until)
@@ -367,16 +308,14 @@ def test_a_bounded_scan_ends_at_its_limits_and_says_so(port: ServingPort) -> Non
 
 def test_an_arrow_batch_has_all_that_is_at_hand_unless_set_otherwise(port: ServingPort) -> None:
     port.logs[0].append(4)
-    with consumer_over(port, max_poll_records=1) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, max_poll_records=1) as consumer:
         assert consumer.poll_arrow(LONG_S, max_records=1).num_rows == 1
         assert consumer.poll_arrow(LONG_S).num_rows == 3
 
 
 def test_arrow_batches_are_not_deserialized(port: ServingPort) -> None:
     port.logs[0].append(4)
-    with consumer_over(port, value_deserializer=refuse_twos) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_twos) as consumer:
         table = consumer.poll_arrow(LONG_S, include_headers=True)
         assert table.column("value").to_pylist() == [value_at(n) for n in range(4)]
         assert "headers" in table.schema.names

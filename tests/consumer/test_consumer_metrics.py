@@ -1,15 +1,17 @@
-"""ConsumerMetrics: what a consumer tells of itself after it has read."""
+"""ConsumerMetrics: what a consumer reports of itself after it has read."""
 
 from __future__ import annotations
 
+import re
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.metrics import CATALOGUE, CONSUMER, FETCHING, MetricName
+from pykclient.metrics import CONSUMER, FETCHING, MetricName
 from pykclient.types import IsolationLevel, TopicPartition
 from tests.consumer.serving_port import (
     LONG_S,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
 
 START_MS = 1_000_000
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def of(consumer: Consumer, name: str, partition: TopicPartition | None = None) -> float | None:
@@ -33,14 +36,16 @@ def of(consumer: Consumer, name: str, partition: TopicPartition | None = None) -
 
 
 @pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
-def test_what_is_reported_is_catalogued_and_what_is_catalogued_is_reported(
+def test_what_is_reported_is_documented_and_what_is_documented_is_reported(
     consumer: Consumer, port: ServingPort
 ) -> None:
     port.logs[0].append(3)
     consumer.poll(LONG_S)
     consumer.poll(0)
     consumer._wiring.subscription.require(A).log_start_offset = 0
-    assert {(metric.group, metric.name) for metric in consumer.metrics()} == set(CATALOGUE)
+    rows = re.findall(r"^\| ([\w-]+) \| `([\w-]+)` \|", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    assert {(metric.group, metric.name) for metric in consumer.metrics()} == set(rows)
+    assert len(rows) == len(set(rows))
 
 
 def test_records_bytes_and_fetches_are_counted(consumer: Consumer, port: ServingPort) -> None:
@@ -59,8 +64,7 @@ def test_records_bytes_and_fetches_are_counted(consumer: Consumer, port: Serving
 
 def test_iteration_counts_too(port: ServingPort) -> None:
     port.logs[0].append(4)
-    with consumer_over(port, consumer_timeout_ms=250) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, consumer_timeout_ms=250) as consumer:
         assert len(list(consumer)) == 4
         assert of(consumer, "records-consumed-total") == 4
 
@@ -84,8 +88,7 @@ def test_lag_is_reported_by_partition_and_moves_with_the_position(
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_asking_for_the_end_brings_the_lag_up_to_date(port: ServingPort, level: str) -> None:
     port.logs[0].append(10)
-    with consumer_over(port, isolation_level=level) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, isolation_level=level) as consumer:
         poll_until(consumer, 10)
         consumer.pause([A])
         port.logs[0].append(5)
@@ -96,20 +99,19 @@ def test_asking_for_the_end_brings_the_lag_up_to_date(port: ServingPort, level: 
 
 def test_what_was_passed_over_is_counted(port: ServingPort) -> None:
     port.logs[0].append(4)
-    with consumer_over(port, value_deserializer=refuse_twos, on_record_error="skip") as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_twos, on_record_error="skip") as consumer:
         poll_until(consumer, 3)
         assert of(consumer, "records-skipped-total") == 1
 
 
 @pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
 def test_another_thread_may_ask(consumer: Consumer) -> None:
-    asked: list[object] = []
+    reported: list[object] = []
     with consumer._wiring.guard:
-        other = threading.Thread(target=lambda: asked.append(consumer.metrics()))
+        other = threading.Thread(target=lambda: reported.append(consumer.metrics()))
         other.start()
         other.join()
-    assert asked
+    assert reported
 
 
 def test_polls_are_timed_from_one_to_the_next() -> None:

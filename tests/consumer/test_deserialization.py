@@ -8,7 +8,7 @@ from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.errors import ConfigError, RecordDeserializationError
 from pykclient.serialization import StringDeserializer
-from tests.consumer.record_spans import TIMESTAMP_MS, A, span
+from tests.consumer.fetched_records import TIMESTAMP_MS, A, span
 
 
 def as_number(topic: str, data: bytes) -> int:

@@ -57,8 +57,7 @@ def test_they_run_without_the_core_lock(port: ServingPort, is_iterated: bool) ->
     three_runs(port)
     held: list[bool] = []
     deserializer = Deserializer(4, lambda: held.append(consumer._wiring.guard.is_held))
-    with consumer_over(port, value_deserializer=deserializer) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=deserializer) as consumer:
         records = iter(consumer)
         if is_iterated:
             assert [next(records).offset for _ in range(6)] == OFFSETS
@@ -74,8 +73,7 @@ def test_they_run_without_the_core_lock(port: ServingPort, is_iterated: bool) ->
 def test_one_may_seek_and_reading_goes_on_there(port: ServingPort, sought: int) -> None:
     three_runs(port)
     deserializer = Deserializer(4, lambda: consumer.seek(A, sought))
-    with consumer_over(port, value_deserializer=deserializer) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=deserializer) as consumer:
         rest = [offset for offset in OFFSETS if offset >= sought]
         assert poll_until(consumer, 2 + len(rest)) == [0, 1, *rest]
 
@@ -83,8 +81,7 @@ def test_one_may_seek_and_reading_goes_on_there(port: ServingPort, sought: int) 
 def test_one_may_pause_and_nothing_of_that_run_is_returned(port: ServingPort) -> None:
     three_runs(port)
     deserializer = Deserializer(4, lambda: consumer.pause([A]))
-    with consumer_over(port, value_deserializer=deserializer) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=deserializer) as consumer:
         assert poll_until(consumer, 2) == [0, 1]
         assert offsets(consumer.poll(SHORT_S)) == []
         assert consumer.position(A) == 3
@@ -99,18 +96,16 @@ def test_one_that_seeks_and_fails_has_sought(port: ServingPort) -> None:
         consumer.seek(A, 6)
         raise ValueError
 
-    with consumer_over(port, value_deserializer=Deserializer(3, seek_and_fail)) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=Deserializer(3, seek_and_fail)) as consumer:
         assert poll_until(consumer, 4) == [0, 1, 6, 7]
 
 
 def test_one_may_give_the_partition_up(port: ServingPort) -> None:
-    """Records of a partition that is not assigned any more are not handed out."""
+    """Records of a partition that is not assigned any more are not returned."""
     three_runs(port)
     port.logs[1].append(2)
     deserializer = Deserializer(4, lambda: consumer.assign([B]))
-    with consumer_over(port, value_deserializer=deserializer) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=deserializer) as consumer:
         records = consumer.poll(LONG_S)
         assert records.partitions == (B,)
         assert offsets(records) == [0, 1]
@@ -119,8 +114,7 @@ def test_one_may_give_the_partition_up(port: ServingPort) -> None:
 @pytest.mark.parametrize("is_iterated", [False, True])
 def test_one_may_close_the_consumer(port: ServingPort, is_iterated: bool) -> None:
     three_runs(port)
-    consumer = consumer_over(port, value_deserializer=Deserializer(4, lambda: consumer.close()))
-    consumer.assign([A])
+    consumer = consumer_over(port, A, value_deserializer=Deserializer(4, lambda: consumer.close()))
     with pytest.raises(ClosedError):
         list(consumer) if is_iterated else poll_until(consumer, 6)
     assert port.is_shut_down
@@ -139,8 +133,7 @@ def test_one_that_reads_is_refused(port: ServingPort, is_iterated: bool) -> None
         else:
             consumer.poll(LONG_S)
 
-    with consumer_over(port, value_deserializer=Deserializer(0, read)) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=Deserializer(0, read)) as consumer:
         with pytest.raises(RecordDeserializationError, match="bytes it was given, and poll after"):
             consumer.poll(LONG_S)
         assert consumer.position(A) == 0
@@ -155,8 +148,7 @@ def interrupt() -> None:
 )
 def test_an_interrupt_in_one_loses_nothing(port: ServingPort) -> None:
     three_runs(port)
-    with consumer_over(port, value_deserializer=Deserializer(4, interrupt)) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=Deserializer(4, interrupt)) as consumer:
         with pytest.raises(KeyboardInterrupt):
             poll_until(consumer, 6)
         assert consumer.position(A) == 0
@@ -165,8 +157,7 @@ def test_an_interrupt_in_one_loses_nothing(port: ServingPort) -> None:
 
 def test_an_interrupt_in_one_ends_an_iteration_where_it_is(port: ServingPort) -> None:
     three_runs(port)
-    with consumer_over(port, value_deserializer=Deserializer(4, interrupt)) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=Deserializer(4, interrupt)) as consumer:
         records = iter(consumer)
         assert [next(records).offset for _ in range(2)] == [0, 1]
         with pytest.raises(KeyboardInterrupt):
@@ -183,8 +174,7 @@ def test_an_interrupt_leaves_a_position_that_one_has_set(port: ServingPort) -> N
         raise KeyboardInterrupt
 
     deserializer = Deserializer(1, seek_and_interrupt)
-    with consumer_over(port, value_deserializer=deserializer) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=deserializer) as consumer:
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(LONG_S)
         assert consumer.position(A) == 6

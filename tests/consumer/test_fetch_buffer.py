@@ -6,6 +6,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.consumer.fetch import buffer as fetch_buffer
@@ -33,39 +36,35 @@ from tests.records.batches import header_changed
 if TYPE_CHECKING:
     from pykclient.consumer.fetch.buffer import Read
     from pykclient.consumer.record import RecordSpan
-    from pykclient.serialization import Deserialize
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 NODE = 1
 
 
-def refuse_threes(_: str, value: bytes) -> str:
-    if value.endswith(b"3"):
+def refuse(_: str, value: bytes) -> str:
+    if value == value_at(3):
         raise ValueError("no threes")
     return value.decode()
+
+
+REFUSE_THREE = RecordDeserializer(None, refuse)
 
 
 class Scene:
     """A buffer and the subscription whose positions it moves."""
 
-    def __init__(
-        self,
-        *partitions: TopicPartition,
-        deserializer: bool = False,
-        parked_max_bytes: int = 1_000_000,
-    ) -> None:
+    def __init__(self, *partitions: TopicPartition, parked_max_bytes: int = 1_000_000) -> None:
         self.subscription = SubscriptionState()
         self.subscription.assign(partitions)
         for assigned in self.subscription:
             self.subscription.seek(assigned, 0)
         self.buffer = FetchBuffer(RETRY_BACKOFF, parked_max_bytes=parked_max_bytes)
-        self.deserialize: Deserialize | None = refuse_threes if deserializer else None
 
     def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
         return self.subscription.require(partition)
 
     def add(self, *parts: tuple[TopicPartition, bytes], node_id: int = NODE) -> None:
-        """Bring one answer with these parts."""
+        """Bring one response with these parts."""
         response = FetchedResponse(node_id, sum(len(data) for _, data in parts))
         for partition, data in parts:
             offset = self.buffer.fetch_offset(self[partition])
@@ -81,15 +80,8 @@ class Scene:
         self.subscription.resume(self[partition])
         self.buffer.refresh(self[partition])
 
-    def take(self, count_max: int = 100) -> list[RecordSpan]:
-        return self.buffer.take(count_max, START_MS, self.read)
-
-    @property
-    def read(self) -> Read | None:
-        if self.deserialize is None:
-            return None
-        deserializer = RecordDeserializer(None, self.deserialize)
-        return lambda _, span: deserializer.apply(span)
+    def take(self, count_max: int = 100, read: Read | None = None) -> list[RecordSpan]:
+        return self.buffer.take(count_max, START_MS, read)
 
 
 def in_epoch(leader_epoch: int, data: bytes) -> bytes:
@@ -104,16 +96,6 @@ def offsets_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
     """The same, but spans of one partition that follow one another are put together."""
     by_partition = groupby(spans, lambda span: span.partition.partition)
     return [(index, [o for span in of for o in span.columns.offsets]) for index, of in by_partition]
-
-
-def test_positions_move_past_what_is_taken_and_no_further() -> None:
-    scene = Scene(A)
-    scene.add((A, batch(range(5)) + marker(5, 1)))
-    assert offsets_of(scene.take(3)) == [(0, [0, 1, 2])]
-    assert scene[A].offset == 3
-    assert offsets_of(scene.take()) == [(0, [3, 4])]
-    assert scene[A].offset == 6
-    assert scene.take() == []
 
 
 @pytest.mark.promise(
@@ -151,32 +133,14 @@ def test_positions_go_over_what_compaction_has_taken_out_of_a_batch() -> None:
         assert scene[A].offset == position
 
 
-def test_one_take_goes_over_batches_responses_and_partitions() -> None:
-    scene = Scene(A, B)
-    scene.add((A, batch(range(2)) + batch(range(2, 4))), (B, batch([0])))
-    scene.add((A, batch([4])))
-    assert offsets_together(scene.take(100)) == [(0, [0, 1, 2, 3]), (1, [0]), (0, [4])]
-
-
 @pytest.mark.promise(
     "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
 )
 def test_after_each_response_of_a_partition_the_others_have_their_turn() -> None:
     scene = Scene(A, B)
-    scene.add((A, batch(range(3))))
-    scene.add((A, batch(range(3, 6))), (B, batch([0])))
-    assert [partition for partition, _ in offsets_of(scene.take(4))] == [0, 1]
-
-
-def test_the_next_fetch_begins_where_the_buffered_ends() -> None:
-    scene = Scene(A)
-    assert scene.buffer.fetch_offset(scene[A]) == 0
-    scene.add((A, batch(range(5))))
-    assert scene.buffer.fetch_offset(scene[A]) == 5
-    scene.take(2)
-    assert scene.buffer.fetch_offset(scene[A]) == 5
-    scene.take()
-    assert scene.buffer.fetch_offset(scene[A]) == 5
+    scene.add((A, batch(range(2)) + batch(range(2, 4))), (B, batch([0])))
+    scene.add((A, batch([4])))
+    assert offsets_together(scene.take(100)) == [(0, [0, 1, 2, 3]), (1, [0]), (0, [4])]
 
 
 def test_a_response_is_in_use_until_all_its_parts_are_taken() -> None:
@@ -196,14 +160,12 @@ def test_a_response_is_in_use_until_all_its_parts_are_taken() -> None:
 def test_a_paused_partition_keeps_what_is_buffered_and_does_not_hold_up_its_node() -> None:
     scene = Scene(A, B)
     scene.add((A, batch(range(2))), (B, batch([0])))
-    scene.subscription.pause(scene[A])
-    scene.buffer.refresh(scene[A])
+    scene.pause(A)
     assert offsets_of(scene.take()) == [(1, [0])]
     assert scene.buffer.response_count(NODE) == 0
     scene.add((A, batch([2])))
     assert scene.take() == []
-    scene.subscription.resume(scene[A])
-    scene.buffer.refresh(scene[A])
+    scene.resume(A)
     assert scene.buffer.response_count(NODE) == 2
     assert offsets_of(scene.take()) == [(0, [0, 1]), (0, [2])]
     assert scene.buffer.response_count(NODE) == 0
@@ -218,8 +180,7 @@ def test_of_what_is_parked_the_oldest_is_dropped_when_it_is_too_much() -> None:
     for partition in (A, B, C):
         scene.pause(partition)
     assert scene.buffer.parked_bytes == 2 * len(data)
-    assert [scene.buffer.has(scene[partition]) for partition in (A, B, C)] == [False, True, True]
-    assert scene.buffer.fetch_offset(scene[A]) == 0
+    assert [scene.buffer.fetch_offset(scene[partition]) for partition in (A, B, C)] == [0, 4, 4]
     for partition in (A, B, C):
         scene.resume(partition)
     assert scene.buffer.parked_bytes == 0
@@ -257,20 +218,7 @@ def test_what_comes_for_a_paused_partition_counts_too() -> None:
     scene.pause(B)
     scene.add((A, batch(range(4))))
     scene.add((B, batch(range(4))))
-    assert [scene.buffer.has(scene[partition]) for partition in (A, B)] == [False, True]
-
-
-def test_a_limit_is_where_taking_ends_and_fetching_too() -> None:
-    scene = Scene(A)
-    scene.subscription.set_limits({A: 3})
-    scene.add((A, batch(range(5))))
-    assert offsets_of(scene.take()) == [(0, [0, 1, 2])]
-    assert scene[A].has_reached_limit
-    assert scene.buffer.response_count(NODE) == 0
-    assert scene.buffer.fetch_offset(scene[A]) is None
-    scene.subscription.set_limits({})
-    scene.buffer.refresh(scene[A])
-    assert offsets_of(scene.take()) == [(0, [3, 4])]
+    assert [scene.buffer.fetch_offset(scene[partition]) for partition in (A, B)] == [0, 4]
 
 
 def test_a_limit_inside_a_hole_is_reached_without_a_record() -> None:
@@ -279,21 +227,11 @@ def test_a_limit_inside_a_hole_is_reached_without_a_record() -> None:
     scene.add((A, in_epoch(4, batch(range(2))) + in_epoch(6, batch(range(8, 10)))))
     assert offsets_of(scene.take()) == [(0, [0, 1])]
     assert scene[A].offset == 5
-    assert scene[A].leader_epoch is None, "nobody knows in which epoch the hole was"
+    assert scene[A].leader_epoch is None, "it is not known in which epoch the hole was"
     assert scene[A].has_reached_limit
     scene.subscription.set_limits({})
     scene.buffer.refresh(scene[A])
     assert offsets_of(scene.take()) == [(0, [8, 9])]
-
-
-def test_what_is_dropped_is_gone_and_frees_its_response() -> None:
-    scene = Scene(A)
-    scene.add((A, batch(range(2))))
-    scene.buffer.drop(scene[A])
-    assert scene.take() == []
-    assert scene.buffer.response_count(NODE) == 0
-    assert scene.buffer.fetch_offset(scene[A]) == 0
-    scene.buffer.drop(scene[A])
 
 
 def test_what_is_given_back_is_read_again() -> None:
@@ -369,114 +307,20 @@ def test_a_corrupt_partition_does_not_stop_the_others() -> None:
     assert offsets_of(scene.take()) == [(1, [0, 1])]
 
 
-def test_a_record_that_cannot_be_deserialized_ends_the_run_before_it() -> None:
-    scene = Scene(A, deserializer=True)
-    scene.add((A, batch(range(6))))
-    (span,) = scene.take()
-    assert list(span.columns.offsets) == [0, 1, 2]
-    assert span.values == ["value 0", "value 1", "value 2"]
-    assert scene[A].offset == 3
-    for _ in range(2):
-        with pytest.raises(RecordDeserializationError) as raised:
-            scene.take()
-        assert (raised.value.offset, raised.value.value) == (3, value_at(3))
-        assert scene[A].offset == 3
-
-
-def test_behind_a_bad_record_reading_goes_on_without_a_fetch() -> None:
-    scene = Scene(A, deserializer=True)
-    scene.add((A, batch(range(6))))
-    scene.take()
-    with pytest.raises(RecordDeserializationError):
-        scene.take()
-    assert scene.buffer.fetch_offset(scene[A]) is None
-    assert scene.buffer.can_skip_to(scene[A], 4)
-    scene.subscription.skip_to(scene[A], 4)
-    scene.buffer.forgive(scene[A])
-    assert offsets_of(scene.take()) == [(0, [4, 5])]
-
-
 def test_a_bad_record_stops_its_partition_only_and_does_not_hold_up_the_node() -> None:
-    scene = Scene(A, B, deserializer=True)
+    scene = Scene(A, B)
     scene.add((A, batch(range(3, 4))), (B, batch(range(2))))
     scene[A].offset = 3
+
+    def read(_: AssignedPartition, span: RecordSpan) -> RecordSpan:
+        return REFUSE_THREE.apply(span)
+
     with pytest.raises(RecordDeserializationError):
-        scene.take()
-    assert offsets_of(scene.take()) == [(1, [0, 1])]
+        scene.take(read=read)
+    assert offsets_of(scene.take(read=read)) == [(1, [0, 1])]
     assert scene.buffer.response_count(NODE) == 0
     with pytest.raises(RecordDeserializationError):
-        scene.take()
-
-
-def test_an_interrupt_while_records_are_taken_loses_none() -> None:
-    calls = 0
-
-    def interrupt_once(_: str, value: bytes) -> bytes:
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise KeyboardInterrupt
-        return value
-
-    scene = Scene(A, B)
-    scene.deserialize = interrupt_once
-    scene.add((A, in_epoch(5, batch(range(2)))), (B, batch(range(4))))
-    with pytest.raises(KeyboardInterrupt):
-        scene.take()
-    scene.buffer.give_back()
-    assert (scene[A].offset, scene[B].offset) == (0, 0)
-    assert scene[A].leader_epoch is None
-    assert scene.buffer.response_count(NODE) == 0
-    scene.add((A, batch(range(2))), (B, batch(range(4))))
-    assert offsets_of(scene.take()) == [(0, [0, 1]), (1, [0, 1, 2, 3])]
-
-
-# One span at a time.
-
-
-def test_the_next_run_does_not_move_the_position() -> None:
-    scene = Scene(A)
-    scene.add((A, batch(range(5))))
-    for _ in range(2):
-        found = scene.buffer.next_span(3, START_MS)
-        assert found is not None
-        assert offsets_of([found[1]]) == [(0, [0, 1, 2])]
-    assert scene[A].offset == 0
-
-
-def test_what_was_not_returned_of_a_run_comes_again() -> None:
-    scene = Scene(A)
-    scene.add((A, batch(range(5))))
-    found = scene.buffer.next_span(3, START_MS)
-    assert found is not None
-    scene[A].offset = 1
-    assert offsets_of(scene.take()) == [(0, [1, 2, 3, 4])]
-
-
-def test_a_run_returned_to_its_end_is_followed_by_the_next() -> None:
-    scene = Scene(A)
-    scene.add((A, batch(range(2)) + marker(2, 1) + batch([3])))
-    seen = []
-    while (found := scene.buffer.next_span(3, START_MS)) is not None:
-        seen.append(offsets_of([found[1]]))
-        scene[A].offset = found[1].columns.offsets[-1] + 1
-    assert seen == [[(0, [0, 1])], [(0, [3])]]
-    assert scene.buffer.response_count(NODE) == 0
-
-
-def test_an_interrupt_while_a_run_is_made_loses_nothing() -> None:
-    def interrupt(_: str, value: bytes) -> bytes:
-        raise KeyboardInterrupt
-
-    scene = Scene(A)
-    scene.deserialize = interrupt
-    scene.add((A, batch(range(2))))
-    with pytest.raises(KeyboardInterrupt):
-        scene.buffer.next_span(3, START_MS, scene.read)
-    assert not scene.buffer.begun
-    assert scene[A].offset == 0
-    scene.deserialize = None
-    assert offsets_of(scene.take()) == [(0, [0, 1])]
+        scene.take(read=read)
 
 
 @pytest.mark.promise(
@@ -494,3 +338,86 @@ def test_a_take_ends_before_it_unfolds_too_much_and_the_next_goes_on(
     assert offsets_of(scene.take()) == [(0, [3, 4, 5])]
     monkeypatch.undo()
     assert offsets_of(scene.take()) == [(1, [0, 1, 2])]
+
+
+RESPONSE_BYTES = 100
+PARKED_MAX_BYTES = 4 * RESPONSE_BYTES
+
+
+class Reading(RuleBasedStateMachine):
+    """Whatever is fetched, taken, given back, paused and sought, records come once and in order.
+
+    Hypothesis makes up a history of a buffer and its positions, which must agree after each event;
+    at the end nothing may be counted that is no longer there.
+    """
+
+    partitions = st.sampled_from([A, B, C])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scene = Scene(A, B, C, parked_max_bytes=PARKED_MAX_BYTES)
+        self.taken: dict[TopicPartition, list[int]] = {A: [], B: [], C: []}
+
+    @rule(wanted=st.sets(partitions, min_size=1), node_id=st.integers(1, 2))
+    def fetch(self, wanted: set[TopicPartition], node_id: int) -> None:
+        buffer = self.scene.buffer
+        starts = {p: buffer.fetch_offset(self.scene[p]) for p in sorted(wanted)}
+        response = FetchedResponse(node_id, len(starts) * RESPONSE_BYTES)
+        for partition, start in starts.items():
+            # As in `Fetcher`: what came for one may have pushed out what was there of another.
+            if start is not None and start == buffer.fetch_offset(self.scene[partition]):
+                data = batch(range(start, start + 2)) + batch(range(start + 2, start + 5))
+                fetched = CompletedFetch(partition, start, data, CONFIG, response=response)
+                buffer.add(self.scene[partition], fetched)
+
+    @rule(count_max=st.integers(1, 6))
+    def take(self, count_max: int) -> None:
+        spans = self.scene.take(count_max)
+        assert sum(span.record_count for span in spans) <= count_max
+        for span in spans:
+            self.taken[span.partition] += span.columns.offsets
+
+    @rule(count_max=st.integers(1, 6))
+    def take_and_give_back(self, count_max: int) -> None:
+        self.scene.take(count_max)
+        self.scene.buffer.give_back()
+
+    @rule(partition=partitions)
+    def pause(self, partition: TopicPartition) -> None:
+        self.scene.pause(partition)
+
+    @rule(partition=partitions)
+    def resume(self, partition: TopicPartition) -> None:
+        self.scene.resume(partition)
+
+    @rule(partition=partitions)
+    def seek_to_where_it_is(self, partition: TopicPartition) -> None:
+        assigned = self.scene[partition]
+        self.scene.buffer.drop(assigned)
+        self.scene.subscription.seek(assigned, assigned.offset)
+
+    @rule(limits=st.dictionaries(partitions, st.integers(0, 30)))
+    def limit(self, limits: dict[TopicPartition, int]) -> None:
+        for assigned in self.scene.subscription.set_limits(limits):
+            self.scene.buffer.refresh(assigned)
+
+    @invariant()
+    def nothing_is_missing_or_doubled(self) -> None:
+        for partition, offsets in self.taken.items():
+            assert offsets == list(range(len(offsets)))
+            assert self.scene[partition].offset == len(offsets)
+
+    @invariant()
+    def what_is_parked_is_not_too_much(self) -> None:
+        assert self.scene.buffer.parked_bytes <= PARKED_MAX_BYTES
+
+    def teardown(self) -> None:
+        for assigned in self.scene.subscription:
+            self.scene.buffer.drop(assigned)
+        assert self.scene.buffer.parked_bytes == 0
+        assert [self.scene.buffer.response_count(node) for node in (1, 2)] == [0, 0]
+
+
+Reading.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestReading = Reading.TestCase
+pytest.mark.promise("a fetch returns the records of the partitions that were assigned")(TestReading)

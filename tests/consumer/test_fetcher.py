@@ -27,15 +27,14 @@ from pykclient.types import IsolationLevel, TopicPartition
 from tests.consumer.fetch_scene import OTHER_ID, A, B, C, Scene, message_of, named, part, reply
 from tests.consumer.fetched_records import aborted_batch, batch, marker
 from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID, is_outdated, know, topic
-from tests.network.answering import answer_checked
+from tests.network.responding import respond_checked
 
 # Which node has what.
 
 
 @pytest.mark.promise("a fetch returns the records of the partitions that were assigned")
 def test_each_leader_is_fetched_from_once_for_all_its_partitions() -> None:
-    scene = Scene()
-    scene.read(A, B, C, offset=7)
+    scene = Scene(A, B, C, offset=7)
     assert {request.node_id: named(request) for request in scene.poll()} == {
         1: [("t", 0, 7), ("t", 2, 7)],
         2: [("t", 1, 7)],
@@ -43,15 +42,16 @@ def test_each_leader_is_fetched_from_once_for_all_its_partitions() -> None:
 
 
 def test_a_fetch_says_what_the_settings_say() -> None:
-    scene = Scene(isolation_level=IsolationLevel.READ_COMMITTED, rack="r1")
-    scene.read(A)
-    message = message_of(scene.fetch())
+    scene = Scene(A, isolation_level=IsolationLevel.READ_COMMITTED, rack="r1")
+    request = scene.fetch()
+    message = message_of(request)
+    assert request.held_ms == message.max_wait_ms
     assert (message.min_bytes, message.max_wait_ms, message.max_bytes) == (3, 500, 50_000)
     assert (message.session_id, message.session_epoch) == (0, 0)
     assert (message.isolation_level, message.rack_id) == (IsolationLevel.READ_COMMITTED, "r1")
-    (asked_topic,) = message.topics
-    (partition,) = asked_topic.partitions
-    assert (asked_topic.topic, asked_topic.topic_id) == ("t", TOPIC_ID)
+    (requested_topic,) = message.topics
+    (partition,) = requested_topic.partitions
+    assert (requested_topic.topic, requested_topic.topic_id) == ("t", TOPIC_ID)
     assert (partition.current_leader_epoch, partition.partition_max_bytes) == (4, 1_000)
 
 
@@ -59,17 +59,14 @@ def test_a_fetch_says_what_the_settings_say() -> None:
     "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
 )
 def test_the_nodes_share_one_budget_of_bytes() -> None:
-    scene = Scene()
-    scene.read(A, B, C)
+    scene = Scene(A, B, C)
     assert [message_of(request).max_bytes for request in scene.poll()] == [25_000, 25_000]
-    scene = Scene()
-    scene.read(A, C)
+    scene = Scene(A, C)
     assert message_of(scene.fetch()).max_bytes == 50_000
 
 
 def test_a_topic_without_an_id_is_requested_by_name() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     assert scene.fetch().max_version is None
     scene = Scene()
     know(scene.metadata, topic("t", [1], topic_id=bytes(16)))
@@ -78,8 +75,7 @@ def test_a_topic_without_an_id_is_requested_by_name() -> None:
 
 
 def test_partitions_without_a_position_or_paused_are_not_fetched() -> None:
-    scene = Scene()
-    scene.read(A, C)
+    scene = Scene(A, C)
     scene.subscription.await_reset(scene.subscription.require(A), OffsetReset.LATEST)
     scene.subscription.pause(scene.subscription.require(C))
     assert scene.poll() == []
@@ -88,8 +84,7 @@ def test_partitions_without_a_position_or_paused_are_not_fetched() -> None:
 
 
 def test_a_node_has_one_fetch_in_flight() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     request = scene.fetch()
     assert scene.poll() == []
     reply(request, part(0))
@@ -97,8 +92,7 @@ def test_a_node_has_one_fetch_in_flight() -> None:
 
 
 def test_the_next_fetch_goes_out_while_one_response_waits_to_be_read_not_two() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     reply(scene.fetch(), part(0, batch(range(5))))
     second = scene.fetch()
     assert named(second) == [("t", 0, 5)]
@@ -109,8 +103,7 @@ def test_the_next_fetch_goes_out_while_one_response_waits_to_be_read_not_two() -
 
 
 def test_no_fetch_waits_at_the_end_of_the_log_while_records_are_left_to_be_read() -> None:
-    scene = Scene()
-    scene.read(A, C)
+    scene = Scene(A, C)
     reply(scene.fetch(), part(0, batch(range(5)), high_watermark=5), part(2, high_watermark=0))
     assert scene.poll() == []
     scene.taken()
@@ -127,10 +120,10 @@ def test_what_becomes_known_meanwhile_is_fetched_ahead(change: str) -> None:
         scene.subscription.pause(b)
     if change == "limit":
         scene.subscription.set_limits({B: 0})
-    answers = [part(0, batch(range(5)), high_watermark=5)]
+    parts = [part(0, batch(range(5)), high_watermark=5)]
     if not b.is_paused and b.limit is None:
-        answers.append(part(1, batch(range(5)), high_watermark=5))
-    reply(scene.fetch(), *answers)
+        parts.append(part(1, batch(range(5)), high_watermark=5))
+    reply(scene.fetch(), *parts)
     assert scene.poll() == []
     if change == "seek":
         scene.buffer.drop(b)
@@ -145,8 +138,7 @@ def test_what_becomes_known_meanwhile_is_fetched_ahead(change: str) -> None:
 
 
 def test_a_back_off_that_ends_is_noticed_while_records_are_left_to_be_read() -> None:
-    scene = Scene()
-    scene.read(A, C)
+    scene = Scene(A, C)
     reply(
         scene.fetch(),
         part(0, batch(range(5)), high_watermark=5),
@@ -159,26 +151,17 @@ def test_a_back_off_that_ends_is_noticed_while_records_are_left_to_be_read() -> 
 
 
 def test_a_reader_of_committed_records_has_its_own_end_of_the_log() -> None:
-    scene = Scene(isolation_level=IsolationLevel.READ_COMMITTED)
-    scene.read(A)
+    scene = Scene(A, isolation_level=IsolationLevel.READ_COMMITTED)
     reply(scene.fetch(), part(0, batch(range(5)), high_watermark=9, last_stable_offset=5))
     assert scene.poll() == []
 
 
 def test_a_node_in_back_off_is_left_alone_until_it_is_over() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     scene.nodes.retry_ms[1] = START_MS + 50
     result = scene.fetcher.poll(START_MS)
     assert (list(result.requests), result.next_poll_ms) == ([], START_MS + 50)
     assert named(scene.fetch(START_MS + 50)) == [("t", 0, 0)]
-
-
-def test_new_leaders_are_followed() -> None:
-    scene = Scene()
-    scene.read(A)
-    know(scene.metadata, topic("t", [3, 2, 1]))
-    assert scene.fetch().node_id == 3
 
 
 def test_a_partition_that_the_topic_lacks_asks_for_metadata() -> None:
@@ -200,8 +183,7 @@ def test_partitions_that_had_their_turn_come_last_in_the_next_request() -> None:
 
 
 def test_nothing_beyond_a_limit_is_fetched() -> None:
-    scene = Scene()
-    scene.read(A, C)
+    scene = Scene(A, C)
     scene.subscription.set_limits({A: 5})
     reply(scene.fetch(), part(0, batch(range(5))), part(2))
     assert named(scene.fetch()) == [("t", 2, 0)]
@@ -210,44 +192,38 @@ def test_nothing_beyond_a_limit_is_fetched() -> None:
 # Answers.
 
 
-def test_records_are_buffered_and_the_log_is_noted() -> None:
+@pytest.mark.parametrize(("reported", "noted"), [((9, 8), (9, 8)), ((-1, -1), (None, None))])
+def test_records_are_buffered_and_of_the_log_is_noted_what_makes_sense(
+    reported: tuple[int, int], noted: tuple[int | None, int | None]
+) -> None:
     scene = Scene()
     assigned = scene.read(A)
-    reply(
-        scene.fetch(),
-        part(0, batch(range(3)), high_watermark=9, last_stable_offset=8),
+    high_watermark, last_stable_offset = reported
+    log = part(
+        0, batch(range(3)), high_watermark=high_watermark, last_stable_offset=last_stable_offset
     )
+    reply(scene.fetch(), log)
     assert scene.taken() == [0, 1, 2]
-    assert (assigned.high_watermark, assigned.last_stable_offset) == (9, 8)
+    assert (assigned.high_watermark, assigned.last_stable_offset) == noted
 
 
 def test_an_older_broker_names_the_topic() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     responses = [FetchableTopicResponse(topic="t", partitions=[part(0, batch([0]))])]
     scene.fetch().on_response(FetchResponse(responses=responses), START_MS)
     assert scene.taken() == [0]
 
 
-def test_what_makes_no_sense_about_the_log_changes_nothing() -> None:
-    scene = Scene()
-    assigned = scene.read(A)
-    reply(scene.fetch(), part(0, batch([0]), high_watermark=-1))
-    assert assigned.high_watermark is None
-    assert scene.taken() == [0]
-
-
 def test_records_of_aborted_transactions_are_left_out_for_read_committed() -> None:
     data = aborted_batch([0], 7) + marker(1, 7) + batch([2])
-    answer = part(0, data)
-    answer.aborted_transactions = [AbortedTransaction(7, 0)]
+    data_part = part(0, data)
+    data_part.aborted_transactions = [AbortedTransaction(7, 0)]
     for level, expected in (
         (IsolationLevel.READ_COMMITTED, [2]),
         (IsolationLevel.READ_UNCOMMITTED, [0, 2]),
     ):
-        scene = Scene(isolation_level=level)
-        scene.read(A)
-        reply(scene.fetch(), answer)
+        scene = Scene(A, isolation_level=level)
+        reply(scene.fetch(), data_part)
         assert scene.taken() == expected
 
 
@@ -293,8 +269,7 @@ def test_a_response_from_before_a_validation_is_not_used_though_the_position_sta
 
 
 def test_a_response_from_before_an_unassign_is_thrown_away() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     request = scene.fetch()
     scene.subscription.assign([])
     scene.read(A, offset=0)
@@ -304,8 +279,7 @@ def test_a_response_from_before_an_unassign_is_thrown_away() -> None:
 
 
 def test_a_response_that_came_from_two_leaders_is_used_once() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     old = scene.fetch()
     know(scene.metadata, topic("t", [3, 2, 1]))
     new = scene.fetch()
@@ -349,7 +323,7 @@ def test_whatever_a_broker_responds_only_our_errors_come_of_it_and_it_goes_on(
     know(scene.metadata, topic("t", [1, 1, 1]))
     scene.read(A, B, C)
     request = scene.fetch()
-    answer_checked(request, FetchResponse(error_code=error_code, responses=topics), START_MS)
+    respond_checked(request, FetchResponse(error_code=error_code, responses=topics), START_MS)
     for _ in range(20):
         try:
             scene.taken()
@@ -396,16 +370,6 @@ def begun() -> Scene:
     return scene
 
 
-@pytest.mark.promise("a fetch names only what is new in its session, on real and fake brokers")
-def test_nothing_is_named_at_the_end_of_all_logs() -> None:
-    scene = begun()
-    reply(scene.fetch(), session_id=9)
-    for _ in range(3):
-        request = scene.fetch()
-        assert named(request) == []
-        reply(request, session_id=9)
-
-
 def test_a_partition_that_a_session_says_nothing_of_is_not_left_alone() -> None:
     scene = begun()
     reply(scene.fetch(), session_id=9)
@@ -424,16 +388,6 @@ def test_what_is_paused_is_forgotten_and_named_again_when_it_is_resumed() -> Non
     reply(request, session_id=9)
     scene.subscription.resume(b)
     assert named(scene.fetch()) == [("t", 1, 0)]
-
-
-def test_records_of_a_partition_sought_meanwhile_are_thrown_away_and_it_is_named() -> None:
-    scene = begun()
-    b = scene.subscription.require(B)
-    request = scene.fetch()
-    scene.subscription.seek(b, 7)
-    reply(request, part(1, batch(range(3))), session_id=9)
-    assert scene.taken() == []
-    assert named(scene.fetch()) == [("t", 1, 7)]
 
 
 @pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")

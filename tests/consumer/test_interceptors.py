@@ -10,35 +10,28 @@ import pytest
 from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import ConfigError
-from tests.consumer.record_spans import A, span
+from tests.consumer.fetched_records import A, span
 
 RECORDS = ConsumerRecords([span(A, [1, 2])])
 FEWER = ConsumerRecords([span(A, [1])])
 
 
 class Returning:
-    """Returns what it is told, and notes what it saw."""
+    """Returns what it was given at first, and notes what it saw."""
 
     def __init__(self, result: ConsumerRecords) -> None:
         self.result = result
         self.seen: list[ConsumerRecords] = []
-        self.is_closed = False
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         self.seen.append(records)
         return self.result
 
-    def close(self) -> None:
-        self.is_closed = True
-
 
 class Failing:
-    """Fails, whatever it is asked."""
+    """Fails at every call."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-        raise ZeroDivisionError
-
-    def close(self) -> None:
         raise ZeroDivisionError
 
 
@@ -94,19 +87,6 @@ def test_one_that_returns_no_records_is_logged_and_skipped(
     assert "secret" not in caplog.text
 
 
-def test_all_are_closed_also_after_one_failed(caplog: pytest.LogCaptureFixture) -> None:
-    last = Returning(FEWER)
-    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
-        ConsumerInterceptors([Failing(), WithoutClose(), last]).close()
-    assert last.is_closed
-    assert "Failing" in caplog.text
-
-
-def test_the_setting_takes_objects_and_classes() -> None:
-    assert ConsumerInterceptors.from_setting([WithoutClose, Returning(FEWER)])
-    assert not ConsumerInterceptors.from_setting(())
-
-
 def test_what_cannot_intercept_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"interceptor.classes.*on_consume"):
         ConsumerInterceptors.from_setting([object()])
@@ -115,14 +95,14 @@ def test_what_cannot_intercept_is_refused() -> None:
 def test_those_that_want_it_hear_of_commits_also_after_one_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    heard: list[object] = []
+    noted: list[object] = []
 
     class Listening(WithoutClose):
         def on_commit(self, offsets: object) -> None:
-            heard.append(offsets)
+            noted.append(offsets)
             raise ZeroDivisionError
 
     with caplog.at_level(logging.WARNING, "pykclient.consumer"):
         ConsumerInterceptors([Listening(), WithoutClose(), Listening()]).on_commit({})
-    assert heard == [{}, {}]
+    assert noted == [{}, {}]
     assert caplog.text.count("it is skipped") == 2

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.consumer import Consumer
-from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.errors import ClosedError, ConcurrentModificationError, WakeupError
 from pykclient.protocol.messages.fetch import FetchRequest
 from tests.consumer.serving_port import (
@@ -52,7 +51,7 @@ def test_records_at_hand_come_before_a_wakeup(consumer: Consumer, port: ServingP
     port.logs[0].append(1)
 
     def wake(_: int) -> None:
-        if port.answers.count(FetchRequest):
+        if port.responded.count(FetchRequest):
             port.on_wait = lambda _: None
             consumer.wakeup()
 
@@ -103,25 +102,6 @@ def test_an_interrupt_before_records_are_returned_loses_none(
     assert poll_until(consumer, 3) == [0, 1, 2]
 
 
-@pytest.mark.promise("an interrupt loses no record that was not returned")
-def test_an_interrupt_right_after_records_were_taken_loses_none(
-    consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port.logs[0].append(3)
-    consumer.position(A)
-
-    def interrupted(*_: object) -> None:
-        assert consumer._wiring.subscription.require(A).offset == 3
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ConsumerMetrics, "on_consumed", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            consumer.poll(LONG_S)
-    assert consumer.position(A) == 0
-    assert poll_until(consumer, 3) == [0, 1, 2]
-
-
 class Interrupted:
     """An interceptor that does something with the consumer, once, and is interrupted."""
 
@@ -142,8 +122,7 @@ def test_an_interrupt_in_an_interceptor_leaves_a_position_that_it_has_set(
 ) -> None:
     port.logs[0].append(4)
     interceptor = Interrupted(lambda: consumer.seek(A, position))
-    with consumer_over(port, interceptors=[interceptor], max_poll_records=2) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, interceptors=[interceptor], max_poll_records=2) as consumer:
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(LONG_S)
         assert consumer.position(A) == position
@@ -153,29 +132,15 @@ def test_an_interrupt_in_an_interceptor_leaves_a_position_that_it_has_set(
 def test_an_interrupt_in_an_interceptor_that_polls_loses_nothing(port: ServingPort) -> None:
     port.logs[0].append(4)
     interceptor = Interrupted(lambda: consumer.poll(LONG_S))
-    with consumer_over(port, interceptors=[interceptor], max_poll_records=2) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, interceptors=[interceptor], max_poll_records=2) as consumer:
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(LONG_S)
         assert consumer.position(A) == 0
         assert poll_until(consumer, 4) == [0, 1, 2, 3]
 
 
-def test_an_interrupt_ends_a_wait_at_once(consumer: Consumer, port: ServingPort) -> None:
-    def interrupt(_: int) -> None:
-        port.on_wait = lambda _: None
-        raise KeyboardInterrupt
-
-    port.on_wait = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        consumer.poll(LONG_S)
-    port.logs[0].append(1)
-    assert offsets(consumer.poll(LONG_S)) == [0]
-
-
 def test_after_close_every_call_says_so(port: ServingPort) -> None:
-    consumer = consumer_over(port)
-    consumer.assign([A])
+    consumer = consumer_over(port, A)
     consumer.close()
     consumer.close()
     assert port.is_shut_down
@@ -221,8 +186,7 @@ class Closing:
 
 def test_the_end_of_a_with_block_closes_everything(port: ServingPort) -> None:
     interceptor = Closing()
-    with consumer_over(port, interceptors=[interceptor]) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, interceptors=[interceptor]) as consumer:
         consumer.position(A)
     assert port.is_shut_down
     assert all(peer.is_closed for peer in port.peers)
@@ -237,8 +201,7 @@ def test_an_interrupt_while_close_waits_for_the_heartbeat_thread_closes_everythi
     port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interceptor = Closing()
-    consumer = consumer_over(port, interceptors=[interceptor])
-    consumer.assign([A])
+    consumer = consumer_over(port, A, interceptors=[interceptor])
     consumer.position(A)
     heartbeats = consumer._wiring.heartbeats
     heartbeats.watch()

@@ -64,8 +64,7 @@ def test_what_is_at_hand_shares_turns_of_the_engine(
     port.logs[0].append(50)
     waits: list[int] = []
     port.on_wait = waits.append
-    with consumer_over(port, max_poll_records=1) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, max_poll_records=1) as consumer:
         wait_counts = [len(waits) for _ in islice(consumer, 50)]
     assert len(set(wait_counts)) == 1
 
@@ -110,8 +109,7 @@ def test_a_seek_inside_the_loop_counts_at_once(consumer: Consumer, port: Serving
 def test_a_pause_inside_the_loop_counts_at_once(port: ServingPort) -> None:
     port.logs[0].append(3)
     port.logs[1].append(3)
-    with consumer_over(port, consumer_timeout_ms=250) as consumer:
-        consumer.assign([A, B])
+    with consumer_over(port, A, B, consumer_timeout_ms=250) as consumer:
         got: list[tuple[int, int]] = []
         for record in consumer:
             if not got:
@@ -138,8 +136,7 @@ def test_a_poll_inside_the_loop_takes_its_records_out_of_it(
 def test_iteration_ends_when_nothing_comes_for_as_long_as_set(port: ServingPort) -> None:
     port.logs[0].append(2)
     port.logs[0].append(1, marker(2, 9))
-    with consumer_over(port, consumer_timeout_ms=250) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, consumer_timeout_ms=250) as consumer:
         assert [record.offset for record in consumer] == [0, 1]
         assert consumer.position(A) == 3
         assert list(consumer) == []
@@ -148,8 +145,7 @@ def test_iteration_ends_when_nothing_comes_for_as_long_as_set(port: ServingPort)
 def test_an_unassign_inside_the_loop_ends_that_partition(port: ServingPort) -> None:
     port.logs[0].append(3)
     port.logs[1].append(1)
-    with consumer_over(port, consumer_timeout_ms=250) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, consumer_timeout_ms=250) as consumer:
         got = []
         for record in consumer:
             got.append((record.partition, record.offset))
@@ -170,8 +166,7 @@ def test_a_close_inside_the_loop_ends_it_with_an_error(
 
 def test_a_bad_record_ends_the_loop_where_it_stands(port: ServingPort) -> None:
     port.logs[0].append(4)
-    with consumer_over(port, value_deserializer=refuse_twos) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_twos) as consumer:
         iterator = iter(consumer)
         assert [next(iterator).value for _ in range(2)] == ["value 0", "value 1"]
         with pytest.raises(RecordDeserializationError):
@@ -182,7 +177,6 @@ def test_a_bad_record_ends_the_loop_where_it_stands(port: ServingPort) -> None:
 def test_iteration_returns_what_interceptors_leave(port: ServingPort) -> None:
     for _ in range(3):
         port.logs[0].append(2)
-    with consumer_over(port, interceptors=[KeepEven], consumer_timeout_ms=250) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, interceptors=[KeepEven], consumer_timeout_ms=250) as consumer:
         assert [record.offset for record in consumer] == [0, 2, 4]
         assert consumer.position(A) == 6

@@ -14,7 +14,6 @@ from pykclient.errors import (
     DisconnectedError,
     InvalidTopicError,
     KafkaError,
-    LeaderNotAvailableError,
     NotLeaderOrFollowerError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -37,7 +36,7 @@ from tests.consumer.known_cluster import (
     refresh,
     topic,
 )
-from tests.network.answering import answer_checked
+from tests.network.responding import respond_checked
 
 if TYPE_CHECKING:
     from pykclient.network.cluster.metadata import Metadata
@@ -221,10 +220,10 @@ def test_an_answer_that_contradicts_its_request_counts_as_none(
 ) -> None:
     both = [lookups.start(A, LATEST), lookups.start(C, LATEST)]
     (request,) = poll(lookups)
-    assert answer_checked(request, answer(*(found(i, 7) for i in indexes)), START_MS) is not None
+    assert respond_checked(request, answer(*(found(i, 7) for i in indexes)), START_MS) is not None
     assert not any(lookup.operation.is_done for lookup in both)
     (again,) = poll(lookups, START_MS + RETRY_MS)
-    assert answer_checked(again, answer(found(2, 7), found(0, 5)), START_MS) is None
+    assert respond_checked(again, answer(found(2, 7), found(0, 5)), START_MS) is None
     assert both[0].operation.result() == OffsetAndTimestamp(5, -1, 4)
 
 
@@ -261,15 +260,6 @@ def test_a_topic_that_cannot_exist_ends_the_lookup(
     lookup = lookups.start(A, LATEST)
     poll(lookups)
     assert isinstance(lookup.operation.error, InvalidTopicError)
-
-
-def test_a_topic_error_that_passes_is_waited_out(
-    lookups: OffsetLookups, metadata: Metadata
-) -> None:
-    know(metadata, errors={"t": LeaderNotAvailableError("t")})
-    lookup = lookups.start(A, LATEST)
-    poll(lookups)
-    assert not lookup.operation.is_done
 
 
 def test_a_cancelled_lookup_is_not_asked_again(lookups: OffsetLookups) -> None:
@@ -312,7 +302,7 @@ def test_whatever_a_broker_answers_each_lookup_ends_or_is_tried_again(
     )
     started = [lookups.start(A, LATEST), lookups.start(B, 5), lookups.start(C, EARLIEST)]
     (request,) = poll(lookups)
-    answer_checked(request, ListOffsetsResponse(topics=topics), START_MS)
+    respond_checked(request, ListOffsetsResponse(topics=topics), START_MS)
     for lookup in started:
         if not lookup.operation.is_done:
             assert lookup.attempt.last_error is not None

@@ -1,16 +1,28 @@
-"""PositionValidator by numbers: when a leader is asked about a position, and what comes of it."""
+"""When a leader is requested to validate a position, and what comes of it; topics made anew."""
 
 from __future__ import annotations
 
 import logging
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.fetch.buffer import FetchBuffer
 from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
-from pykclient.consumer.offsets.validate import OLD_LEADER_LOOKS_MAX
-from pykclient.consumer.subscription import OffsetReset
+from pykclient.consumer.fetch.stalls import Stalls
+from pykclient.consumer.offsets.validate import (
+    GONE_IDS_MAX,
+    OLD_LEADER_LOOKS_MAX,
+    PositionValidator,
+)
+from pykclient.consumer.subscription import (
+    AssignedPartition,
+    OffsetReset,
+    PositionState,
+    SubscriptionState,
+)
 from pykclient.errors import (
     BrokerError,
     ClusterAuthorizationFailedError,
@@ -22,18 +34,106 @@ from pykclient.errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.retry import Backoff
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
+    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from pykclient.types import TopicPartition
 from tests.consumer.fetched_records import CONFIG, batch
-from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, know, topic
-from tests.consumer.validator_scene import NEW, OLD, A, B, Scene, asked, reply
-from tests.network.answering import answer_checked
+from tests.consumer.known_cluster import (
+    RETRY_BACKOFF,
+    RETRY_MS,
+    START_MS,
+    is_outdated,
+    know,
+    make_metadata,
+    refresh,
+    topic,
+)
+from tests.network.responding import respond_checked
+
+if TYPE_CHECKING:
+    from pykclient.network.manager import Request
+
+
+A, B = (TopicPartition("t", number) for number in range(2))
+OLD, NEW = 4, 6
+"""Epochs of leaders."""
+
+
+class Scene:
+    """Partition 0 is led by broker 1, partition 1 by broker 2, both in epoch `OLD`."""
+
+    def __init__(
+        self,
+        reset: OffsetReset = OffsetReset.EARLIEST,
+        *,
+        retry_backoff: Backoff = RETRY_BACKOFF,
+    ) -> None:
+        self.metadata = make_metadata()
+        refresh(self.metadata)
+        know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
+        self.subscription = SubscriptionState()
+        self.stalls = Stalls()
+        self.buffer = FetchBuffer(RETRY_BACKOFF, parked_max_bytes=50_000)
+        self.validator = PositionValidator(
+            self.subscription,
+            self.buffer,
+            self.metadata,
+            auto_offset_reset=reset,
+            retry_backoff=retry_backoff,
+            stalls=self.stalls,
+        )
+
+    def read(self, *partitions: TopicPartition, epoch: int | None = OLD) -> AssignedPartition:
+        """Stand at offset 50 of partitions, after a record of an epoch; return the first."""
+        self.subscription.assign(partitions)
+        for assigned in self.subscription:
+            self.subscription.seek(assigned, 50)
+        assert self.requests() == []
+        for assigned in self.subscription:
+            assigned.leader_epoch = epoch
+        return self.subscription.require(partitions[0])
+
+    def elect(self) -> None:
+        """Have the next broker lead each partition."""
+        know(self.metadata, topic("t", [2, 3], leader_epoch=NEW))
+
+    def requests(self, now_ms: int = START_MS) -> list[Request]:
+        return list(self.validator.poll(now_ms).requests)
+
+    def ask(self, now_ms: int = START_MS) -> Request:
+        (request,) = self.requests(now_ms)
+        return request
+
+    def asked_after_election(self) -> tuple[AssignedPartition, Request]:
+        assigned = self.read(A)
+        self.elect()
+        return assigned, self.ask()
+
+
+def asked(request: Request) -> list[tuple[int, int, int]]:
+    assert isinstance(request.message, OffsetForLeaderEpochRequest)
+    (asked_topic,) = request.message.topics
+    return [(p.partition, p.current_leader_epoch, p.leader_epoch) for p in asked_topic.partitions]
+
+
+def reply(request: Request, epoch: int, end_offset: int, *, index: int = 0, code: int = 0) -> None:
+    answer = EpochEndOffset(
+        error_code=code, partition=index, leader_epoch=epoch, end_offset=end_offset
+    )
+    respond_checked(
+        request,
+        OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", [answer])]),
+        START_MS,
+    )
 
 
 def test_nothing_is_asked_while_leaders_stay() -> None:
@@ -229,7 +329,7 @@ def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[in
     assigned, request = scene.asked_after_election()
     answers = [EpochEndOffset(partition=i, leader_epoch=OLD, end_offset=80) for i in indexes]
     response = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", answers)])
-    assert answer_checked(request, response, START_MS) is not None
+    assert respond_checked(request, response, START_MS) is not None
     assert not assigned.is_fetching
     assert len(scene.requests(START_MS + RETRY_MS)) == 1
 
@@ -317,3 +417,156 @@ def test_a_position_of_which_only_a_former_leader_is_known_stalls() -> None:
     scene.subscription.seek(scene.read(A), 70, NEW)
     assert scene.requests() == []
     assert trouble(scene) == "brokers name only a former leader"
+
+
+# Topics that were deleted and made anew, and brokers that lag.
+
+
+OTHER_ID = bytes(reversed(range(16)))
+
+
+def make_anew(scene: Scene) -> None:
+    """Delete the topic, and make one of the same name, whose leaders begin anew as well."""
+    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
+    assert scene.requests() == []
+    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+
+
+@pytest.mark.promise(
+    "a topic that is deleted and created again is read from its beginning, completely"
+)
+@pytest.mark.parametrize(
+    "reset", [OffsetReset.EARLIEST, OffsetReset.LATEST, OffsetReset.BY_DURATION]
+)
+def test_a_position_does_not_outlive_its_topic(
+    reset: OffsetReset, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All records of the new topic came after those that were read: none is skipped."""
+    scene = Scene(reset)
+    assigned = scene.read(A)
+    make_anew(scene)
+    assert scene.requests() == []
+    assert assigned.state is PositionState.AWAITING_RESET
+    assert assigned.reset_to is OffsetReset.EARLIEST
+    assert "t-0: its topic was deleted and made anew" in caplog.text
+
+
+def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
+    assert scene.requests() == []
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    assert scene.requests() == []
+    assert (assigned.is_fetching, assigned.offset) == (True, 50)
+
+
+def begin_anew(scene: Scene, assigned: AssignedPartition) -> None:
+    """Let the leader of the new topic say where it begins."""
+    scene.subscription.complete_reset(assigned, 0)
+    assert scene.requests() == []
+    assigned.offset, assigned.leader_epoch = 1, 0  # a record was read
+
+
+@pytest.mark.promise(
+    "a topic that is deleted and created again is read from its beginning, completely"
+)
+def test_a_broker_that_lags_does_not_lose_the_position_again() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    make_anew(scene)
+    scene.requests()
+    begin_anew(scene, assigned)
+    epoch = assigned.epoch
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    assert scene.requests() == [], "the old topic's leaders know nothing of the new one"
+    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+    reply(scene.ask(START_MS + RETRY_MS), 0, 10)
+    assert (assigned.is_fetching, assigned.epoch) == (True, epoch)
+
+
+def test_a_partition_that_comes_while_a_broker_lags_stands_in_the_new_topic() -> None:
+    scene = Scene()
+    scene.read(A)
+    make_anew(scene)
+    scene.requests()
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    assigned = scene.read(A, B, epoch=None)
+    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+    assert scene.requests() == []
+    assert (scene.subscription.require(B).is_fetching, assigned.is_fetching) == (True, True)
+
+
+def test_an_id_that_stays_is_that_of_the_newer_topic_whatever_came_first() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    make_anew(scene)
+    scene.requests()
+    begin_anew(scene, assigned)
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    now_ms = START_MS
+    for _ in range(OLD_LEADER_LOOKS_MAX):
+        assert scene.requests(now_ms) == []
+        now_ms += 100 * RETRY_MS
+    scene.ask(now_ms)
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    assert scene.requests(now_ms) == []
+    assert assigned.state is PositionState.AWAITING_RESET
+
+
+def test_ids_of_former_topics_are_forgotten_in_the_end() -> None:
+    scene = Scene()
+    scene.read(A)
+    for number in range(1, GONE_IDS_MAX + 2):
+        know(scene.metadata, topic("t", [1, 2], topic_id=number.to_bytes(16), leader_epoch=OLD))
+        scene.requests()
+    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    assigned = scene.subscription.require(A)
+    scene.subscription.seek(assigned, 7)
+    scene.requests()
+    assert assigned.state is PositionState.AWAITING_RESET
+
+
+def test_without_ids_nobody_can_tell() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    know(scene.metadata, topic("t", [1, 2], topic_id=NO_TOPIC_ID, leader_epoch=OLD))
+    assert scene.requests() == []
+    assert assigned.is_fetching
+
+
+def test_a_partition_that_comes_later_stands_in_the_new_topic() -> None:
+    scene = Scene()
+    scene.read(A)
+    make_anew(scene)
+    scene.requests()
+    assert scene.read(B).is_fetching
+
+
+@pytest.mark.parametrize("is_being_asked_about", [False, True])
+def test_without_a_reset_a_topic_made_anew_is_told_until_a_seek(
+    is_being_asked_about: bool,
+) -> None:
+    scene = Scene(OffsetReset.NONE)
+    assigned = scene.read(A)
+    request = None
+    if is_being_asked_about:
+        scene.elect()
+        request = scene.ask()
+    make_anew(scene)
+    scene.requests()
+    if request is not None:
+        reply(request, OLD, 50)
+        assert not assigned.is_fetching
+        scene.requests()
+    for now_ms in (START_MS + 10 * RETRY_MS, START_MS + 30 * RETRY_MS):
+        error = scene.subscription.take_error()
+        assert isinstance(error, LogTruncationError)
+        assert "made anew" in str(error)
+        assert (error.offset, error.diverging_offset) == (50, None)
+        assert scene.subscription.take_error() is None
+        assert scene.requests(now_ms) == []
+    scene.subscription.seek(assigned, 3)
+    assert scene.requests(START_MS + 60 * RETRY_MS) == []
+    assert scene.subscription.take_error() is None
+    assert (assigned.is_fetching, assigned.offset) == (True, 3)

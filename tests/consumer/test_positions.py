@@ -1,4 +1,4 @@
-"""PositionManager by numbers: who gets a position from where, and what is told when it is lost."""
+"""PositionManager: where partitions get a position from, and what is reported when one is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from pykclient.consumer.subscription import (
     SubscriptionState,
 )
 from pykclient.errors import (
+    CoordinatorLoadInProgressError,
     DisconnectedError,
+    GroupAuthorizationFailedError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -27,7 +29,8 @@ from pykclient.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from pykclient.types import IsolationLevel, TopicPartition
+from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
+from tests.consumer.commit_scene import CommitScene, committed_answer
 from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     RETRY_MS,
@@ -40,7 +43,8 @@ from tests.consumer.known_cluster import (
 if TYPE_CHECKING:
     from pykclient.network.manager import Request
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
 FROM_MS = 1_700_000_000_000
 
 
@@ -205,27 +209,25 @@ def test_a_refusal_is_told_and_asked_again_by_the_next_poll() -> None:
         assert not assigned.has_position
 
 
-def test_a_retention_cut_is_logged_with_what_it_skips(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(OffsetReset.EARLIEST)
+@pytest.mark.parametrize(
+    ("reset", "offset", "said"),
+    [
+        (OffsetReset.EARLIEST, 130, ("t-0", "100", "130", "30 offsets")),
+        (OffsetReset.LATEST, 40, ("t-0", "100", "40", "beyond the end")),
+    ],
+)
+def test_a_position_outside_the_log_is_logged_with_what_it_skips(
+    reset: OffsetReset, offset: int, said: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(reset)
     assigned = scene.assign()
     scene.subscription.seek(assigned, 100)
-    scene.subscription.lose_position(assigned, OffsetReset.EARLIEST)
+    scene.subscription.lose_position(assigned, reset)
     with caplog.at_level(logging.WARNING, "pykclient.consumer"):
-        reply(scene.step()[0], {0: 130})
-    assert assigned.offset == 130
+        reply(scene.step()[0], {0: offset})
+    assert assigned.offset == offset
     (record,) = caplog.records
-    assert all(part in record.getMessage() for part in ("t-0", "100", "130", "30 offsets"))
-
-
-def test_a_log_cut_at_its_end_is_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(OffsetReset.LATEST)
-    assigned = scene.assign()
-    scene.subscription.seek(assigned, 100)
-    scene.subscription.lose_position(assigned, OffsetReset.LATEST)
-    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
-        reply(scene.step()[0], {0: 40})
-    assert assigned.offset == 40
-    assert "beyond the end" in caplog.text
+    assert all(part in record.getMessage() for part in said)
 
 
 def test_an_ordinary_start_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -251,3 +253,117 @@ def test_without_a_reset_a_lost_position_is_told_with_the_range_of_the_log() -> 
     assert all(part in str(error) for part in ("t-0", "100", "130", "180", "seek()"))
     assert (assigned.has_position, assigned.offset) == (True, 100)
     assert assigned.retry_at_ms == START_MS + RETRY_MS
+
+
+# Of a group: where it has committed, or else a reset.
+
+
+class PositionScene(CommitScene):
+    """A group whose partitions are to be read."""
+
+    def __init__(self, reset: OffsetReset = OffsetReset.EARLIEST) -> None:
+        super().__init__()
+        lookups = OffsetLookups(
+            self.metadata,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            retry_backoff=RETRY_BACKOFF,
+        )
+        self.positions = PositionManager(
+            self.subscription,
+            lookups,
+            auto_offset_reset=reset,
+            retry_backoff=RETRY_BACKOFF,
+            committed=self.committed,
+        )
+
+    def asked(self, now_ms: int = START_MS) -> list[Request]:
+        """What the coordinator is asked now."""
+        self.positions.poll(now_ms)
+        return list(self.committed.poll(now_ms).requests)
+
+    def assigned(self, partition: TopicPartition) -> AssignedPartition:
+        return self.subscription.require(partition)
+
+
+@pytest.fixture
+def scene() -> PositionScene:
+    scene = PositionScene()
+    scene.subscription.assign([A, B])
+    return scene
+
+
+@pytest.mark.promise(
+    "a consumer goes on where its group committed, else where `auto_offset_reset` says"
+)
+def test_a_partition_goes_on_at_its_committed_offset_and_the_others_are_reset(
+    scene: PositionScene,
+) -> None:
+    (request,) = scene.asked()
+    assert scene.asked() == []
+    request.on_response(
+        committed_answer(request, {A: OffsetAndMetadata(42, leader_epoch=3)}), START_MS
+    )
+    first = scene.assigned(A)
+    assert (first.has_offset, first.offset, first.leader_epoch) == (True, 42, 3)
+    assert scene.assigned(B).state is PositionState.AWAITING_RESET
+    assert scene.asked() == []
+
+
+def test_what_is_sought_meanwhile_stays_there(scene: PositionScene) -> None:
+    (request,) = scene.asked()
+    scene.subscription.seek(scene.assigned(A), 7)
+    request.on_response(committed_answer(request, {A: OffsetAndMetadata(42)}), START_MS)
+    assert scene.assigned(A).offset == 7
+
+
+def test_a_new_assignment_is_asked_about_and_the_old_answer_does_not_count(
+    scene: PositionScene,
+) -> None:
+    (old,) = scene.asked()
+    scene.subscription.assign([A, C])
+    (new,) = scene.asked()
+    old.on_response(committed_answer(old, {A: OffsetAndMetadata(1)}), START_MS)
+    assert not scene.assigned(A).has_offset
+    answer = committed_answer(new, {A: OffsetAndMetadata(2), C: OffsetAndMetadata(3)})
+    new.on_response(answer, START_MS)
+    assert [scene.assigned(each).offset for each in (A, C)] == [2, 3]
+
+
+def test_a_smaller_assignment_waits_for_the_question_under_way(scene: PositionScene) -> None:
+    (request,) = scene.asked()
+    scene.subscription.assign([A])
+    assert scene.asked() == []
+    answer = committed_answer(request, {A: OffsetAndMetadata(2), B: OffsetAndMetadata(3)})
+    request.on_response(answer, START_MS)
+    assert scene.assigned(A).offset == 2
+
+
+def test_what_no_attempt_cures_is_told_once_and_asked_again_after_that(
+    scene: PositionScene,
+) -> None:
+    (request,) = scene.asked()
+    code = GroupAuthorizationFailedError.code
+    request.on_response(committed_answer(request, group_error=code), START_MS)
+    assert isinstance(scene.subscription.take_error(), GroupAuthorizationFailedError)
+    assert scene.subscription.take_error() is None
+    assert len(scene.asked()) == 1
+
+
+def test_nothing_committed_and_no_reset_is_told_and_not_asked_at_full_speed() -> None:
+    scene = PositionScene(OffsetReset.NONE)
+    scene.subscription.assign([A])
+    (request,) = scene.asked()
+    request.on_response(committed_answer(request), START_MS)
+    assert scene.asked() == []
+    error = scene.subscription.take_error()
+    assert isinstance(error, NoOffsetForPartitionError)
+    assert len(scene.asked()) == 1
+
+
+def test_why_there_is_no_position_yet_can_be_told(scene: PositionScene) -> None:
+    (request,) = scene.asked()
+    code = CoordinatorLoadInProgressError.code
+    request.on_response(committed_answer(request, group_error=code), START_MS)
+    error = scene.positions.last_error(scene.assigned(A))
+    assert isinstance(error, CoordinatorLoadInProgressError)
+    assert len(scene.asked(START_MS + RETRY_MS)) == 1

@@ -11,7 +11,7 @@ from pykclient.accel import ConsumerRecord, decode_records, pure, record_bytes
 from pykclient.consumer.record import ConsumerRecords, RecordSpan
 from pykclient.errors import UsageError
 from pykclient.types import OffsetAndMetadata, TimestampType, TopicPartition
-from tests.consumer.record_spans import TIMESTAMP_MS, A, B, span
+from tests.consumer.fetched_records import TIMESTAMP_MS, A, B, span
 
 RECORDS = ConsumerRecords([span(A, [1, 2]), span(B, [7]), span(A, [3])])
 

@@ -15,6 +15,7 @@ from pykclient.errors import (
     WakeupError,
 )
 from pykclient.network.drive import now_ms
+from pykclient.protocol.messages.fetch import FetchRequest
 from tests.consumer.fetched_records import LAST_OFFSET_DELTA_AT, batch, value_at
 from tests.consumer.serving_port import (
     LONG_S,
@@ -58,11 +59,10 @@ class Notes:
 @pytest.mark.promise(
     "a bad record is raised with place, bytes and cause, or passed over as configured"
 )
-def test_the_default_is_to_raise(port: ServingPort) -> None:
-    port.logs[0].append(3)
-    with consumer_over(port, value_deserializer=refuse_twos) as consumer:
-        consumer.assign([A])
-        assert offsets(consumer.poll(LONG_S)) == [0, 1]
+def test_the_default_is_to_raise_and_reading_goes_on_behind_it(port: ServingPort) -> None:
+    port.logs[0].append(4)
+    with consumer_over(port, A, value_deserializer=refuse_twos) as consumer:
+        assert [record.value for record in consumer.poll(LONG_S)] == ["value 0", "value 1"]
         for _ in range(2):
             with pytest.raises(RecordDeserializationError) as raised:
                 consumer.poll(LONG_S)
@@ -71,6 +71,10 @@ def test_the_default_is_to_raise(port: ServingPort) -> None:
         assert (error.key, error.value) == (b"key", value_at(2))
         assert isinstance(error.__cause__, ValueError)
         assert consumer.position(A) == 2
+        fetch_count = port.responded.count(FetchRequest)
+        consumer.seek(A, 3)
+        assert offsets(consumer.poll(LONG_S)) == [3]
+        assert port.responded.count(FetchRequest) == fetch_count, "nothing needed fetching anew"
 
 
 @pytest.mark.promise(
@@ -81,9 +85,8 @@ def test_skip_goes_on_behind_a_record_and_logs_it(
 ) -> None:
     port.logs[0].append(5)
     with consumer_over(
-        port, value_deserializer=refuse_twos, on_record_error="skip"
+        port, A, value_deserializer=refuse_twos, on_record_error="skip"
     ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
-        consumer.assign([A])
         assert poll_until(consumer, 4) == [0, 1, 3, 4]
     assert "t-0: skipped what is bad from offset 2 to 2: ValueError: no twos" in caplog.text
 
@@ -97,21 +100,12 @@ def test_the_log_does_not_have_the_bytes_of_what_was_skipped(
         return (b"\xffa secret" + value).decode()
 
     with consumer_over(
-        port, value_deserializer=decode, on_record_error="skip"
+        port, A, value_deserializer=decode, on_record_error="skip"
     ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
-        consumer.assign([A])
         while consumer.position(A) < 1:
             assert offsets(consumer.poll(SHORT_S)) == []
     assert "skipped what is bad from offset 0 to 0: UnicodeDecodeError: " in caplog.text
     assert "secret" not in caplog.text
-
-
-def test_skip_goes_through_records_that_are_all_bad(port: ServingPort) -> None:
-    port.logs[0].append(500)
-    with consumer_over(port, value_deserializer=refuse_all, on_record_error="skip") as consumer:
-        consumer.assign([A])
-        while consumer.position(A) < 500:
-            assert offsets(consumer.poll(SHORT_S)) == []
 
 
 @pytest.mark.promise(
@@ -133,8 +127,7 @@ def test_many_bad_records_do_not_hold_a_call_beyond_its_time(
         while now_ms() < deadline_ms:
             pass
 
-    with consumer_over(port, value_deserializer=refuse_all, on_record_error=spend) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_all, on_record_error=spend) as consumer:
         while not calls:
             with pytest.raises(WakeupError) if is_woken else nullcontext():
                 assert offsets(consumer.poll(LONG_S if is_woken else SHORT_S)) == []
@@ -145,26 +138,9 @@ def test_many_bad_records_do_not_hold_a_call_beyond_its_time(
 def test_iteration_skips_as_well(port: ServingPort) -> None:
     port.logs[0].append(5)
     with consumer_over(
-        port, value_deserializer=refuse_twos, on_record_error="skip", consumer_timeout_ms=250
+        port, A, value_deserializer=refuse_twos, on_record_error="skip", consumer_timeout_ms=250
     ) as consumer:
-        consumer.assign([A])
         assert [record.offset for record in consumer] == [0, 1, 3, 4]
-
-
-@pytest.mark.promise(
-    "a bad record is raised with place, bytes and cause, or passed over as configured"
-)
-def test_a_function_gets_the_error_with_the_raw_bytes_and_reading_goes_on(
-    port: ServingPort,
-) -> None:
-    port.logs[0].append(5)
-    notes = Notes()
-    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=notes) as consumer:
-        consumer.assign([A])
-        assert poll_until(consumer, 4) == [0, 1, 3, 4]
-    (error,) = notes.errors
-    assert isinstance(error, RecordDeserializationError)
-    assert (error.offset, error.value) == (2, value_at(2))
 
 
 @pytest.mark.promise(
@@ -178,8 +154,7 @@ def test_what_the_function_raises_comes_out_and_the_record_is_not_passed_over(
     def refuse(error: BadRecord) -> None:
         raise RuntimeError("the dead letters cannot be reached")
 
-    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=refuse) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_twos, on_record_error=refuse) as consumer:
         assert offsets(consumer.poll(LONG_S)) == [0, 1]
         for _ in range(2):
             with pytest.raises(RuntimeError, match="dead letters"):
@@ -187,18 +162,22 @@ def test_what_the_function_raises_comes_out_and_the_record_is_not_passed_over(
         assert consumer.position(A) == 2
 
 
+@pytest.mark.promise(
+    "a bad record is raised with place, bytes and cause, or passed over as configured"
+)
 @pytest.mark.parametrize("sought", [0, 3, 5])
-def test_a_function_may_seek(port: ServingPort, sought: int) -> None:
+def test_a_function_gets_the_raw_bytes_and_may_seek(port: ServingPort, sought: int) -> None:
     port.logs[0].append(6)
     calls: list[int] = []
 
     def seek(error: BadRecord) -> None:
+        assert isinstance(error, RecordDeserializationError)
+        assert (error.offset, error.value) == (2, value_at(2))
         calls.append(1)
         if len(calls) == 1:
             consumer.seek(A, sought)
 
-    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=seek) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_twos, on_record_error=seek) as consumer:
         assert poll_until(consumer, 2) == [0, 1]
         rest = [offset for offset in range(sought, 6) if offset != 2]
         assert poll_until(consumer, len(rest)) == rest
@@ -212,8 +191,7 @@ def test_a_function_may_pause_or_give_up_the_partition(port: ServingPort) -> Non
     def pause(error: BadRecord) -> None:
         consumer.pause([A])
 
-    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=pause) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_twos, on_record_error=pause) as consumer:
         assert poll_until(consumer, 2) == [0, 1]
         assert offsets(consumer.poll(SHORT_S)) == []
         assert consumer.position(A) == 3
@@ -226,8 +204,7 @@ def test_a_function_may_pause_or_give_up_the_partition(port: ServingPort) -> Non
     port = ServingPort(2)
     port.logs[0].append(4)
     port.logs[1].append(2)
-    with consumer_over(port, value_deserializer=refuse_twos, on_record_error=leave) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, value_deserializer=refuse_twos, on_record_error=leave) as consumer:
         assert poll_until(consumer, 2) == [0, 1]
         assert poll_until(consumer, 2) == [0, 1]
 
@@ -240,8 +217,7 @@ def test_a_damaged_batch_is_passed_over_once_it_came_damaged_twice(port: Serving
     port.logs[0].append(2, damaged(2, 2))
     port.logs[0].append(2)
     notes = Notes()
-    with consumer_over(port, on_record_error=notes, retry_backoff_ms=1) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, on_record_error=notes, retry_backoff_ms=1) as consumer:
         assert poll_until(consumer, 4) == [0, 1, 4, 5]
     (error,) = notes.errors
     assert isinstance(error, CorruptRecordError)
@@ -266,8 +242,7 @@ def test_a_batch_that_was_damaged_on_its_way_only_is_read(port: ServingPort) -> 
             log._batches[:] = [(2, batch(range(2)))]
 
     port.on_wait = heal_after_one
-    with consumer_over(port, on_record_error=notes, retry_backoff_ms=1) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, on_record_error=notes, retry_backoff_ms=1) as consumer:
         assert poll_until(consumer, 2) == [0, 1]
     assert notes.errors == []
     assert fetches
@@ -300,8 +275,7 @@ def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
     data[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = (1 << 20).to_bytes(4, "big")
     port.logs[0].append(2, bytes(data))
     port.logs[0].append(2)
-    with consumer_over(port, on_record_error=policy, retry_backoff_ms=1) as consumer:
-        consumer.assign([A])
+    with consumer_over(port, A, on_record_error=policy, retry_backoff_ms=1) as consumer:
         with pytest.raises(CorruptRecordError) as raised:
             consumer.poll(LONG_S)
         assert raised.value.next_offset is None
@@ -331,9 +305,8 @@ def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: Servin
             return records
 
     with consumer_over(
-        port, value_deserializer=refuse_twos, on_record_error=look, interceptors=[Interceptor()]
+        port, A, value_deserializer=refuse_twos, on_record_error=look, interceptors=[Interceptor()]
     ) as consumer:
-        consumer.assign([A])
         assert poll_until(consumer, 2) == [0, 1]
         consumer.poll(SHORT_S)
         assert consumer.position(A) == 3

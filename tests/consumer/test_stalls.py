@@ -27,8 +27,7 @@ def oldest(scene: Scene) -> tuple[TopicPartition, str, int] | None:
 
 
 def test_a_refused_partition_stalls_until_it_is_served() -> None:
-    scene = Scene()
-    scene.read(A, C)
+    scene = Scene(A, C)
     reply(scene.fetch(), part(0, code=NotLeaderOrFollowerError.code), part(2))
     found = oldest(scene)
     assert found is not None
@@ -48,8 +47,7 @@ def test_the_first_reason_says_when_and_the_last_one_why() -> None:
 
 
 def test_a_lost_connection_is_a_stall_of_all_partitions_requested() -> None:
-    scene = Scene()
-    scene.read(A, C)
+    scene = Scene(A, C)
     scene.fetch().on_failure(DisconnectedError("gone"), START_MS)
     assert len(scene.stalls) == 2
 
@@ -58,8 +56,7 @@ def test_a_lost_connection_is_a_stall_of_all_partitions_requested() -> None:
     "brokers that are lost or never help are reported by `poll` in time, and read again when back"
 )
 def test_a_broker_that_is_late_is_one_and_its_response_ends_it() -> None:
-    scene = Scene()
-    scene.read(A)
+    scene = Scene(A)
     request = scene.fetch()
     late_ms = START_MS + FETCH_WAIT_MS + LATE_MS
     scene.poll(late_ms - 1)

@@ -10,7 +10,6 @@ from pykclient.arguments import compiled_pattern, subscribed_topics
 from pykclient.consumer.subscription import (
     NEXT,
     PARTITIONS_SHOWN_MAX,
-    AssignedPartition,
     OffsetReset,
     PositionState,
     SubscriptionState,
@@ -28,15 +27,6 @@ def subscription() -> SubscriptionState:
     subscription = SubscriptionState()
     subscription.assign([A, B])
     return subscription
-
-
-def state_of(subscription: SubscriptionState, partition: TopicPartition) -> PositionState:
-    return subscription.require(partition).state
-
-
-def test_a_new_partition_has_no_position(subscription: SubscriptionState) -> None:
-    assert [assigned.state for assigned in subscription] == [PositionState.INITIALIZING] * 2
-    assert [assigned.partition for assigned in subscription.without_position] == [A, B]
 
 
 @pytest.mark.promise("`assign` and positions work as in Java")
@@ -65,16 +55,12 @@ def test_what_is_not_assigned_cannot_be_named(subscription: SubscriptionState) -
         subscription.set_limits({C: 1})
 
 
-def test_no_names_mean_all_partitions(subscription: SubscriptionState) -> None:
-    assert [assigned.partition for assigned in subscription.require_all(None)] == [A, B]
-
-
 def test_a_seek_voids_what_was_requested_before(subscription: SubscriptionState) -> None:
     assigned = subscription.require(A)
     subscription.await_reset(assigned, OffsetReset.LATEST)
-    asked_epoch = assigned.epoch
+    requested_epoch = assigned.epoch
     subscription.seek(assigned, 5, leader_epoch=3)
-    assert assigned.epoch != asked_epoch
+    assert assigned.epoch != requested_epoch
     assert (assigned.offset, assigned.leader_epoch) == (5, 3)
     assert assigned.is_fetching
     assert assigned not in subscription.without_position
@@ -113,35 +99,13 @@ def test_a_skip_ahead_leaves_the_epoch_behind_with_the_record_that_had_it(
 
 def test_a_reset_takes_its_position_from_the_broker(subscription: SubscriptionState) -> None:
     assigned = subscription.require(A)
-    subscription.await_reset(assigned, OffsetReset.EARLIEST)
-    assert assigned.state is PositionState.AWAITING_RESET
-    assert assigned.reset_to is OffsetReset.EARLIEST
-    subscription.complete_reset(assigned, 12)
-    assert (assigned.state, assigned.offset) == (PositionState.FETCHING, 12)
-    assert assigned.reset_to is None
-
-
-def test_a_lost_position_is_remembered_until_it_is_replaced(
-    subscription: SubscriptionState,
-) -> None:
-    assigned = subscription.require(A)
     subscription.seek(assigned, 100)
     subscription.lose_position(assigned, OffsetReset.EARLIEST)
-    assert assigned.lost_offset == 100
-    subscription.complete_reset(assigned, 500)
-    assert assigned.lost_offset is None
-
-
-def test_a_paused_partition_has_a_position_and_is_not_fetched(
-    subscription: SubscriptionState,
-) -> None:
-    assigned = subscription.require(A)
-    subscription.seek(assigned, 5)
-    subscription.pause(assigned)
-    assert assigned.has_position
-    assert not assigned.is_fetching
-    subscription.resume(assigned)
-    assert assigned.is_fetching
+    assert assigned.state is PositionState.AWAITING_RESET
+    assert (assigned.reset_to, assigned.lost_offset) == (OffsetReset.EARLIEST, 100)
+    subscription.complete_reset(assigned, 12)
+    assert (assigned.state, assigned.offset) == (PositionState.FETCHING, 12)
+    assert (assigned.reset_to, assigned.lost_offset) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -207,27 +171,21 @@ def test_every_state_can_be_left_and_reached() -> None:
     }
 
 
-def test_partitions_are_distinguished_by_identity() -> None:
-    assert AssignedPartition(A) != AssignedPartition(A)
-
-
-def partitions(count: int) -> list[TopicPartition]:
-    """So many of one topic, the last one first."""
-    return [TopicPartition("t", number) for number in reversed(range(count))]
-
-
-def test_a_few_are_reported_in_order() -> None:
-    assert describe_partitions([TopicPartition("u", 0), *partitions(2)]) == "t-0, t-1, u-0"
-
-
-def test_as_many_as_are_shown_are_all() -> None:
-    text = describe_partitions(partitions(PARTITIONS_SHOWN_MAX))
-    assert text.endswith(f", t-{PARTITIONS_SHOWN_MAX - 1}")
-
-
-def test_of_many_the_rest_is_counted() -> None:
-    text = describe_partitions(dict.fromkeys(partitions(PARTITIONS_SHOWN_MAX + 3)))
-    assert text.endswith(f", t-{PARTITIONS_SHOWN_MAX - 1} and 3 more")
+@pytest.mark.parametrize(
+    ("count", "end"),
+    [
+        (2, "t-0, t-1"),
+        (PARTITIONS_SHOWN_MAX, f", t-{PARTITIONS_SHOWN_MAX - 1}"),
+        (PARTITIONS_SHOWN_MAX + 3, f", t-{PARTITIONS_SHOWN_MAX - 1} and 3 more"),
+    ],
+)
+def test_partitions_are_named_in_order_and_of_many_the_rest_is_counted(
+    count: int, end: str
+) -> None:
+    partitions = [TopicPartition("t", number) for number in reversed(range(count))]
+    text = describe_partitions(partitions)
+    assert text.startswith("t-0, t-1")
+    assert text.endswith(end)
 
 
 def test_names_of_topics_stay_in_order() -> None:

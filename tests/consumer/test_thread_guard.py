@@ -27,7 +27,7 @@ def is_held(guard: ThreadGuard) -> bool:
 
 
 def step(guard: ThreadGuard) -> bool:
-    """Step in the background; return whether nobody was inside."""
+    """Step in the background; return whether no thread was inside."""
     is_free = guard.background.acquire(blocking=False)
     if is_free:
         guard.background.release()
@@ -225,14 +225,6 @@ def test_what_user_code_returns_and_raises_comes_out() -> None:
         with pytest.raises(ZeroDivisionError):
             guard.call_unlocked(lambda: 1 / 0)
         assert is_held(guard)
-    enter(guard)
-
-
-def test_while_it_is_in_user_code_another_thread_is_refused_all_the_same() -> None:
-    guard = ThreadGuard("consumer")
-    with ThreadPoolExecutor(1) as other, guard:
-        refused = guard.call_unlocked(lambda: other.submit(enter, guard).exception())
-        assert isinstance(refused, ConcurrentModificationError)
     enter(guard)
 
 

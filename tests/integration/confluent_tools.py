@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing import KafkaCluster
 
-__all__ = [
-    "confluent_consume",
-    "confluent_create_topic",
-    "confluent_produce",
-    "confluent_transaction",
-]
-
 TIMEOUT_S = 60.0
 LINGER_MS = 200
 MESSAGE_BYTES_MAX = 2**21

@@ -9,13 +9,14 @@ import pytest
 
 from pykclient.network.io.selector import SelectorPort
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
+from tests.integration.fake_group import make_brokers
 from tests.integration.recording_stream import HOST, PATIENCE_S
 from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.testing import KafkaCluster
+    from pykclient.testing import FakeKafka, KafkaCluster
     from pykclient.testing.fixtures import KafkaClusterFactory
 
 
@@ -44,6 +45,13 @@ def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
 def any_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     """For what is not about a version: the newest one's shared cluster; in soak, the others'."""
     return shared_cluster(request)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeKafka]:
+    """Three fake brokers with a topic, whose groups of both protocols are quick."""
+    with make_brokers() as fake:
+        yield fake
 
 
 @pytest.fixture

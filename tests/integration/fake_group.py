@@ -1,4 +1,4 @@
-"""Members of one group of fake brokers, what they are told, and waiting until something is so.
+"""Members of one group of fake brokers, what they are notified of, and waiting until it is so.
 
 Owner: the test that made them.
 """
@@ -11,50 +11,40 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Consumer, RebalanceListener, TopicPartition
+from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
+from pykclient.testing import FakeKafka, GroupSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pykclient.testing import FakeKafka
-
-__all__ = [
-    "GROUP",
-    "PARTITIONS",
-    "POLL_S",
-    "TIMEOUT_S",
-    "TOPIC",
-    "Diary",
-    "each_way_to_close",
-    "has_all",
-    "member",
-    "member_count",
-    "poll_until",
-    "wait_until",
-]
-
 TOPIC = "t"
 GROUP = "g"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(4)]
+NUMBERS = [partition.partition for partition in PARTITIONS]
 TIMEOUT_S = 20.0
 POLL_S = 0.02
+INTERVAL_MS = 50
+CLASSIC = "classic"
 
-each_way_to_close = pytest.mark.parametrize(
-    ("group_membership", "instance_id", "left_count"),
-    [
-        ("default", None, 0),
-        ("leave_group", None, 0),
-        ("remain_in_group", None, 1),
-        ("default", "i", 1),
-        ("leave_group", "i", 0),
-        ("remain_in_group", "i", 1),
-    ],
-)
-"""KIP-1092: how to close, as whom, and how many members the group then has."""
+each_protocol = pytest.mark.parametrize("protocol", [CLASSIC, "consumer"])
+
+
+def make_brokers(broker_count: int = 3, session_ms: int = 2_500) -> FakeKafka:
+    """Brokers with topic ``t``; members of KIP-848 heartbeat every moment."""
+    settings = GroupSettings(
+        group_min_session_timeout_ms=session_ms,
+        group_consumer_session_timeout_ms=session_ms,
+        group_consumer_heartbeat_interval_ms=INTERVAL_MS,
+        group_consumer_assignment_interval_ms=0,
+    )
+    fake = FakeKafka(broker_count, group_settings=settings)
+    with fake.control() as cluster:
+        cluster.create_topic(TOPIC, len(PARTITIONS))
+    return fake
 
 
 class Diary:
-    """A listener that writes down what it is told, with the thread."""
+    """A listener that notes its calls, with the thread."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, list[int]]] = []
@@ -68,22 +58,34 @@ class Diary:
             lambda partitions: self._write("lost", partitions),
         )
 
+    @property
+    def calls(self) -> list[str]:
+        return [call for call, _ in self.lines]
+
     def _write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         self.lines.append((what, [partition.partition for partition in partitions]))
         self.threads.add(threading.get_ident())
 
 
-def member(fake: FakeKafka, **settings: object) -> Consumer:
+def member(fake: FakeKafka, protocol: str = CLASSIC, **settings: object) -> Consumer:
+    timing = {"heartbeat_interval_ms": 2 * INTERVAL_MS, "session_timeout_ms": 6_000}
     return Consumer(
         bootstrap_servers=fake.bootstrap_servers,
         **{
             "group_id": GROUP,
+            "group_protocol": protocol,
             "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            "session_timeout_ms": 6_000,
+            **(timing if protocol == CLASSIC else {}),
             **settings,
         },
     )
+
+
+def write(fake: FakeKafka, count: int, partition_count: int = len(PARTITIONS)) -> None:
+    """Write numbers to the first partitions in turn."""
+    with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
+        for number in range(count):
+            producer.send(TOPIC, b"%d" % number, partition=number % partition_count)
 
 
 def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
@@ -96,7 +98,7 @@ def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until it is so; nobody polls."""
+    """Wait until it is so, without a poll."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
         time.sleep(POLL_S)
@@ -110,4 +112,9 @@ def member_count(fake: FakeKafka) -> int:
 
 
 def has_all(consumer: Consumer) -> Callable[[], bool]:
-    return lambda: len(consumer.assignment()) == len(PARTITIONS)
+    return have_counts({consumer: len(PARTITIONS)})
+
+
+def have_counts(counts: dict[Consumer, int]) -> Callable[[], bool]:
+    """Whether each of these has so many partitions."""
+    return lambda: all(len(each.assignment()) == count for each, count in counts.items())

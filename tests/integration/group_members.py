@@ -1,4 +1,4 @@
-"""Consumers of other makers, each as one member of a group, reading in a thread of its own.
+"""Consumers of several clients, each as one member of a group, reading in a thread of its own.
 
 Owner: the test that made it; `values` may be looked at by any thread.
 """
@@ -11,6 +11,7 @@ import importlib
 import subprocess
 import tempfile
 import threading
+import time
 import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -25,29 +26,9 @@ from pykclient.testing.cluster.properties import dump_properties
 from tests.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pykclient.testing.cluster.properties import PropertyValue
-
-__all__ = [
-    "AiokafkaMember",
-    "ConfluentCooperativeMember",
-    "ConfluentMember",
-    "ConfluentModernMember",
-    "CooperativeJavaMember",
-    "GroupMember",
-    "JavaMember",
-    "JavaModernMember",
-    "JavaRegexMember",
-    "KafkaPythonMember",
-    "NewestJavaMember",
-    "OldestJavaMember",
-    "OurCooperativeMember",
-    "OurEagerMember",
-    "OurMember",
-    "OurModernMember",
-    "import_libraries",
-]
 
 TOPIC = "t"
 GROUP = "g"
@@ -58,6 +39,8 @@ SESSION_MS = 6_000
 """The least that Kafka takes. A client that gives up joining leaves a member behind, which the
 others wait for until its session ends."""
 CLOSE_TIMEOUT_S = 30.0
+WAIT_TIMEOUT_S = 60.0
+LOOK_S = 0.02
 
 
 def import_libraries() -> None:
@@ -72,15 +55,30 @@ def import_libraries() -> None:
                 importlib.import_module(name)
 
 
+def wait_until(
+    condition: Callable[[], bool], what: Callable[[], str] | str, *members: GroupMember
+) -> None:
+    """Look until it is so. Fails when a client has failed or the time is over."""
+    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
+    while not condition():
+        for member in members:
+            member.check()
+        description = what if isinstance(what, str) else what()
+        assert time.monotonic() < deadline_s, f"{description}: not within {WAIT_TIMEOUT_S:.0f} s"
+        time.sleep(LOOK_S)
+
+
 class GroupMember(ABC):
     """A member that reads until it is closed, and commits when it is; a context manager."""
 
     needs: ClassVar[str | None] = None
     """The module to import."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, topic: str = TOPIC, group_id: str = GROUP) -> None:
         self.client_module: Any = None if self.needs is None else pytest.importorskip(self.needs)
         self.servers = servers
+        self.topic = topic
+        self.group_id = group_id
         self.values: list[bytes] = []
         self._is_closing = threading.Event()
         self._error: Exception | None = None
@@ -112,7 +110,7 @@ class GroupMember(ABC):
     def _run(self) -> None:
         try:
             self.read()
-        except Exception as error:  # noqa: BLE001  # the test is told in its own thread
+        except Exception as error:  # noqa: BLE001  # raised in the thread of the test
             self._error = error
 
 
@@ -128,12 +126,12 @@ class OurMember(GroupMember):
     def read(self) -> None:
         with Consumer(
             bootstrap_servers=self.servers,
-            group_id=GROUP,
+            group_id=self.group_id,
             auto_offset_reset="earliest",
             **self.timing,
             **self.settings,
         ) as consumer:
-            consumer.subscribe([TOPIC])
+            consumer.subscribe([self.topic])
             while not self._is_closing.is_set():
                 for record in consumer.poll(POLL_MS / 1000):
                     assert isinstance(record.value, bytes)
@@ -148,7 +146,7 @@ class OurCooperativeMember(OurMember):
     }
 
 
-class OurModernMember(OurMember):
+class OurKip848Member(OurMember):
     """As before, with the protocol of KIP-848; the broker says how often it heartbeats."""
 
     settings: ClassVar[Mapping[str, object]] = {"group_protocol": "consumer"}
@@ -173,12 +171,12 @@ class ConfluentMember(GroupMember):
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self.servers,
-                "group.id": GROUP,
+                "group.id": self.group_id,
                 "auto.offset.reset": "earliest",
                 **self.settings,
             }
         )
-        consumer.subscribe([TOPIC])
+        consumer.subscribe([self.topic])
         try:
             while not self._is_closing.is_set():
                 message = consumer.poll(POLL_MS / 1000)
@@ -187,7 +185,7 @@ class ConfluentMember(GroupMember):
                 error = message.error()
                 if error is None:
                     self.values.append(message.value())
-                else:  # others are told for information: it tries again by itself
+                else:  # others are for information: it tries again by itself
                     assert not error.fatal(), error
         finally:
             consumer.close()
@@ -209,9 +207,9 @@ class KafkaPythonMember(GroupMember):
 
     def read(self) -> None:
         consumer = self.client_module.KafkaConsumer(
-            TOPIC,
+            self.topic,
             bootstrap_servers=self.servers.split(","),
-            group_id=GROUP,
+            group_id=self.group_id,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
@@ -235,9 +233,9 @@ class AiokafkaMember(GroupMember):
 
     async def _read(self) -> None:
         consumer = self.client_module.AIOKafkaConsumer(
-            TOPIC,
+            self.topic,
             bootstrap_servers=self.servers,
-            group_id=GROUP,
+            group_id=self.group_id,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
@@ -256,13 +254,16 @@ class JavaMember(GroupMember):
 
     version: ClassVar[str] = KAFKA_VERSIONS[0]
     settings: ClassVar[Mapping[str, PropertyValue]] = {"heartbeat.interval.ms": HEARTBEAT_MS}
-    topics: ClassVar[tuple[str, str]] = ("--topic", TOPIC)
+
+    @property
+    def subscription(self) -> tuple[str, str]:
+        return ("--topic", self.topic)
 
     def read(self) -> None:
         config = "--consumer.config" if self.version < "4" else "--command-config"
         java = find_java()
         with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
-            file.write(dump_properties({"group.id": GROUP, **self.settings}))
+            file.write(dump_properties({"group.id": self.group_id, **self.settings}))
             file.flush()
             process = subprocess.Popen(
                 [
@@ -270,7 +271,7 @@ class JavaMember(GroupMember):
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
                     *kafka_jars(self.version).java_options(java),
                     "org.apache.kafka.tools.consumer.ConsoleConsumer",
-                    *("--bootstrap-server", self.servers, *self.topics, "--from-beginning"),
+                    *("--bootstrap-server", self.servers, *self.subscription, "--from-beginning"),
                     *(config, str(Path(file.name))),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -288,18 +289,14 @@ class JavaMember(GroupMember):
                 self.values.append(line.rstrip(b"\n"))
         finally:
             self._is_closing.set()
-            _, told = process.communicate(timeout=CLOSE_TIMEOUT_S)
+            _, description = process.communicate(timeout=CLOSE_TIMEOUT_S)
             closer.join(CLOSE_TIMEOUT_S)
         # 143: ended by the signal that we sent, after it had left the group.
-        assert process.returncode in (0, 143), told.decode(errors="replace")[-4000:]
+        assert process.returncode in (0, 143), description.decode(errors="replace")[-4000:]
 
     def _terminate(self, process: subprocess.Popen[bytes]) -> None:
         self._is_closing.wait()
         process.terminate()
-
-
-class NewestJavaMember(JavaMember):
-    """Of the newest Kafka version."""
 
 
 class CooperativeJavaMember(JavaMember):
@@ -319,19 +316,21 @@ class OldestJavaMember(JavaMember):
     version = KAFKA_VERSIONS[-1]
 
 
-class ConfluentModernMember(ConfluentMember):
+class ConfluentKip848Member(ConfluentMember):
     """librdkafka with the protocol of KIP-848; the broker says how often it heartbeats."""
 
     settings: ClassVar[Mapping[str, PropertyValue]] = {"group.protocol": "consumer"}
 
 
-class JavaModernMember(JavaMember):
+class JavaKip848Member(JavaMember):
     """Kafka's console consumer with the protocol of KIP-848."""
 
     settings: ClassVar[Mapping[str, PropertyValue]] = {"group.protocol": "consumer"}
 
 
-class JavaRegexMember(JavaModernMember):
+class JavaRegexMember(JavaKip848Member):
     """It subscribes by an expression."""
 
-    topics: ClassVar[tuple[str, str]] = ("--include", f"{TOPIC}|nothing.*")
+    @property
+    def subscription(self) -> tuple[str, str]:
+        return ("--include", f"{self.topic}|nothing.*")

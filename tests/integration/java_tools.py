@@ -34,21 +34,6 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
     from pykclient.testing.cluster.properties import PropertyValue
 
-__all__ = [
-    "CODECS",
-    "Record",
-    "dump_log",
-    "dump_segments",
-    "format_standalone_controller",
-    "java_consume",
-    "java_group_rows",
-    "java_groups",
-    "java_partitions",
-    "java_produce",
-    "java_write_lines",
-    "run_tool",
-]
-
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SILENCE_TIMEOUT_MS = 20_000
 TOOL_TIMEOUT_S = 120.0

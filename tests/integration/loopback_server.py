@@ -19,18 +19,6 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_request_header, encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
-__all__ = [
-    "Behaviour",
-    "LoopbackServer",
-    "expects_tls",
-    "hangs_up",
-    "is_kafka_before_2_1",
-    "is_silent",
-    "sends_random_bytes",
-    "speaks_http",
-    "unused_address",
-]
-
 HOST = "127.0.0.1"
 UNSUPPORTED_VERSION = 35
 RANGES_OF_0_10 = (

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.network.io.selector import SelectorPort
 
-__all__ = ["HOST", "PATIENCE_S", "RecordingStream", "connect", "free_port", "port_of", "wait_until"]
-
 HOST = "127.0.0.1"
 PATIENCE_S = 10.0
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
 
 pytestmark = pytest.mark.kafka
 
@@ -89,22 +88,3 @@ def test_what_the_broker_refuses_is_told_with_its_own_words(
     with pytest.raises(error, match=topic.name):
         admin.create_topics([topic])
     assert topic.name not in admin.list_topics()
-
-
-@pytest.mark.promise("`Admin` creates, deletes, lists and describes topics")
-def test_all_brokers_know_a_topic_when_its_creation_returns(
-    kafka_cluster_factory: KafkaClusterFactory,
-) -> None:
-    with kafka_cluster_factory(brokers=3) as cluster:
-        name = name_of("spread")
-        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(name, num_partitions=6, replication_factor=3)])
-        for address in cluster.bootstrap_servers.split(","):
-            with Admin(bootstrap_servers=address) as admin:
-                partitions = admin.describe_topics([name])[name].partitions
-            assert all(p.leader_id is not None and len(p.replica_ids) == 3 for p in partitions)
-        cluster.kill(2)
-        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            late = name_of("one-down")
-            admin.create_topics([NewTopic(late, num_partitions=2, replication_factor=2)])
-            assert late in admin.list_topics()

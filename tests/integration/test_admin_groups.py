@@ -18,24 +18,21 @@ from pykclient.errors import (
     NonEmptyGroupError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
-    UsageError,
 )
-from pykclient.network.cluster.cluster import Cluster
-from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.group_members import (
     GROUP,
     TOPIC,
+    ConfluentKip848Member,
     ConfluentMember,
-    ConfluentModernMember,
     import_libraries,
+    wait_until,
 )
-from tests.integration.test_fake_groups import wait_for_members, wait_until
+from tests.integration.test_fake_groups import wait_for_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pykclient.testing import KafkaCluster
 
@@ -61,7 +58,7 @@ def admin(fake_kafka: FakeKafka) -> Iterator[Admin]:
 )
 @pytest.mark.parametrize(
     ("client", "group_type", "assignor"),
-    [(ConfluentMember, "classic", "range"), (ConfluentModernMember, "consumer", "uniform")],
+    [(ConfluentMember, "classic", "range"), (ConfluentKip848Member, "consumer", "uniform")],
 )
 def test_members_are_described_and_protect_their_group(
     admin: Admin,
@@ -79,8 +76,8 @@ def test_members_are_described_and_protect_their_group(
         (described,) = group.members
         assert described.member_id == known.members[0].member_id
         assert described.assignment == PARTITIONS
-        is_modern = group_type == "consumer"
-        assert described.target_assignment == (PARTITIONS if is_modern else None)
+        is_kip848 = group_type == "consumer"
+        assert described.target_assignment == (PARTITIONS if is_kip848 else None)
         assert admin.list_groups(states=["Stable"], types=[group_type]).keys() == {GROUP}
         assert admin.list_groups(states=["Empty"]) == {}
         with pytest.raises(UnknownMemberIdError, match="has members"):
@@ -102,7 +99,7 @@ def test_groups_of_both_protocols_and_missing_ones_are_told_apart(
     admin: Admin, fake_kafka: FakeKafka
 ) -> None:
     admin.alter_group_offsets("empty", {PARTITIONS[0]: 1})
-    with ConfluentModernMember(fake_kafka.bootstrap_servers) as member:
+    with ConfluentKip848Member(fake_kafka.bootstrap_servers) as member:
         wait_for_members(fake_kafka, member)
         groups = admin.describe_groups([GROUP, "empty"])
     assert [(name, group.group_type) for name, group in groups.items()] == [
@@ -137,47 +134,6 @@ def test_calls_follow_a_coordinator_that_moves() -> None:
             }
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda admin: admin.list_group_offsets(["g"]),
-        lambda admin: admin.list_group_offsets("g", [("t", 0)]),
-        lambda admin: admin.alter_group_offsets("g", {PARTITIONS[0]: -1}),
-        lambda admin: admin.alter_group_offsets("g", {PARTITIONS[0]: "1"}),
-        lambda admin: admin.delete_group_offsets("g", ["t"]),
-        lambda admin: admin.describe_groups("g"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(admin: Admin, call: Callable[[Admin], object]) -> None:
-    with pytest.raises(UsageError, match=r"give (a|its|Topic)"):
-        call(admin)
-
-
-@pytest.mark.promise(
-    "groups of both protocols are listed and described with members, on both broker versions"
-)
-def test_older_brokers_know_no_types_of_groups(fake_kafka: FakeKafka, admin: Admin) -> None:
-    admin.alter_group_offsets(GROUP, {PARTITIONS[0]: 1})
-    with fake_kafka.control() as cluster:
-        cluster.limit_versions({ApiKey.LIST_GROUPS: (0, 4), ApiKey.CONSUMER_GROUP_DESCRIBE: None})
-    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as newcomer:
-        assert newcomer.list_groups(states=["Empty"])[GROUP].group_type is None
-        assert newcomer.describe_groups([GROUP])[GROUP].group_type == "classic"
-        with pytest.raises(AdminCallError, match="groups of brokers") as raised:
-            newcomer.list_groups(types=["classic"])
-    assert {type(error) for error in raised.value.errors.values()} == {UnsupportedVersionError}
-
-
-def test_a_broker_that_is_not_known_yet_is_no_broker_that_is_gone(admin: Admin) -> None:
-    admin.list_topics()
-    is_gone = admin._core.watch_brokers()
-    known = admin._core.metadata.cluster
-    assert not is_gone(99)
-    admin._core.metadata.cluster = Cluster(version=known.version + 1, nodes=known.nodes.values())
-    assert is_gone(99)
-    assert not any(map(is_gone, known.nodes))
-
-
 @pytest.mark.promise(
     "groups of both protocols are listed and described with members, on both broker versions"
 )
@@ -189,7 +145,7 @@ def test_members_of_real_groups_are_described(each_kafka_cluster: KafkaCluster) 
             admin.create_topics([NewTopic(TOPIC, num_partitions=len(PARTITIONS))])
         for client, group_type in (
             (ConfluentMember, "classic"),
-            (ConfluentModernMember, "consumer"),
+            (ConfluentKip848Member, "consumer"),
         )[: 1 + is_newest]:
             if GROUP in admin.list_groups():
                 admin.delete_groups([GROUP])

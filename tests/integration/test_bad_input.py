@@ -6,10 +6,8 @@ users have; what each part makes of its own bad input is in the tests beside the
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -18,29 +16,17 @@ from pykclient import Admin, Consumer, Producer, TopicPartition
 from pykclient.errors import (
     BufferExhaustedError,
     ClosedError,
-    ConcurrentModificationError,
     ConfigError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     MessageTooLargeError,
     RecordTooLargeError,
-    SerializationError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
 )
 from tests.integration.confluent_tools import confluent_create_topic
-from tests.integration.loopback_server import (
-    Behaviour,
-    LoopbackServer,
-    expects_tls,
-    hangs_up,
-    is_kafka_before_2_1,
-    is_silent,
-    sends_random_bytes,
-    speaks_http,
-    unused_address,
-)
+from tests.integration.loopback_server import LoopbackServer, is_silent
+from tests.integration.test_strangers import ends_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,47 +35,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fixtures import KafkaClusterFactory
 
 TIMEOUT_MS = 1_500
-REQUEST_TIMEOUT_MS = 500
-GRACE_S = 1.0
-
-
-@contextmanager
-def ends_within(seconds: float) -> Iterator[None]:
-    """The promise that every call ends: within its time-out and one second more."""
-    start_s = time.monotonic()
-    yield
-    assert time.monotonic() - start_s < seconds + GRACE_S
-
-
-def produce(servers: str) -> None:
-    with Producer(
-        bootstrap_servers=servers,
-        max_block_ms=TIMEOUT_MS,
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
-        delivery_timeout_ms=TIMEOUT_MS,
-    ) as producer:
-        producer.send("t", b"v").result(timeout=TIMEOUT_MS / 1000)
-
-
-def consume(servers: str) -> None:
-    with Consumer(
-        bootstrap_servers=servers,
-        default_api_timeout_ms=TIMEOUT_MS,
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
-    ) as consumer:
-        consumer.end_offsets([TopicPartition("t", 0)])
-
-
-def administer(servers: str) -> None:
-    with Admin(
-        bootstrap_servers=servers,
-        default_api_timeout_ms=TIMEOUT_MS,
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
-    ) as admin:
-        admin.list_topics()
-
-
-JOURNEYS = (produce, consume, administer)
 
 
 class Setting(NamedTuple):
@@ -148,98 +93,11 @@ def test_a_secret_is_not_shown_by_its_refusal(client: type[Producer | Consumer |
     assert "open sesame" not in str(raised.value)
 
 
-def test_a_consumer_without_a_group_refuses_subscribe() -> None:
-    with (
-        Consumer(bootstrap_servers=unused_address()) as consumer,
-        pytest.raises(KafkaError, match=r"assign\(\)"),
-    ):
-        consumer.subscribe(["t"])
-
-
-@pytest.mark.promise("brokers that cannot be reached are reported with the reason of each")
-@pytest.mark.parametrize("journey", JOURNEYS)
-def test_brokers_that_cannot_be_reached_are_named_in_time(
-    journey: Callable[[str], None],
-) -> None:
-    one, two = unused_address(), unused_address()
-    with ends_within(TIMEOUT_MS / 1000), pytest.raises(KafkaTimeoutError) as raised:
-        journey(f"{one},{two}")
-    text = str(raised.value)
-    assert re.search(rf"{one}\b.*refused", text)
-    assert re.search(rf"{two}\b.*refused", text)
-    assert str(TIMEOUT_MS) in text
-
-
-@pytest.mark.promise("brokers that cannot be reached are reported with the reason of each")
-@pytest.mark.parametrize("journey", JOURNEYS)
-def test_a_name_that_does_not_resolve_is_named_in_time(journey: Callable[[str], None]) -> None:
-    with (
-        ends_within(TIMEOUT_MS / 1000),
-        pytest.raises(KafkaTimeoutError, match=r"no-host\.invalid"),
-    ):
-        journey("no-host.invalid:9092")
-
-
-STRANGERS = [
-    (speaks_http, "HTTP"),
-    (expects_tls, "TLS"),
-    (hangs_up, "hung up during the Kafka handshake"),
-    (is_silent, "did not respond to the Kafka handshake"),
-    (sends_random_bytes, "Kafka"),
-]
-
-
-@pytest.mark.promise("a port that is not Kafka's is reported")
-@pytest.mark.parametrize("journey", JOURNEYS)
-@pytest.mark.parametrize(("behaviour", "what"), STRANGERS)
-def test_a_port_that_is_not_kafka_is_told_as_such_in_time(
-    behaviour: Behaviour, what: str, journey: Callable[[str], None]
-) -> None:
-    with LoopbackServer(behaviour) as server:
-        with ends_within(TIMEOUT_MS / 1000), pytest.raises(KafkaTimeoutError) as raised:
-            journey(server.address)
-        assert what in str(raised.value)
-        assert server.address in str(raised.value)
-        # It backs off: five attempts a second and broker are the most.
-        assert server.connection_count <= 5 * (TIMEOUT_MS / 1000 + GRACE_S)
-
-
-@pytest.mark.promise("a broker that is too old is reported")
-@pytest.mark.parametrize("journey", JOURNEYS)
-def test_a_broker_too_old_is_told_at_once_with_the_version_it_takes(
-    journey: Callable[[str], None],
-) -> None:
-    with (
-        LoopbackServer(is_kafka_before_2_1) as server,
-        ends_within(0),
-        pytest.raises(UnsupportedVersionError) as raised,
-    ):
-        journey(server.address)
-    assert server.address in str(raised.value)
-    assert "2.1" in str(raised.value)
-
-
-@pytest.mark.promise("half of the bootstrap list is enough")
-@pytest.mark.kafka
-@pytest.mark.parametrize("behaviour", [speaks_http, expects_tls, hangs_up, is_silent])
-def test_one_address_that_works_is_enough(
-    behaviour: Behaviour, kafka_cluster: KafkaCluster
-) -> None:
-    with LoopbackServer(behaviour) as stranger:
-        servers = f"{stranger.address},{unused_address()},{kafka_cluster.bootstrap_servers}"
-        topic = confluent_create_topic(kafka_cluster, "half-reachable")
-        with ends_within(4):
-            with Producer(bootstrap_servers=servers) as producer:
-                assert producer.send(topic, b"v").result(timeout=5).offset == 0
-            with Consumer(bootstrap_servers=servers) as consumer:
-                partition = TopicPartition(topic, 0)
-                assert consumer.end_offsets([partition]) == {partition: 1}
-
-
 @pytest.fixture(scope="module")
-def strict_kafka(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+def strict_kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
     """A cluster that creates no topic because somebody asked for it."""
-    return kafka_cluster_factory(config={"auto.create.topics.enable": False})
+    with kafka_cluster_factory(config={"auto.create.topics.enable": False}) as cluster:
+        yield cluster
 
 
 @pytest.mark.promise("a topic that does not exist is reported")
@@ -364,34 +222,8 @@ def test_a_send_without_memory_waits_as_long_as_set_and_says_so(
         # A millisecond less: the clock of time-outs is cut to milliseconds.
         assert time.monotonic() - start_s >= (TIMEOUT_MS - 1) / 1000
         let_go.set()
-
-
-@pytest.mark.promise("a value that is not bytes is refused")
-@pytest.mark.kafka
-@pytest.mark.parametrize("value", ["text", 5, ["list"], {"a": 1}])
-def test_a_value_that_is_not_bytes_names_the_serializer(
-    producer: Producer, topic: str, value: object
-) -> None:
-    with pytest.raises(SerializationError) as raised:
-        producer.send(topic, value)
-    assert "value_serializer" in str(raised.value)
-    assert type(value).__name__ in str(raised.value)
-    with pytest.raises(SerializationError, match="key_serializer"):
-        producer.send(topic, b"v", value)
-    assert producer.send(topic, b"small").result(timeout=10).offset == 0
-
-
-@pytest.mark.kafka
-def test_a_failing_serializer_is_named_with_its_reason(
-    kafka_cluster: KafkaCluster, topic: str
-) -> None:
-    with Producer(
-        bootstrap_servers=kafka_cluster.bootstrap_servers,
-        value_serializer="pykclient.serialization:JsonSerializer",
-    ) as producer:
-        with pytest.raises(SerializationError, match=topic) as raised:
-            producer.send(topic, {1, 2})
-        assert raised.value.__cause__ is not None
+        producer.flush(30)
+        assert producer.send(topic, bytes(60_000)).result(timeout=30).offset == 2
 
 
 @pytest.mark.promise("use after close is refused")
@@ -417,40 +249,6 @@ def test_a_closed_client_says_so_at_once(kafka_cluster: KafkaCluster, topic: str
     for call in calls:
         with ends_within(0), pytest.raises(ClosedError, match="closed"):
             call()
-
-
-@pytest.mark.promise("a second thread in the consumer is refused")
-@pytest.mark.kafka
-def test_a_second_thread_in_the_consumer_is_told_at_once_and_the_first_goes_on(
-    kafka_cluster: KafkaCluster, topic: str
-) -> None:
-    partition = TopicPartition(topic, 0)
-    is_inside, may_go_on = threading.Event(), threading.Event()
-
-    def deserialize(value: bytes) -> bytes:
-        is_inside.set()
-        assert may_go_on.wait(60)
-        return value
-
-    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-        producer.send(topic, b"v", partition=0).result(timeout=10)
-    with Consumer(
-        bootstrap_servers=kafka_cluster.bootstrap_servers, value_deserializer=deserialize
-    ) as consumer:
-        consumer.assign([partition])
-        consumer.seek(partition, 0)
-        polled: list[object] = []
-        first = threading.Thread(
-            target=lambda: polled.extend(record.value for record in consumer.poll(timeout=10))
-        )
-        first.start()
-        assert is_inside.wait(60)
-        with ends_within(5), pytest.raises(ConcurrentModificationError, match="thread"):
-            consumer.position(partition)
-        may_go_on.set()
-        first.join()
-        assert polled == [b"v"]
-        assert consumer.position(partition) == 1
 
 
 def _is_about_the_topic(error: BaseException) -> bool:

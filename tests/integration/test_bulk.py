@@ -22,13 +22,12 @@ from pykclient import (
 from pykclient.errors import BatchDeliveryError, MessageTooLargeError
 from tests.integration.confluent_tools import confluent_consume, confluent_create_topic
 from tests.integration.java_tools import CODECS
-from tests.integration.sample_records import SAMPLE_RECORDS
+from tests.integration.test_interoperability import SAMPLE_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
     from tests.integration.java_tools import Record
 
 pytestmark = pytest.mark.kafka
@@ -157,37 +156,6 @@ def new_topic(cluster: KafkaCluster, name: str, **config: str) -> str:
             [NewTopic(topic, num_partitions=1, replication_factor=1, config=config)]
         )
     return topic
-
-
-@pytest.mark.promise("a partial failure reports which rows were sent, which not, and why")
-def test_of_a_topic_that_is_deleted_meanwhile_only_its_own_records_fail(
-    kafka_cluster_factory: KafkaClusterFactory,
-) -> None:
-    with kafka_cluster_factory(config={"auto.create.topics.enable": False}) as cluster:
-        kept, doomed = new_topic(cluster, "kept"), new_topic(cluster, "doomed")
-        table = pa.table(
-            {
-                "topic": [kept] * 500 + [doomed] * 300 + [kept] * 200,
-                "value": [b"%d" % number for number in range(1_000)],
-            }
-        )
-        with Producer(
-            bootstrap_servers=cluster.bootstrap_servers,
-            request_timeout_ms=2_000,
-            delivery_timeout_ms=4_000,
-        ) as producer:
-            before = producer.send_arrow(None, table).result(TIMEOUT_S)
-            assert sum(found.count for found in before) == 1_000
-            with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-                admin.delete_topics([doomed])
-            error = producer.send_arrow(None, table).exception(TIMEOUT_S)
-        assert isinstance(error, BatchDeliveryError)
-        assert error.failed == (range(500, 800),)
-        assert error.sent == (range(500), range(800, 1_000))
-        read = confluent_consume(cluster, kept, 1_400)
-        assert [record.value for record in read[700:]] == [
-            b"%d" % number for number in (*range(500), *range(800, 1_000))
-        ]
 
 
 @pytest.mark.promise(

@@ -1,47 +1,74 @@
 """What a consumer commits stays committed, is what it has finished with, and is where it goes on.
 
 Method: consumers that assign partitions by hand and have a `group_id`, against brokers in this
-process, whose groups can be looked into.
+process, whose groups can be looked into; and against real ones, beside Java and librdkafka.
 """
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
-from typing import TYPE_CHECKING, cast
+import uuid
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
+import confluent_kafka
 import pytest
 
-from pykclient import Consumer, OffsetAndMetadata, TopicPartition
+from pykclient import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pykclient.errors import (
     CommitFailedError,
-    CoordinatorLoadInProgressError,
     KafkaError,
     KafkaTimeoutError,
-    OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
     UsageError,
     WakeupError,
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
-from tests.integration.assigned_reader import (
-    COUNT,
-    FETCH_WAIT_MS,
-    P0,
-    P1,
-    TIMEOUT_S,
-    committed,
-    read,
-    reader,
-    write,
-)
+from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.fake_group import wait_until
+from tests.integration.java_tools import java_consume, java_group_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.testing import FakeKafka
+    from pykclient.testing import FakeKafka, KafkaCluster
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+COUNT = 100
+TIMEOUT_S = 30.0
+FETCH_WAIT_MS = 20_000
+"""Longer than any call here may take: who waits for a fetch is found out."""
+
+
+def write(servers: str, topic: str, partition_count: int, count: int = COUNT) -> None:
+    """Write records to the partitions in turn."""
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=number % partition_count)
+
+
+def reader(servers: str, *partitions: TopicPartition, **settings: object) -> Consumer:
+    """A consumer of group ``g`` that reads these partitions."""
+    given = {"group_id": "g", "auto_offset_reset": "earliest", **settings}
+    consumer = Consumer(bootstrap_servers=servers, **given)
+    consumer.assign(partitions)
+    return consumer
+
+
+def committed(servers: str, *partitions: TopicPartition) -> list[int | None]:
+    """How far group ``g`` has come."""
+    with reader(servers, enable_auto_commit=False) as consumer:
+        found = consumer.committed(partitions or [P0, P1]).values()
+    return [each and each.offset for each in found]
+
+
+def read(consumer: Consumer, count: int) -> None:
+    """Poll until there were so many records."""
+    while count > 0:
+        count -= len(consumer.poll(TIMEOUT_S, max_records=count))
 
 
 @pytest.fixture
@@ -73,42 +100,6 @@ def test_a_consumer_goes_on_where_its_group_has_committed(servers: str) -> None:
         assert (consumer.position(P0), consumer.position(P1)) == (COUNT // 2, 7)
 
 
-@pytest.mark.promise(
-    "offsets are committed with metadata and leader epochs, and read back, in every version"
-)
-def test_what_is_given_is_committed_with_its_metadata_and_epoch(servers: str) -> None:
-    with reader(servers, enable_auto_commit=False) as consumer:
-        note = OffsetAndMetadata(5, "a note, \N{SNOWMAN}", 0)
-        consumer.commit({P0: note, P1: 6})
-        assert consumer.committed([P0, P1]) == {P0: note, P1: OffsetAndMetadata(6)}
-
-
-def test_offsets_come_before_auto_offset_reset_and_a_seek_before_both(servers: str) -> None:
-    with reader(servers, P0, P1, auto_offset_reset="latest") as consumer:
-        consumer.commit({P0: 3})
-        consumer.seek(P1, 4)
-        assert (consumer.position(P0), consumer.position(P1)) == (3, 4)
-
-
-@pytest.mark.promise(
-    "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
-)
-def test_callbacks_are_called_in_order_before_a_later_commit_returns(servers: str) -> None:
-    heard: list[tuple[int, KafkaError | None]] = []
-
-    def callback(
-        offsets: dict[TopicPartition, OffsetAndMetadata], error: KafkaError | None
-    ) -> None:
-        heard.append((offsets[P0].offset, error))
-
-    with reader(servers, enable_auto_commit=False) as consumer:
-        for offset in range(20):
-            consumer.commit_async({P0: offset}, callback)
-        consumer.commit({P0: 99})
-        assert heard == [(offset, None) for offset in range(20)]
-    assert committed(servers, P0) == [99]
-
-
 def test_callbacks_that_are_still_due_are_called_by_close(servers: str) -> None:
     heard: list[KafkaError | None] = []
     with reader(servers, enable_auto_commit=False) as consumer:
@@ -116,19 +107,6 @@ def test_callbacks_that_are_still_due_are_called_by_close(servers: str) -> None:
         consumer.commit_async({P0: 2}, lambda _, error: heard.append(error))
     assert heard == [None, None]
     assert committed(servers, P0) == [2]
-
-
-def test_a_callback_may_use_the_consumer_and_what_it_raises_comes_out(servers: str) -> None:
-    with reader(servers, P0, enable_auto_commit=False) as consumer:
-
-        def callback(_: object, __: object) -> None:
-            consumer.commit({P0: 42})
-            raise LookupError("the application's own")
-
-        consumer.commit_async({P0: 1}, callback)
-        with pytest.raises(LookupError, match="own"):
-            consumer.commit({P0: 2})
-        assert consumer.committed([P0])[P0] == OffsetAndMetadata(42)
 
 
 @pytest.mark.promise("automatic commits cover what was processed, and nothing else")
@@ -152,118 +130,78 @@ def test_a_callback_that_commits_does_not_commit_what_poll_is_about_to_return(
     assert committed(servers, P0) == called_at
 
 
-def test_the_interceptors_hear_of_commits(servers: str) -> None:
-    heard: list[object] = []
+def test_the_next_offsets_are_the_positions_and_can_be_committed(servers: str) -> None:
+    """Also when what a poll returned has gone through another process."""
+    with reader(servers, P0) as consumer:
+        records = consumer.poll(TIMEOUT_S, max_records=2)
+        assert records.next_offsets == {P0: OffsetAndMetadata(2, leader_epoch=0)}
+        consumer.commit(records.next_offsets)
+        assert consumer.committed([P0]) == records.next_offsets
+        sent = pickle.loads(pickle.dumps(records))
+        assert [record.value for record in sent[P0]] == [b"0", b"2"]
+        assert sent.next_offsets == records.next_offsets
 
-    class Listening:
-        def on_consume(self, records: object) -> object:
-            return records
 
-        def on_commit(self, offsets: object) -> None:
-            heard.append(offsets)
-            raise LookupError("an interceptor does no harm")
-
-    with reader(servers, enable_auto_commit=False, interceptors=[Listening()]) as consumer:
-        consumer.commit({P0: 1})
+@pytest.mark.promise("`commit_async` has sent when it returns, where the coordinator is known")
+def test_a_commit_without_waiting_is_sent_before_anything_else_is_called(
+    fake_kafka: FakeKafka, servers: str
+) -> None:
+    with reader(servers, P0, enable_auto_commit=False) as consumer:
+        consumer.committed([P0])  # which finds the coordinator
+        consumer.commit_async({P0: 1})
+        wait_until(lambda: offset_of(fake_kafka, P0) == 1)
         consumer.commit_async({P0: 2})
-        consumer.commit({})
-    assert heard == [{P0: OffsetAndMetadata(1)}, {P0: OffsetAndMetadata(2)}]
-
-
-@pytest.mark.promise("a commit does not wait behind a fetch")
-def test_a_commit_does_not_wait_behind_a_fetch(fake_kafka: FakeKafka, servers: str) -> None:
-    with reader(
-        servers, P0, P1, enable_auto_commit=False, fetch_max_wait_ms=FETCH_WAIT_MS
-    ) as consumer:
-        read(consumer, COUNT)  # and the next fetch, of every leader, waits for more
-        started_s = time.monotonic()
-        consumer.commit()
-        consumer.committed([P0, P1])
-        assert time.monotonic() - started_s < FETCH_WAIT_MS / 1_000 / 2
+        wait_until(lambda: offset_of(fake_kafka, P0) == 2)
 
 
 # Automatic commits.
 
 
-@pytest.mark.promise("a clean close commits; after an exception the last records are not committed")
-def test_a_clean_close_commits_what_was_handed_out(servers: str) -> None:
-    with reader(servers, P0) as consumer:
-        read(consumer, 10)
-    assert committed(servers, P0) == [10]
+def stop_at_record_12(consumer: Consumer) -> None:
+    for record in consumer:
+        if record.offset == 12:
+            return
 
 
-@pytest.mark.promise("a clean close commits; after an exception the last records are not committed")
-def test_leaving_by_an_exception_does_not_commit_what_was_handed_out_last(servers: str) -> None:
-    def work(consumer: Consumer) -> None:
-        read(consumer, 10)
-        read(consumer, 7)
+def read_twice(consumer: Consumer) -> None:
+    read(consumer, 10)
+    read(consumer, 7)
 
-    fail_after(work, reader(servers, P0))
-    assert committed(servers, P0) == [10]
+
+def seek_behind(consumer: Consumer) -> None:
+    read(consumer, 10)
+    consumer.seek(P0, 4)
 
 
 @pytest.mark.promise("automatic commits cover what was processed, and nothing else")
-def test_an_iteration_counts_record_by_record(servers: str) -> None:
-    def work(consumer: Consumer) -> None:
-        for record in consumer:
-            if record.offset == 12:
+@pytest.mark.promise("a clean close commits; after an exception the last records are not committed")
+@pytest.mark.parametrize(
+    ("work", "is_failure", "is_automatic", "offset"),
+    [
+        (read_twice, False, True, 17),
+        (read_twice, True, True, 10),
+        (read_twice, False, False, None),
+        (stop_at_record_12, False, True, 13),
+        (stop_at_record_12, True, True, 12),
+        (seek_behind, True, True, 4),
+    ],
+)
+def test_leaving_commits_what_was_processed(
+    work: Callable[[Consumer], None],
+    is_failure: bool,
+    is_automatic: bool,
+    offset: int | None,
+    servers: str,
+) -> None:
+    def use() -> None:
+        with reader(servers, P0, enable_auto_commit=is_automatic) as consumer:
+            work(consumer)
+            if is_failure:
                 raise LookupError
 
-    fail_after(work, reader(servers, P0))
-    assert committed(servers, P0) == [12]
-
-
-def test_a_record_at_which_an_iteration_was_left_is_finished_with(servers: str) -> None:
-    with reader(servers, P0) as consumer:
-        for record in consumer:
-            if record.offset == 12:
-                break
-    assert committed(servers, P0) == [13]
-
-
-def test_an_exception_after_a_seek_commits_where_the_user_went(servers: str) -> None:
-    def work(consumer: Consumer) -> None:
-        read(consumer, 10)
-        consumer.seek(P0, 4)
-
-    fail_after(work, reader(servers, P0))
-    assert committed(servers, P0) == [4]
-
-
-def fail_after(work: Callable[[Consumer], None], consumer: Consumer) -> None:
-    """Leave the consumer's block by an exception, from the work or after it."""
-
-    def fail() -> None:
-        with consumer:
-            work(consumer)
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        fail()
-
-
-@pytest.mark.promise("automatic commits cover what was processed, and nothing else")
-def test_a_poll_commits_what_those_before_it_returned_and_not_what_it_returns_itself(
-    fake_kafka: FakeKafka, servers: str
-) -> None:
-    write(servers, "t", 1, 50 * COUNT)
-    found = 0
-    with reader(servers, P0, auto_commit_interval_ms=0) as consumer:
-        while found < COUNT:
-            finished = consumer.position(P0)
-            read(consumer, 1)
-            found = offset_of(fake_kafka, P0) or 0
-            assert found <= finished
-
-
-def test_a_poll_that_waits_commits_when_the_interval_is_over(
-    fake_kafka: FakeKafka, servers: str
-) -> None:
-    with reader(servers, P0, auto_commit_interval_ms=200) as consumer:
-        read(consumer, COUNT // 2)
-        while offset_of(fake_kafka, P0) is None:
-            assert len(consumer.poll(TIMEOUT_S / 20)) == 0
-    assert offset_of(fake_kafka, P0) == COUNT // 2
+    with pytest.raises(LookupError) if is_failure else nullcontext():
+        use()
+    assert committed(servers, P0) == [offset]
 
 
 @pytest.mark.promise("`assign` commits what was processed and is dropped, if the interval is over")
@@ -283,76 +221,9 @@ def test_assigning_others_commits_what_is_finished_if_the_interval_is_over(
         wait_until(lambda: offset_of(fake_kafka, P0) == finished)
 
 
-@pytest.mark.promise("`assign` commits what was processed and is dropped, if the interval is over")
-def test_assigning_others_does_not_commit_before_the_interval_is_over(
-    fake_kafka: FakeKafka, servers: str
-) -> None:
-    with reader(servers, P0) as consumer:
-        read(consumer, 10)
-        consumer.assign([P1])
-        consumer.unsubscribe()
-    assert offset_of(fake_kafka, P0) is None
-
-
-@pytest.mark.promise("`commit_async` has sent when it returns, where the coordinator is known")
-def test_a_commit_without_waiting_is_sent_before_anything_else_is_called(
-    fake_kafka: FakeKafka, servers: str
-) -> None:
-    with reader(servers, P0, enable_auto_commit=False) as consumer:
-        consumer.committed([P0])  # which finds the coordinator
-        consumer.commit_async({P0: 1})
-        wait_until(lambda: offset_of(fake_kafka, P0) == 1)
-        consumer.commit_async({P0: 2})
-        wait_until(lambda: offset_of(fake_kafka, P0) == 2)
-
-
-@pytest.mark.promise("`commit_async` has sent when it returns, where the coordinator is known")
-def test_a_commit_without_waiting_is_sent_when_a_later_call_has_found_the_coordinator(
-    servers: str,
-) -> None:
-    heard: list[object] = []
-    with reader(servers, P0, enable_auto_commit=False) as consumer:
-        consumer.commit_async({P0: 1}, lambda offsets, _: heard.append(offsets[P0].offset))
-        consumer.commit_async({P0: 2}, lambda offsets, _: heard.append(offsets[P0].offset))
-        while len(heard) < 2:
-            consumer.poll(0)
-        assert consumer.committed([P0]) == {P0: OffsetAndMetadata(2)}
-    assert heard == [1, 2]
-
-
-@pytest.mark.promise("the timer of automatic commits runs in `poll` alone")
-def test_no_other_call_commits(fake_kafka: FakeKafka, servers: str) -> None:
-    with reader(servers, P0, auto_commit_interval_ms=0) as consumer:
-        read(consumer, 10)
-        before = offset_of(fake_kafka, P0)
-        for _ in range(20):
-            consumer.end_offsets([P0])
-            consumer.committed([P0])
-        assert offset_of(fake_kafka, P0) == before
-
-
-def test_without_auto_commit_nothing_is_committed(fake_kafka: FakeKafka, servers: str) -> None:
-    with reader(servers, P0, enable_auto_commit=False) as consumer:
-        read(consumer, 10)
-    assert committed(servers, P0) == [None]
-
-
 @pytest.mark.promise(
     "a refused commit says what, where and its cure; `poll` raises what no retry cures"
 )
-def test_an_automatic_commit_that_is_refused_for_good_is_raised_from_poll(
-    fake_kafka: FakeKafka, servers: str
-) -> None:
-    with fake_kafka.control() as cluster:
-        refusal = faults.fail_with(TopicAuthorizationFailedError)
-        cluster.faults.add(refusal, ApiKey.OFFSET_COMMIT, times=None)
-    with reader(servers, P0, auto_commit_interval_ms=1) as consumer:
-        with pytest.raises(TopicAuthorizationFailedError, match="t-0 in group 'g'"):
-            read(consumer, COUNT)  # more than there is
-        with fake_kafka.control() as cluster:
-            cluster.faults.clear()
-
-
 @pytest.mark.promise(
     "a refused automatic commit is raised before records; an empty commit needs no coordinator"
 )
@@ -369,25 +240,10 @@ def test_a_refusal_is_raised_though_there_are_records_at_hand(
                 assert consumer.poll(TIMEOUT_S)
                 consumer.committed([P0])  # answered after what was sent before
 
-        with pytest.raises(TopicAuthorizationFailedError):
+        with pytest.raises(TopicAuthorizationFailedError, match="t-0 in group 'g'"):
             read_half()
         with fake_kafka.control() as cluster:
             cluster.faults.clear()
-
-
-@pytest.mark.promise(
-    "a refused automatic commit is raised before records; an empty commit needs no coordinator"
-)
-def test_committing_nothing_needs_no_coordinator(fake_kafka: FakeKafka, servers: str) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.faults.add(faults.drop(), ApiKey.FIND_COORDINATOR, times=None)
-    with Consumer(
-        bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest"
-    ) as consumer:
-        started_s = time.monotonic()
-        consumer.commit()
-        consumer.commit({})
-        assert time.monotonic() - started_s < TIMEOUT_S
 
 
 def offset_of(fake_kafka: FakeKafka, partition: TopicPartition) -> int | None:
@@ -398,46 +254,6 @@ def offset_of(fake_kafka: FakeKafka, partition: TopicPartition) -> int | None:
 
 
 # Trouble.
-
-
-def test_a_coordinator_that_moves_is_followed(fake_kafka: FakeKafka, servers: str) -> None:
-    with reader(servers, enable_auto_commit=False) as consumer:
-        for number in range(6):
-            consumer.commit({P0: number})
-            with fake_kafka.control() as cluster:
-                cluster.move_coordinator(0, "g", (cluster.group("g").coordinator_id + 1) % 3)
-            assert consumer.committed([P0])[P0] == OffsetAndMetadata(number)
-
-
-def test_a_coordinator_that_stops_is_replaced(fake_kafka: FakeKafka, servers: str) -> None:
-    with reader(servers, P0, enable_auto_commit=False) as consumer:
-        consumer.commit({P0: 1})
-        with fake_kafka.control() as cluster:
-            cluster.stop_broker(cluster.group("g").coordinator_id)
-        consumer.commit({P0: 2})
-        assert consumer.committed([P0])[P0] == OffsetAndMetadata(2)
-
-
-def test_a_lost_answer_is_asked_for_again(fake_kafka: FakeKafka, servers: str) -> None:
-    with fake_kafka.control() as cluster:
-        for api_key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR):
-            cluster.faults.add(faults.lose_response(closes=True), api_key)
-            cluster.faults.add(faults.fail_with(CoordinatorLoadInProgressError), api_key)
-    with reader(servers, enable_auto_commit=False) as consumer:
-        consumer.commit({P0: 1})
-        assert consumer.committed([P0])[P0] == OffsetAndMetadata(1)
-
-
-def test_a_commit_that_cannot_succeed_in_time_says_why(fake_kafka: FakeKafka, servers: str) -> None:
-    with fake_kafka.control() as cluster:
-        refusal = faults.fail_with(CoordinatorLoadInProgressError)
-        cluster.faults.add(refusal, ApiKey.OFFSET_COMMIT, times=None)
-    with reader(servers, enable_auto_commit=False) as consumer:
-        started_s = time.monotonic()
-        with pytest.raises(KafkaTimeoutError) as caught:
-            consumer.commit({P0: 1}, timeout=0.5)
-        assert 0.5 <= time.monotonic() - started_s < 1.5
-    assert "waited 500 ms for the commit of t-0: COORDINATOR_LOAD_IN_PROGRESS" in str(caught.value)
 
 
 @pytest.mark.promise(
@@ -455,14 +271,6 @@ def test_a_group_whose_members_subscribed_takes_no_offsets_from_others(
             pytest.raises(CommitFailedError, match="needs a group_id of its own"),
         ):
             consumer.commit({P0: 1})
-
-
-def test_metadata_that_is_too_large_is_refused_by_name(servers: str) -> None:
-    with (
-        reader(servers, P0, enable_auto_commit=False) as consumer,
-        pytest.raises(OffsetMetadataTooLargeError, match="t-0 in group 'g'"),
-    ):
-        consumer.commit({P0: OffsetAndMetadata(1, "x" * 10_000)})
 
 
 def test_a_commit_can_be_woken(fake_kafka: FakeKafka, servers: str) -> None:
@@ -493,24 +301,6 @@ def test_without_a_group_there_is_nowhere_to_commit_to(call: Callable[[Consumer]
         call(consumer)
 
 
-@pytest.mark.parametrize(
-    "offsets",
-    [
-        {"t": 1},
-        {P0: -1},
-        {P0: "1"},
-        {P0: OffsetAndMetadata(-1)},
-        {P0: OffsetAndMetadata(1, cast("str", 7))},
-    ],
-)
-def test_what_is_no_offset_is_refused_before_anything_is_sent(offsets: object) -> None:
-    with (
-        Consumer(bootstrap_servers="127.0.0.1:1", group_id="g") as consumer,
-        pytest.raises(UsageError),
-    ):
-        consumer.commit(offsets)  # type: ignore[arg-type]  # what is tried
-
-
 @pytest.mark.promise("`close` ends in time, whatever becomes of the last commit")
 def test_close_ends_in_time_when_nobody_takes_the_last_commit(
     fake_kafka: FakeKafka, servers: str, caplog: pytest.LogCaptureFixture
@@ -523,3 +313,107 @@ def test_close_ends_in_time_when_nobody_takes_the_last_commit(
     consumer.close(timeout=0.5)
     assert time.monotonic() - started_s < 1.5
     assert "closed without the last commit" in caplog.text
+
+
+# Real brokers.
+
+
+@pytest.fixture
+def topic(kafka_cluster: KafkaCluster) -> str:
+    """A topic of two partitions with records."""
+    name = confluent_create_topic(kafka_cluster, "commits", partition_count=2)
+    write(kafka_cluster.bootstrap_servers, name, 2)
+    return name
+
+
+@pytest.mark.kafka
+@pytest.mark.promise("Java and we see each other's commits")
+def test_javas_tool_sees_what_is_committed_here(kafka_cluster: KafkaCluster, topic: str) -> None:
+    group = uuid.uuid4().hex
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with reader(
+        kafka_cluster.bootstrap_servers, first, second, group_id=group, enable_auto_commit=False
+    ) as consumer:
+        read(consumer, COUNT)
+        consumer.commit()
+        consumer.commit({second: OffsetAndMetadata(7, "a note", 0)})
+        kept_offsets = consumer.committed([first, second])
+    assert kept_offsets == {
+        first: OffsetAndMetadata(COUNT // 2, leader_epoch=0),
+        second: OffsetAndMetadata(7, "a note", 0),
+    }
+    rows = java_group_rows(kafka_cluster, "--describe", "--group", group)
+    seen = {(row["PARTITION"], row["CURRENT-OFFSET"], row["LAG"]) for row in rows}
+    assert seen == {("0", str(COUNT // 2), "0"), ("1", "7", str(COUNT // 2 - 7))}
+
+
+@pytest.mark.kafka
+@pytest.mark.promise("Java and we see each other's commits")
+def test_it_goes_on_where_javas_consumer_has_committed(
+    kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    group = uuid.uuid4().hex
+    settings = {"group.id": group, "enable.auto.commit": "true"}
+    records = java_consume(kafka_cluster, topic, 30, settings=settings)
+    ends = dict.fromkeys(range(2), 0)
+    for record in records:
+        assert record.partition is not None
+        assert record.offset is not None
+        ends[record.partition] = record.offset + 1
+    partitions = [TopicPartition(topic, number) for number in ends]
+    with reader(kafka_cluster.bootstrap_servers, *partitions, group_id=group) as consumer:
+        assert [consumer.position(each) for each in partitions] == list(ends.values())
+
+
+@pytest.mark.kafka
+@pytest.mark.promise(
+    "offsets are committed with metadata and leader epochs, and read back, in every version"
+)
+def test_offsets_are_kept_by_old_brokers_too(old_kafka_cluster: KafkaCluster) -> None:
+    servers, group = old_kafka_cluster.bootstrap_servers, uuid.uuid4().hex
+    name = confluent_create_topic(old_kafka_cluster, "commits")
+    partition = TopicPartition(name, 0)
+    write(servers, name, 1)
+    with reader(servers, partition, group_id=group) as consumer:
+        read(consumer, 10)
+    with reader(servers, partition, group_id=group) as consumer:
+        assert consumer.position(partition) == 10
+
+
+@pytest.mark.kafka
+@pytest.mark.promise("a commit does not wait behind a fetch")
+def test_a_commit_does_not_wait_behind_a_fetch_of_a_real_broker(
+    kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    with reader(
+        kafka_cluster.bootstrap_servers,
+        TopicPartition(topic, 0),
+        group_id=uuid.uuid4().hex,
+        enable_auto_commit=False,
+        fetch_max_wait_ms=FETCH_WAIT_MS,
+    ) as consumer:
+        read(consumer, COUNT // 2)
+        started_s = time.monotonic()
+        consumer.commit()
+        assert time.monotonic() - started_s < FETCH_WAIT_MS / 1_000 / 2
+
+
+@pytest.mark.kafka
+@pytest.mark.promise("offsets of an open transaction are waited for")
+def test_offsets_of_an_open_transaction_are_waited_for(
+    kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    group, partition = uuid.uuid4().hex, TopicPartition(topic, 0)
+    servers = kafka_cluster.bootstrap_servers
+    reading = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group})
+    writing = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": group})
+    writing.init_transactions(TIMEOUT_S)
+    writing.begin_transaction()
+    offsets = [confluent_kafka.TopicPartition(topic, 0, 5)]
+    writing.send_offsets_to_transaction(offsets, reading.consumer_group_metadata(), TIMEOUT_S)
+    with reader(servers, group_id=group, enable_auto_commit=False) as consumer:
+        with pytest.raises(KafkaTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
+            consumer.committed([partition], timeout=1.0)
+        writing.commit_transaction(TIMEOUT_S)
+        assert consumer.committed([partition])[partition] == OffsetAndMetadata(5)
+    reading.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 import uuid
 from collections import defaultdict
@@ -15,36 +14,19 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pykclient import Consumer, TopicPartition
-from pykclient.errors import OffsetOutOfRangeError, WakeupError
 from tests.integration.confluent_tools import confluent_create_topic, confluent_produce
 from tests.integration.java_tools import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from pykclient import ConsumerRecord
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
 
 pytestmark = pytest.mark.kafka
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 30.0
 PARTITION_COUNT = 3
-
-QUICK_FAILOVER = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}
-
-SHAPES = [
-    Record(value=b"plain", key=b"key"),
-    Record(value=None, key=b"null value"),
-    Record(value=b"null key", key=None),
-    Record(value=None, key=None),
-    Record(value=b"", key=b""),
-    Record(value=b"1", key=None),
-    Record(value=bytes(range(256)) * 3_600, key=b"900 kB"),
-    Record(value=b"v", headers=(("a", b"1"), ("a", None), ("b", b""), ("ü", b"\xff"))),
-    Record(value=b"old", timestamp_ms=1),
-]
 
 
 def as_read(record: ConsumerRecord) -> Record:
@@ -83,21 +65,6 @@ def numbered(count: int, partition: int | None = None) -> list[Record]:
     return [Record(value=b"%d" % number, partition=partition) for number in range(count)]
 
 
-@pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
-@pytest.mark.promise("we read what Java and librdkafka produce")
-@pytest.mark.parametrize("codec", CODECS)
-def test_records_of_every_shape_are_read_as_they_were_written(
-    each_kafka_cluster: KafkaCluster, codec: str
-) -> None:
-    topic = confluent_create_topic(
-        each_kafka_cluster, f"shapes-{codec}", partition_count=PARTITION_COUNT
-    )
-    written = confluent_produce(each_kafka_cluster, topic, SHAPES, codec)
-    with open_consumer(each_kafka_cluster) as consumer:
-        consumer.assign(partitions_of(topic))
-        assert by_place(map(as_read, read(consumer, len(written)))) == by_place(written)
-
-
 @pytest.mark.promise("`poll` returns what is there, within its time")
 def test_many_records_come_once_each_in_order(any_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(any_kafka_cluster, "many", partition_count=PARTITION_COUNT)
@@ -113,45 +80,6 @@ def test_many_records_come_once_each_in_order(any_kafka_cluster: KafkaCluster) -
         }
         assert all(found == list(range(len(found))) for found in offsets.values())
     assert sorted(r.value for r in records) == sorted(r.value for r in written)  # type: ignore[type-var]
-
-
-@pytest.mark.promise("iteration yields record after record")
-def test_iteration_reads_on_where_it_was_left_and_ends_by_its_time_out(
-    any_kafka_cluster: KafkaCluster,
-) -> None:
-    topic = confluent_create_topic(any_kafka_cluster, "iterate")
-    confluent_produce(any_kafka_cluster, topic, numbered(2_000, partition=0))
-    with open_consumer(any_kafka_cluster, consumer_timeout_ms=2_000) as consumer:
-        consumer.assign(partitions_of(topic, 1))
-        offsets = []
-        for record in consumer:
-            offsets.append(record.offset)
-            if record.offset == 700:
-                break
-        offsets += [record.offset for record in consumer]
-    assert offsets == list(range(2_000))
-
-
-def test_a_bounded_scan_ends_exactly_at_its_limits(any_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(any_kafka_cluster, "scan", partition_count=PARTITION_COUNT)
-    # Left to a partitioner, a partition may get fewer than are cut off below.
-    for partition in range(PARTITION_COUNT):
-        confluent_produce(any_kafka_cluster, topic, numbered(3_000, partition))
-    with open_consumer(any_kafka_cluster) as consumer:
-        partitions = partitions_of(topic)
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
-        until = {partition: end - 100 for partition, end in ends.items()}
-        offsets = defaultdict(list)
-        while any(consumer.position(p) < end for p, end in until.items()):
-            table = consumer.poll_arrow(TIMEOUT_S, 1_000, until=until)
-            for number, offset in zip(
-                table.column("partition").to_pylist(),
-                table.column("offset").to_pylist(),
-                strict=True,
-            ):
-                offsets[TopicPartition(topic, number)].append(offset)
-    assert offsets == {partition: list(range(end)) for partition, end in until.items()}
 
 
 @pytest.mark.promise("offsets by time, lag, and reset by duration work")
@@ -198,52 +126,6 @@ def test_seeks_and_pauses_hold_while_records_come(any_kafka_cluster: KafkaCluste
             consumer.resume([one, two])
             if dice.random() < 0.5:
                 consumer.pause([dice.choice([one, two])])
-
-
-def test_a_consumer_at_the_end_gets_new_records_soon(any_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(any_kafka_cluster, "tail")
-    with open_consumer(any_kafka_cluster, auto_offset_reset="latest") as consumer:
-        consumer.assign(partitions_of(topic, 1))
-        assert len(consumer.poll(1.0)) == 0
-        confluent_produce(any_kafka_cluster, topic, numbered(1, 0))
-        assert [record.value for record in read(consumer, 1)] == [b"0"]
-
-
-def test_a_wakeup_from_another_thread_ends_a_wait(any_kafka_cluster: KafkaCluster) -> None:
-    topic = confluent_create_topic(any_kafka_cluster, "wakeup")
-    with open_consumer(any_kafka_cluster) as consumer:
-        consumer.assign(partitions_of(topic, 1))
-        consumer.poll(0.1)
-        waker = threading.Timer(0.2, consumer.wakeup)
-        waker.start()
-        started_s = time.monotonic()
-        with pytest.raises(WakeupError):
-            consumer.poll(TIMEOUT_S)
-        assert time.monotonic() - started_s < TIMEOUT_S / 2
-        waker.join()
-
-
-def test_a_topic_that_is_made_while_it_is_polled_is_read(any_kafka_cluster: KafkaCluster) -> None:
-    with open_consumer(any_kafka_cluster) as consumer:
-        topic = confluent_create_topic(any_kafka_cluster, "auto")
-        consumer.assign(partitions_of(topic, 1))
-        confluent_produce(any_kafka_cluster, topic, numbered(3, 0))
-        assert len(read(consumer, 3)) == 3
-
-
-def test_positions_outside_the_log_are_told_with_its_range(
-    any_kafka_cluster: KafkaCluster,
-) -> None:
-    topic = confluent_create_topic(any_kafka_cluster, "range")
-    confluent_produce(any_kafka_cluster, topic, numbered(5, 0))
-    (partition,) = partitions_of(topic, 1)
-    with open_consumer(any_kafka_cluster, auto_offset_reset="none") as consumer:
-        consumer.assign([partition])
-        consumer.seek(partition, 77)
-        with pytest.raises(OffsetOutOfRangeError, match=rf"{topic}-0: offset 77.*0 to 5"):
-            consumer.poll(TIMEOUT_S)
-        consumer.seek(partition, 3)
-        assert [record.offset for record in read(consumer, 2)] == [3, 4]
 
 
 def transactions(cluster: KafkaCluster, topic: str) -> confluent_kafka.Producer:
@@ -317,51 +199,3 @@ def test_records_that_retention_took_are_skipped_with_a_warning(
         assert f"{topic}-0: offset 1" in caplog.text
         assert "5 offsets were skipped" in caplog.text
         assert consumer.beginning_offsets([partition]) == {partition: 6}
-
-
-@pytest.fixture(scope="module")
-def three_brokers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """All run again after each test that uses them."""
-    with kafka_cluster_factory(brokers=3, config=QUICK_FAILOVER) as cluster:
-        yield cluster
-
-
-@pytest.mark.slow
-def test_reading_goes_on_when_leaders_die_and_come_back(three_brokers: KafkaCluster) -> None:
-    topic = confluent_create_topic(
-        three_brokers, "failover", partition_count=PARTITION_COUNT, replication_factor=3
-    )
-    written = confluent_produce(three_brokers, topic, numbered(3_000))
-    with open_consumer(three_brokers) as consumer:
-        partitions = partitions_of(topic)
-        consumer.assign(partitions)
-        records = read(consumer, len(written))
-        for number in range(2):
-            victim = three_brokers.leader(topic, number)
-            three_brokers.kill(victim)
-            try:
-                written += confluent_produce(three_brokers, topic, numbered(300))
-                records += read(consumer, len(written) - len(records))
-            finally:
-                three_brokers.start(victim)
-        assert by_place(map(as_read, records)) == by_place(written)
-
-
-@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
-@pytest.mark.slow
-def test_reading_goes_on_soon_when_a_leader_hangs(three_brokers: KafkaCluster) -> None:
-    topic = confluent_create_topic(three_brokers, "hang", replication_factor=3)
-    confluent_produce(three_brokers, topic, numbered(10, 0))
-    with open_consumer(three_brokers) as consumer:
-        consumer.assign(partitions_of(topic, 1))
-        assert len(read(consumer, 10)) == 10
-        leader = three_brokers.leader(topic, 0)
-        three_brokers.pause(leader)
-        try:
-            confluent_produce(three_brokers, topic, numbered(5, 0))
-            started_s = time.monotonic()
-            assert len(read(consumer, 5)) == 5
-            # Far less than request_timeout_ms, after which the hanging leader would be given up.
-            assert time.monotonic() - started_s < 15
-        finally:
-            three_brokers.resume(leader)

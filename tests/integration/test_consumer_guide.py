@@ -41,7 +41,8 @@ KILL_AFTER = (700, 100)
 """How many lines are read of a run before it is killed."""
 RUN_TIMEOUT_S = 60.0
 MEMBER_COUNT = 3
-CHUNK = 20
+CHUNK, PAUSE_S = 20, 0.02
+"""How many records come at a time while members do, and how soon after each other."""
 
 TO_THE_END = "To the end, and no further"
 OWN_ASSIGNOR = "An assignor of your own"
@@ -95,7 +96,12 @@ def so_many(count: int) -> Callable[[list[int]], bool]:
     return lambda read: len(read) == count
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=[
+        pytest.param("fake", marks=pytest.mark.soak),
+        pytest.param("real", marks=pytest.mark.kafka),
+    ]
+)
 def servers(request: pytest.FixtureRequest) -> str:
     if request.param == "fake":
         fake: FakeKafka = request.getfixturevalue("fake_kafka")
@@ -212,6 +218,7 @@ def test_members_that_come_while_others_read_take_and_leave_nothing_out(
                     producer.send(topic, f"{number:0{VALUE_BYTES}}".encode(), partition=number % 2)
                 producer.flush()
                 sent_count += CHUNK
+                time.sleep(PAUSE_S)
         while len(seen) < sent_count:
             seen[numbers.get(timeout=RUN_TIMEOUT_S)] += 1
     assert set(seen) == set(range(sent_count))

@@ -1,4 +1,4 @@
-"""Clients of other makers are members of groups of fake brokers.
+"""Clients of other makers are members of groups of fake brokers, in both protocols.
 
 Goal: whatever a user tests against `fake_kafka` with a group behaves as with Kafka. Method: each
 client reads alone, then shares with a second one, takes over from it, and goes on after a restart
@@ -8,47 +8,66 @@ in the broker; waiting is for that to be so, with a limit that no good run comes
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient import TopicPartition
+from pykclient.testing import FakeKafka, GroupSettings
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
-from pykclient.testing.fake.cluster import FakeCluster
+from pykclient.testing.fake.groups.group import GroupKind
 from tests.integration import java_tools
 from tests.integration.group_members import (
     AiokafkaMember,
+    ConfluentKip848Member,
     ConfluentMember,
     GroupMember,
+    JavaKip848Member,
+    JavaMember,
+    JavaRegexMember,
     KafkaPythonMember,
-    NewestJavaMember,
     OldestJavaMember,
     OurCooperativeMember,
     OurEagerMember,
     OurMember,
     import_libraries,
+    wait_until,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-    from pykclient.testing import FakeKafka
     from pykclient.testing.fake.groups.group import GroupSnapshot
 
 TIMEOUT_S = 40.0
-LOOK_S = 0.02
 PARTITION_COUNT = 4
 COUNT = 100
+HEARTBEAT_MS = 200
+"""Members of KIP-848 do things at their heartbeats only; Kafka's own interval is 5 s."""
 
+OUR_CLIENTS = [OurMember, OurCooperativeMember]
+KIP848_CLIENTS = [
+    ConfluentKip848Member,
+    pytest.param(JavaKip848Member, marks=pytest.mark.kafka),
+]
 CLIENTS = [
-    OurMember,
-    OurCooperativeMember,
+    *OUR_CLIENTS,
     ConfluentMember,
     KafkaPythonMember,
     AiokafkaMember,
-    pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
+    pytest.param(JavaMember, marks=pytest.mark.kafka),
     pytest.param(OldestJavaMember, marks=pytest.mark.kafka),
+    *KIP848_CLIENTS,
+]
+PAIRS = [
+    *((client, client) for client in (*OUR_CLIENTS, ConfluentMember, ConfluentKip848Member)),
+    (KafkaPythonMember, KafkaPythonMember),
+    (AiokafkaMember, AiokafkaMember),
+    pytest.param(JavaMember, JavaMember, marks=pytest.mark.kafka),
+    pytest.param(OldestJavaMember, OldestJavaMember, marks=pytest.mark.kafka),
+    pytest.param(JavaKip848Member, JavaKip848Member, marks=pytest.mark.kafka),
+    pytest.param(JavaKip848Member, ConfluentKip848Member, marks=pytest.mark.kafka),
+    pytest.param(ConfluentKip848Member, JavaRegexMember, marks=pytest.mark.kafka),
 ]
 
 
@@ -58,18 +77,22 @@ def _libraries() -> None:
 
 
 @pytest.fixture
-def servers(fake_kafka: FakeKafka) -> str:
-    with fake_kafka.control() as cluster:
-        cluster.create_topic("t", PARTITION_COUNT)
-    return fake_kafka.bootstrap_servers
+def fake() -> Iterator[FakeKafka]:
+    settings = GroupSettings(group_consumer_heartbeat_interval_ms=HEARTBEAT_MS)
+    with FakeKafka(brokers=3, group_settings=settings) as fake:
+        with fake.control() as cluster:
+            cluster.create_topic("t", PARTITION_COUNT)
+        yield fake
 
 
-def write(servers: str, name: str) -> list[bytes]:
+def write(fake: FakeKafka, name: str) -> list[bytes]:
     """Write some values to all partitions, and return them."""
     values = [b"%s %d" % (name.encode(), number) for number in range(COUNT)]
     confluent_kafka = pytest.importorskip("confluent_kafka")
     errors: list[object] = []
-    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": fake.bootstrap_servers, "linger.ms": 0}
+    )
     for number, value in enumerate(values):
         partition = number % PARTITION_COUNT
         producer.produce(
@@ -78,18 +101,6 @@ def write(servers: str, name: str) -> list[bytes]:
     assert producer.flush(TIMEOUT_S) == 0
     assert errors == [None] * COUNT
     return values
-
-
-def wait_until(
-    condition: Callable[[], bool], what: Callable[[], str], *members: GroupMember
-) -> None:
-    """Look until it is so. Fails when a client has failed or the time is over."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        for member in members:
-            member.check()
-        assert time.monotonic() < deadline_s, f"{what()}: not within {TIMEOUT_S:.0f} s"
-        time.sleep(LOOK_S)
 
 
 def snapshot(fake: FakeKafka) -> GroupSnapshot | None:
@@ -130,150 +141,182 @@ def wait_for_values(expected: list[bytes], *members: GroupMember) -> None:
 
 
 @pytest.mark.promise("four other clients read in a fake group, and go on where they committed")
+@pytest.mark.promise(
+    "librdkafka and Java's consumer read in fake KIP-848 groups, alone and together"
+)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_member_reads_alone_and_goes_on_where_it_committed(
-    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
+    client: type[GroupMember], fake: FakeKafka
 ) -> None:
-    values = write(servers, "first")
-    with client(servers) as member:
+    values = write(fake, "first")
+    with client(fake.bootstrap_servers) as member:
         wait_for_values(values, member)
-        group = wait_for_members(fake_kafka, member)
-        assert (group.protocol_type, group.leader_id) == ("consumer", group.members[0].member_id)
-    left = snapshot(fake_kafka)
+        group = wait_for_members(fake, member)
+        if client in (ConfluentKip848Member, JavaKip848Member):
+            assert (group.kind, group.protocol_name) == (GroupKind.CONSUMER, "uniform")
+        else:
+            expected = ("consumer", group.members[0].member_id)
+            assert (group.protocol_type, group.leader_id) == expected
+    left = snapshot(fake)
     assert left is not None
     assert (left.state, left.members) == ("Empty", ())
     assert {each.offset for each in left.offsets.values()} == {COUNT // PARTITION_COUNT}
     assert len(left.offsets) == PARTITION_COUNT
-    later = write(servers, "second")
-    with client(servers) as again:
+    later = write(fake, "second")
+    with client(fake.bootstrap_servers) as again:
         wait_for_values(later, again)
 
 
-def share_and_take_over(
-    one: type[GroupMember], other: type[GroupMember], fake: FakeKafka, servers: str
+@pytest.mark.promise("two other clients share a fake group's partitions, and one takes over")
+@pytest.mark.promise(
+    "librdkafka and Java's consumer read in fake KIP-848 groups, alone and together"
+)
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_two_members_share_and_one_takes_over_when_the_other_leaves(
+    one: type[GroupMember], other: type[GroupMember], fake: FakeKafka
 ) -> None:
-    """Two members share the partitions, and one reads on when the other has left."""
-    with one(servers) as stays:
+    with one(fake.bootstrap_servers) as stays:
         wait_for_members(fake, stays)
-        with other(servers) as leaves:
+        with other(fake.bootstrap_servers) as leaves:
             wait_for_members(fake, stays, leaves)
-            values = write(servers, "shared")
+            values = write(fake, "shared")
             wait_for_values(values, stays, leaves)
             assert stays.values
             assert leaves.values
         wait_for_members(fake, stays)
-        values += write(servers, "alone")
+        values += write(fake, "alone")
         wait_for_values(values, stays, leaves)
-
-
-@pytest.mark.promise("two other clients share a fake group's partitions, and one takes over")
-@pytest.mark.parametrize("client", CLIENTS)
-def test_two_members_share_and_one_takes_over_when_the_other_leaves(
-    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
-) -> None:
-    share_and_take_over(client, client, fake_kafka, servers)
 
 
 # kafka-python and aiokafka take a minute to find a coordinator again, at times, and lose sockets
 # when one is gone.
-each_that_follows = pytest.mark.parametrize(
+@pytest.mark.promise("every error of a group's responses is handled as in Java")
+@pytest.mark.promise("members follow a fake coordinator that moves or stops")
+@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
+@pytest.mark.parametrize(
     "client",
     [
-        OurMember,
-        OurCooperativeMember,
+        *OUR_CLIENTS,
         ConfluentMember,
-        pytest.param(NewestJavaMember, marks=pytest.mark.kafka),
+        pytest.param(JavaMember, marks=pytest.mark.kafka),
+        *KIP848_CLIENTS,
     ],
 )
-
-
-def read_through(
-    change: Callable[[FakeCluster, int], object],
-    client: type[GroupMember],
-    fake_kafka: FakeKafka,
-    servers: str,
+def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
+    client: type[GroupMember], fake: FakeKafka
 ) -> None:
-    """Two members read on when `change` has done something to their coordinator."""
-    with client(servers) as first, client(servers) as second:
-        group = wait_for_members(fake_kafka, first, second)
-        values = write(servers, "before")
+    with client(fake.bootstrap_servers) as first, client(fake.bootstrap_servers) as second:
+        group = wait_for_members(fake, first, second)
+        # librdkafka never asks again for the offsets it begins with where NOT_COORDINATOR, as Kafka
+        # answers too, met its question: both must have begun.
+        values = write(fake, "before")
         wait_for_values(values, first, second)
-        with fake_kafka.control() as cluster:
-            change(cluster, group.coordinator_id)
-        values += write(servers, "after")
+        with fake.control() as cluster:
+            cluster.move_coordinator(0, "g", (group.coordinator_id + 1) % 3)
+        values += write(fake, "moved")
         wait_for_values(values, first, second)
-        moved = wait_for_members(fake_kafka, first, second)
+        moved = wait_for_members(fake, first, second)
         assert moved.coordinator_id != group.coordinator_id
+        with fake.control() as cluster:
+            cluster.stop_broker(moved.coordinator_id)
+        values += write(fake, "stopped")
+        wait_for_values(values, first, second)
+        stopped = wait_for_members(fake, first, second)
+        assert stopped.coordinator_id != moved.coordinator_id
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
-@pytest.mark.promise("members follow a fake coordinator that moves or stops")
-@each_that_follows
-def test_members_follow_a_coordinator_that_moves(
-    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
-) -> None:
-    def move(cluster: FakeCluster, coordinator_id: int) -> None:
-        cluster.move_coordinator(0, "g", (coordinator_id + 1) % 3)
+@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
+@pytest.mark.parametrize("client", KIP848_CLIENTS)
+def test_a_fenced_member_joins_again(client: type[GroupMember], fake: FakeKafka) -> None:
+    with client(fake.bootstrap_servers) as member:
+        # Java's consumer gives up when it is fenced before it knows where to begin.
+        wait_for_values(write(fake, "first"), member)
+        group = wait_for_members(fake, member)
+        with fake.control() as cluster:
+            cluster.expire_member("g", group.members[0].member_id)
+        values = set(write(fake, "again"))
+        # What it had not committed, it reads once more.
+        wait_until(lambda: values <= set(member.values), "the rest is read", member)
+        assert wait_for_members(fake, member).generation > group.generation
 
-    read_through(move, client, fake_kafka, servers)
 
-
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
-@pytest.mark.promise("members follow a fake coordinator that moves or stops")
-@each_that_follows
-def test_members_survive_a_coordinator_that_stops(
-    client: type[GroupMember], fake_kafka: FakeKafka, servers: str
-) -> None:
-    read_through(FakeCluster.stop_broker, client, fake_kafka, servers)
+@pytest.mark.promise("an empty fake group may change its protocol, and keeps its offsets")
+def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKafka) -> None:
+    kinds = []
+    for client in (ConfluentMember, ConfluentKip848Member, ConfluentMember):
+        values = write(fake, client.__name__)
+        with client(fake.bootstrap_servers) as member:
+            wait_for_values(values, member)
+            kinds.append(wait_for_members(fake, member).kind)
+    assert kinds == [GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.CLASSIC]
 
 
 @pytest.mark.promise(
     "our members share partitions with librdkafka's and Java's, eager and cooperative"
 )
 @pytest.mark.promise("two other clients share a fake group's partitions, and one takes over")
-def test_clients_of_different_makers_share_a_group(fake_kafka: FakeKafka, servers: str) -> None:
+def test_clients_of_different_makers_share_a_group(fake: FakeKafka) -> None:
+    servers = fake.bootstrap_servers
     with (
         ConfluentMember(servers) as one,
         KafkaPythonMember(servers) as two,
         AiokafkaMember(servers) as three,
         OurEagerMember(servers) as four,
     ):
-        wait_for_members(fake_kafka, one, two, three, four)
-        values = write(servers, "shared")
+        wait_for_members(fake, one, two, three, four)
+        values = write(fake, "shared")
         wait_for_values(values, one, two, three, four)
         assert all(member.values for member in (one, two, three, four))
+
+
+def described_by_java(
+    fake: FakeKafka, *options: str, version: str = KAFKA_VERSIONS[0]
+) -> list[dict[str, str]]:
+    """The rows that the tool's table has of group ``g``."""
+    lines = java_tools.java_groups(
+        version, fake.bootstrap_servers, "--describe", "--group", "g", *options
+    )
+    heading = max(number for number, words in enumerate(lines) if words[0] == "GROUP")
+    return [dict(zip(lines[heading], row, strict=False)) for row in lines[heading + 1 :]]
+
+
+@pytest.mark.promise("administrators list and describe fake KIP-848 groups")
+@pytest.mark.kafka
+def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
+    with ConfluentKip848Member(fake.bootstrap_servers) as member:
+        [known] = wait_for_members(fake, member).members
+        [described] = described_by_java(fake, "--members", "--verbose")
+        assert described["CONSUMER-ID"] == known.member_id
+        assert described["CURRENT-EPOCH"] == described["TARGET-EPOCH"]
+        assert described["CURRENT-ASSIGNMENT"] == "t:0,1,2,3"
 
 
 @pytest.mark.promise("Java's tool describes, resets and deletes fake groups")
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", KAFKA_VERSIONS)
 def test_javas_tool_describes_lists_resets_and_deletes_groups(
-    version: str, fake_kafka: FakeKafka, servers: str
+    version: str, fake: FakeKafka
 ) -> None:
     def tool(*arguments: str) -> list[list[str]]:
-        return java_tools.java_groups(version, servers, *arguments)
+        return java_tools.java_groups(version, fake.bootstrap_servers, *arguments)
 
-    values = write(servers, "first")
-    with ConfluentMember(servers) as member:
+    values = write(fake, "first")
+    with ConfluentMember(fake.bootstrap_servers) as member:
         wait_for_values(values, member)
-        group = wait_for_members(fake_kafka, member)
-        [told] = group.members
-        heading, *rows = tool("--describe", "--group", "g", "--members", "--verbose")
-        assert [dict(zip(heading, row, strict=False))["CONSUMER-ID"] for row in rows] == [
-            told.member_id
-        ]
+        [known] = wait_for_members(fake, member).members
+        [described] = described_by_java(fake, "--members", "--verbose", version=version)
+        assert described["CONSUMER-ID"] == known.member_id
         assert tool("--list") == [["g"]]
-    heading, *rows = tool("--describe", "--group", "g")[-1 - PARTITION_COUNT :]
-    described = [dict(zip(heading, row, strict=False)) for row in rows]
-    ends = str(COUNT // PARTITION_COUNT)
-    assert {row["CURRENT-OFFSET"] for row in described} == {ends}
-    assert {row["LAG"] for row in described} == {"0"}
+    rows = described_by_java(fake, version=version)
+    assert len(rows) == PARTITION_COUNT
+    assert {row["CURRENT-OFFSET"] for row in rows} == {str(COUNT // PARTITION_COUNT)}
+    assert {row["LAG"] for row in rows} == {"0"}
     tool("--reset-offsets", "--group", "g", "--all-topics", "--to-earliest", "--execute")
-    with ConfluentMember(servers) as again:
+    with ConfluentMember(fake.bootstrap_servers) as again:
         wait_for_values(values, again)
     tool("--delete-offsets", "--group", "g", "--topic", "t:0")
-    left = snapshot(fake_kafka)
+    left = snapshot(fake)
     assert left is not None
     assert sorted(name.partition for name in left.offsets) == [1, 2, 3]
     tool("--delete", "--group", "g")
-    assert snapshot(fake_kafka) is None
+    assert snapshot(fake) is None

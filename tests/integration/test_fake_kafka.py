@@ -28,6 +28,7 @@ from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.fake import server
 from pykclient.testing.fake.connection import OUTPUT_BYTES_MAX, FakeConnection
 from tests.integration import java_tools
+from tests.integration.confluent_tools import confluent_consume, confluent_produce
 from tests.integration.java_tools import Record
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ def wait_until_served(address: tuple[str, int]) -> None:
         assert time.monotonic() < deadline_s, f"nobody answers at {address}"
 
 
+def cluster_at(servers: str, version: str = KAFKA_VERSIONS[0]) -> KafkaCluster:
+    """The fake brokers as other clients' tools take a cluster."""
+    return cast("KafkaCluster", SimpleNamespace(version=version, bootstrap_servers=servers))
+
+
 def write_pykclient(servers: str) -> None:
     with Producer(bootstrap_servers=servers) as producer:
         deliveries = [producer.send("t", value, key=value) for value in VALUES]
@@ -91,31 +97,11 @@ def read_pykclient(servers: str) -> list[bytes]:
 
 
 def write_confluent(servers: str) -> None:
-    confluent_kafka = pytest.importorskip("confluent_kafka")
-    errors: list[object] = []
-    settings = {"bootstrap.servers": servers, "enable.idempotence": True}
-    producer = confluent_kafka.Producer(settings | {"compression.type": "zstd"})
-    for value in VALUES:
-        producer.produce("t", value, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(TIMEOUT_S) == 0
-    assert errors == [None] * COUNT
+    confluent_produce(cluster_at(servers), "t", map(Record, VALUES), "zstd")
 
 
 def read_confluent(servers: str) -> list[bytes]:
-    confluent_kafka = pytest.importorskip("confluent_kafka")
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False}
-    )
-    numbers = range(PARTITION_COUNT)
-    consumer.assign([confluent_kafka.TopicPartition("t", number, 0) for number in numbers])
-    values: list[bytes] = []
-    while len(values) < COUNT:
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None, "nothing more came"
-        assert message.error() is None
-        values.append(message.value())
-    consumer.close()
-    return values
+    return [record.value or b"" for record in confluent_consume(cluster_at(servers), "t", COUNT)]
 
 
 def write_kafka_python(servers: str) -> None:
@@ -204,16 +190,16 @@ def test_javas_producers_write_and_its_console_consumer_reads(
 ) -> None:
     with fake_kafka.control() as cluster:
         cluster.create_topic("java", 1)
-    address = SimpleNamespace(version=version, bootstrap_servers=fake_kafka.bootstrap_servers)
+    kafka = cluster_at(fake_kafka.bootstrap_servers, version)
     by_api, by_console = VALUES[: COUNT // 2], VALUES[COUNT // 2 :]
     records = [Record(value) for value in by_api]
-    written = java_tools.java_produce(cast("KafkaCluster", address), "java", records, "lz4")
+    written = java_tools.java_produce(kafka, "java", records, "lz4")
     assert [record.offset for record in written] == list(range(len(by_api)))
-    java_tools.java_write_lines(version, address.bootstrap_servers, "java", by_console)
+    java_tools.java_write_lines(version, kafka.bootstrap_servers, "java", by_console)
     output = java_tools.run_tool(
         version,
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", address.bootstrap_servers, "--topic", "java"),
+        *("--bootstrap-server", kafka.bootstrap_servers, "--topic", "java"),
         *("--partition", "0", "--offset", "earliest", "--max-messages", str(COUNT)),
         *("--timeout-ms", str(int(TIMEOUT_S * 1000))),
     )
@@ -289,12 +275,6 @@ def test_a_port_listens_or_refuses_as_soon_as_control_is_left(without_thread: Fa
     with without_thread.control() as cluster:
         cluster.start_broker(0)
     socket.create_connection(address, TIMEOUT_S).close()
-
-
-def test_it_shows_its_addresses_and_whether_it_is_closed() -> None:
-    with FakeKafka() as fake:
-        assert repr(fake) == f"<FakeKafka at {fake.bootstrap_servers}>"
-    assert repr(fake) == f"<FakeKafka at {fake.bootstrap_servers}: closed>"
 
 
 def test_a_stopped_broker_refuses_and_listens_again_at_the_same_port(

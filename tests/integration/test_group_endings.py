@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pykclient import Consumer, RebalanceListener
-from pykclient.errors import ClosedError
+from pykclient.errors import ClosedError, RebalanceInProgressError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
 from tests.integration.fake_group import (
-    GROUP,
+    CLASSIC,
+    NUMBERS,
     PARTITIONS,
     TIMEOUT_S,
     TOPIC,
     Diary,
+    each_protocol,
     has_all,
+    have_counts,
     member,
+    member_count,
     poll_until,
+    wait_until,
+    write,
 )
 
 if TYPE_CHECKING:
@@ -36,35 +42,50 @@ if TYPE_CHECKING:
 CLOSE_S = 1.0
 SLACK_S = 0.8
 """For a machine that is busy; less than the close itself, of which there must not be two."""
-NUMBERS = [partition.partition for partition in PARTITIONS]
 
 
-@pytest.fixture(autouse=True)
-def _topic(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.create_topic(TOPIC, len(PARTITIONS))
+@pytest.fixture(params=[CLASSIC, "consumer"])
+def consumer(request: pytest.FixtureRequest, fake: FakeKafka) -> Consumer:
+    return member(fake, request.param)
 
 
-@pytest.fixture(params=["classic", "consumer"])
-def consumer(request: pytest.FixtureRequest, fake_kafka: FakeKafka) -> Consumer:
-    return Consumer(
-        bootstrap_servers=fake_kafka.bootstrap_servers,
-        group_id=GROUP,
-        group_protocol=request.param,
-        auto_offset_reset="earliest",
-    )
+@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
+@pytest.mark.parametrize(
+    ("group_membership", "instance_id", "left_count"),
+    [
+        ("default", None, 0),
+        ("leave_group", None, 0),
+        ("remain_in_group", None, 1),
+        ("default", "i", 1),
+        ("leave_group", "i", 0),
+        ("remain_in_group", "i", 1),
+    ],
+)
+@each_protocol
+def test_closing_leaves_the_group_or_remains(
+    protocol: str,
+    group_membership: str,
+    instance_id: str | None,
+    left_count: int,
+    fake: FakeKafka,
+) -> None:
+    """KIP-1092; a static member of KIP-848 that remains says that it will be back."""
+    consumer = member(fake, protocol, group_instance_id=instance_id)
+    consumer.subscribe([TOPIC])
+    poll_until(has_all(consumer), consumer)
+    consumer.close(group_membership=group_membership)
+    assert member_count(fake) == left_count
 
 
+@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
 @pytest.mark.promise(
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
-def test_close_has_one_deadline_for_all_that_it_does(
-    consumer: Consumer, fake_kafka: FakeKafka
-) -> None:
+def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: FakeKafka) -> None:
     diary = Diary()
     consumer.subscribe([TOPIC], listener=diary.listener)
     poll_until(has_all(consumer), consumer)
-    with fake_kafka.control() as cluster:
+    with fake.control() as cluster:
         for key in (
             ApiKey.OFFSET_COMMIT,
             ApiKey.LEAVE_GROUP,
@@ -120,9 +141,9 @@ def test_a_poll_whose_listener_closes_the_consumer_says_so(consumer: Consumer) -
 @pytest.mark.promise(
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
-def test_a_listener_that_hears_of_a_revocation_may_unsubscribe(fake_kafka: FakeKafka) -> None:
+def test_a_listener_that_hears_of_a_revocation_may_unsubscribe(fake: FakeKafka) -> None:
     told: list[int] = []
-    with member(fake_kafka) as leaving, member(fake_kafka) as staying:
+    with member(fake) as leaving, member(fake) as staying:
 
         def on_revoked(partitions: Sequence[TopicPartition]) -> None:
             told.append(len(partitions))
@@ -135,3 +156,43 @@ def test_a_listener_that_hears_of_a_revocation_may_unsubscribe(fake_kafka: FakeK
         poll_until(has_all(staying), staying)
         assert told == [len(PARTITIONS)], "once"
         assert not leaving.assignment()
+
+
+def test_unsubscribing_does_not_wait_for_the_coordinator(fake: FakeKafka) -> None:
+    with member(fake, enable_auto_commit=False) as consumer:
+        consumer.subscribe([TOPIC])
+        poll_until(has_all(consumer), consumer)
+        with fake.control() as cluster:
+            left = cluster.faults.add(faults.drop(), ApiKey.LEAVE_GROUP)
+        started_s = time.monotonic()
+        consumer.unsubscribe()
+        assert time.monotonic() - started_s < 5.0
+        wait_until(lambda: left.used_count == 1)
+        consumer.close(timeout=0.1)  # which does wait for the response, as long as it may
+
+
+def test_a_cooperative_member_that_closes_in_a_rebalance_has_committed_before_it(
+    fake: FakeKafka,
+) -> None:
+    """Nothing is accepted while the group rebalances, and what it keeps may be read for long."""
+    settings: dict[str, Any] = {
+        "partition_assignment_strategy": "cooperative-sticky",
+        "auto_commit_interval_ms": 60_000,
+    }
+    with member(fake, **settings) as other:
+        with member(fake, **settings) as closes:
+            for each in (other, closes):
+                each.subscribe([TOPIC])
+            poll_until(have_counts({other: 2, closes: 2}), other, closes)
+            kept = closes.assignment()
+            write(fake, len(PARTITIONS))
+            count = 0
+            while count < len(kept):
+                count += len(closes.poll(1.0))
+            closes.enforce_rebalance("a test")
+            for _ in range(3):
+                closes.poll(0.1)  # the other one does not poll, so the group waits for it
+            with pytest.raises(RebalanceInProgressError):
+                closes.commit()
+        committed = other.committed(kept)
+    assert {None if each is None else each.offset for each in committed.values()} == {1}

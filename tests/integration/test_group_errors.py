@@ -1,9 +1,9 @@
-"""What a program in a group is told when something is wrong, on fake brokers."""
+"""What a program in a group gets when something is wrong, on fake brokers."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,14 +11,18 @@ from pykclient import Consumer
 from pykclient.errors import (
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
+    InvalidRegularExpressionError,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
     UsageError,
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
 from tests.integration.fake_group import (
+    CLASSIC,
     PARTITIONS,
     TOPIC,
     has_all,
@@ -29,64 +33,94 @@ from tests.integration.fake_group import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pykclient.errors import BrokerError
     from pykclient.testing import FakeKafka
 
 
-@pytest.fixture(autouse=True)
-def _topic(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.create_topic(TOPIC, len(PARTITIONS))
+TOPICS = {"topics": [TOPIC]}
 
 
 @pytest.mark.promise("what keeps a group from reading is raised from `poll`")
-def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
+@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
+@pytest.mark.parametrize(
+    ("protocol", "settings", "subscription", "response", "raised"),
+    [
+        (
+            CLASSIC,
+            {},
+            TOPICS,
+            (ApiKey.METADATA, TopicAuthorizationFailedError),
+            (TopicAuthorizationFailedError, "'t'"),
+        ),
+        (
+            CLASSIC,
+            {"session_timeout_ms": 300},
+            TOPICS,
+            (ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError),
+            (KafkaTimeoutError, "coordinator of group 'g' was not found"),
+        ),
+        (
+            CLASSIC,
+            {"allow_auto_create_topics": False},
+            {"topics": ["absent"]},
+            None,
+            (UnknownTopicOrPartitionError, "'absent'"),
+        ),
+        (
+            "consumer",
+            {"group_remote_assignor": "absent"},
+            TOPICS,
+            None,
+            (UnsupportedAssignorError, "range"),
+        ),
+        ("consumer", {}, {"pattern": "(t"}, None, (InvalidRegularExpressionError, r"\(t")),
+    ],
+    ids=["topic", "coordinator", "absent topic", "assignor", "pattern"],
+)
+def test_what_keeps_a_group_from_reading_is_raised_by_poll(
+    protocol: str,
+    settings: dict[str, Any],
+    subscription: dict[str, Any],
+    response: tuple[ApiKey, type[BrokerError]] | None,
+    raised: tuple[type[Exception], str],
+    fake: FakeKafka,
+) -> None:
+    error, match = raised
+    if response is not None:
+        key, refusal = response
+        with fake.control() as cluster:
+            cluster.faults.add(faults.fail_with(refusal), key, times=None)
+    with member(fake, protocol, **settings) as consumer:
+        consumer.subscribe(**subscription)
+        with pytest.raises(error, match=match):
+            poll_until(lambda: False, consumer)
+
+
+@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
+def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake: FakeKafka) -> None:
+    with fake.control() as cluster:
         cluster.faults.add(faults.fail_with(GroupAuthorizationFailedError), ApiKey.JOIN_GROUP)
-    with member(fake_kafka) as consumer:
+    with member(fake) as consumer:
         consumer.subscribe([TOPIC])
         with pytest.raises(GroupAuthorizationFailedError, match="'g'"):
             poll_until(lambda: False, consumer)
         poll_until(has_all(consumer), consumer)
 
 
-@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
-def test_a_topic_that_does_not_exist_is_told_of(fake_kafka: FakeKafka) -> None:
-    with member(fake_kafka, allow_auto_create_topics=False) as consumer:
-        consumer.subscribe(["absent"])
-        with pytest.raises(UnknownTopicOrPartitionError, match="'absent'"):
-            poll_until(lambda: False, consumer)
-
-
-@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
-def test_a_topic_that_may_not_be_read_is_told_of(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.faults.add(
-            faults.fail_with(TopicAuthorizationFailedError), ApiKey.METADATA, times=None
-        )
-    with member(fake_kafka) as consumer:
+@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
+def test_brokers_without_groups_of_kip_848_are_reported(fake: FakeKafka) -> None:
+    with fake.control() as cluster:
+        cluster.limit_versions({ApiKey.CONSUMER_GROUP_HEARTBEAT: None})
+    with member(fake, "consumer") as consumer:
         consumer.subscribe([TOPIC])
-        with pytest.raises(TopicAuthorizationFailedError, match="'t'"):
+        with pytest.raises(UnsupportedVersionError, match="group_protocol=classic"):
             poll_until(lambda: False, consumer)
 
 
-@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
-def test_a_coordinator_that_nobody_finds_is_told_of_after_a_session(
-    fake_kafka: FakeKafka,
-) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.faults.add(
-            faults.fail_with(CoordinatorNotAvailableError), ApiKey.FIND_COORDINATOR, times=None
-        )
-    with member(fake_kafka, session_timeout_ms=300) as consumer:
-        consumer.subscribe([TOPIC])
-        with pytest.raises(KafkaTimeoutError, match=r"coordinator of group 'g' was not found"):
-            poll_until(lambda: False, consumer)
-
-
-def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
+def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake: FakeKafka) -> None:
+    with fake.control() as cluster:
         lost = cluster.faults.add(faults.drop(), ApiKey.FIND_COORDINATOR)
-    with member(fake_kafka, session_timeout_ms=6_000) as consumer:
+    with member(fake, session_timeout_ms=6_000) as consumer:
         started_s = time.monotonic()
         consumer.subscribe([TOPIC])
         poll_until(has_all(consumer), consumer)
@@ -115,22 +149,21 @@ def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake_kafka: FakeKafka
     ],
 )
 def test_what_is_no_subscription_is_refused(
-    subscribe: Callable[[Consumer], object], message: str, fake_kafka: FakeKafka
+    subscribe: Callable[[Consumer], object], message: str, fake: FakeKafka
 ) -> None:
-    with member(fake_kafka) as consumer, pytest.raises(UsageError, match=message):
+    with member(fake) as consumer, pytest.raises(UsageError, match=message):
         subscribe(consumer)
 
 
 @pytest.mark.promise("`subscribe` without `group_id` is refused, with what to use")
-def test_a_subscription_needs_a_group(fake_kafka: FakeKafka) -> None:
-    servers = fake_kafka.bootstrap_servers
-    with Consumer(bootstrap_servers=servers) as consumer:
+def test_a_subscription_needs_a_group(fake: FakeKafka) -> None:
+    with Consumer(bootstrap_servers=fake.bootstrap_servers) as consumer:
         for call in (lambda: consumer.subscribe(["t"]), consumer.group_metadata):
             with pytest.raises(UsageError, match="group_id"):
                 call()
         consumer.unsubscribe()
 
 
-def test_another_way_to_close_is_refused(fake_kafka: FakeKafka) -> None:
-    with member(fake_kafka) as consumer, pytest.raises(UsageError, match="leave_group"):
+def test_another_way_to_close_is_refused(fake: FakeKafka) -> None:
+    with member(fake) as consumer, pytest.raises(UsageError, match="leave_group"):
         consumer.close(group_membership="stay")

@@ -16,9 +16,15 @@ from pykclient.cli import main
 from pykclient.cli.groups.command import OFFSETS_TOPIC
 from pykclient.consumer.config import ConsumerConfig
 from tests.integration.fake_group import poll_until
-from tests.integration.group_members import GROUP, TOPIC, ConfluentMember, import_libraries
+from tests.integration.group_members import (
+    GROUP,
+    TOPIC,
+    ConfluentMember,
+    import_libraries,
+    wait_until,
+)
 from tests.integration.java_tools import java_group_rows
-from tests.integration.test_fake_groups import wait_for_members, wait_until
+from tests.integration.test_fake_groups import wait_for_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

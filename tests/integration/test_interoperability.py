@@ -1,7 +1,7 @@
 """What we produce, others read; what others produce, we read; and keys go where Java puts them.
 
-The witnesses are Java's console consumer and producer, and librdkafka; that they agree with each
-other is shown beside them, in `test_java_tools.py`.
+The witnesses are Java's console consumer and producer, and librdkafka. That they agree with each
+other is shown, too, so that they can be believed about this package.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from tests.integration.confluent_tools import (
     confluent_create_topic,
     confluent_produce,
 )
-from tests.integration.java_tools import CODECS, Record, dump_log, java_consume, java_produce
-from tests.integration.sample_records import SAMPLE_RECORDS
+from tests.integration.java_tools import (
+    CODECS,
+    Record,
+    dump_log,
+    java_consume,
+    java_partitions,
+    java_produce,
+)
 from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
@@ -35,6 +41,27 @@ pytestmark = [
 ]
 
 SEED = 20_130_101
+TIMESTAMP_MS = 1_600_000_000_123
+LARGE_BYTES = 900_000
+
+EVERY_BYTE = bytes(range(256))
+SAMPLE_RECORDS = (
+    Record(None),
+    Record(b""),
+    Record(b"v"),
+    Record(None, b"k"),
+    Record(b"", b""),
+    Record(EVERY_BYTE, EVERY_BYTE),
+    Record(b"key:value\nline\ttab,comma", b"NO_HEADERS", (("a", b"NO_HEADERS"),)),
+    Record(b"v", b"k", (("name", b"x"), ("name", None), ("empty", b""), ("café", EVERY_BYTE))),
+    Record(b"v", timestamp_ms=TIMESTAMP_MS),
+    Record(random.Random(SEED).randbytes(LARGE_BYTES)),
+    Record(b"compressible " * (LARGE_BYTES // 13)),
+    Record(b"after the large ones"),
+)
+"""What clients disagree about when one of them is wrong: null and empty keys and values, headers
+with all of these, any bytes at all, what looks like the tools' own separators, timestamps, one
+byte, and 900 kB that do and do not compress."""
 TIMEOUT_S = 60.0
 LINGER_MS = 200
 """Long enough that records sent in a row share a batch, so that a codec has something to do."""
@@ -107,50 +134,49 @@ def check_round_trip(cluster: KafkaCluster, produce: Produce, consume: Consume, 
 @pytest.mark.promise(
     "Java's console consumer and librdkafka read what we produce, of every codec and shape"
 )
+@pytest.mark.promise("we read what Java and librdkafka produce")
 @pytest.mark.promise("`close` sends the rest, and ends in time")
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("consume", [java_consume, confluent_consume])
-def test_others_read_what_we_produce(
-    kafka_cluster: KafkaCluster, consume: Consume, codec: str
+@pytest.mark.parametrize(
+    ("produce", "consume"), [(our_produce, java_consume), (java_produce, our_consume)]
+)
+def test_java_and_we_read_what_the_other_wrote(
+    kafka_cluster: KafkaCluster, produce: Produce, consume: Consume, codec: str
 ) -> None:
-    check_round_trip(kafka_cluster, our_produce, consume, codec)
-
-
-@pytest.mark.promise("we read what Java and librdkafka produce")
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("produce", [java_produce, confluent_produce])
-def test_we_read_what_others_produce(
-    kafka_cluster: KafkaCluster, produce: Produce, codec: str
-) -> None:
-    check_round_trip(kafka_cluster, produce, our_consume, codec)
+    check_round_trip(kafka_cluster, produce, consume, codec)
 
 
 @pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
+@pytest.mark.promise("the other clients agree with each other")
 @pytest.mark.parametrize("codec", CODECS)
-def test_we_read_what_we_produce_on_every_version(
-    each_kafka_cluster: KafkaCluster, codec: str
+@pytest.mark.parametrize(
+    ("produce", "consume"),
+    [
+        (our_produce, confluent_consume),
+        (confluent_produce, our_consume),
+        pytest.param(java_produce, confluent_consume, marks=pytest.mark.soak),
+        pytest.param(confluent_produce, java_consume, marks=pytest.mark.soak),
+    ],
+)
+def test_librdkafka_and_others_read_what_the_other_wrote_on_every_version(
+    each_kafka_cluster: KafkaCluster, produce: Produce, consume: Consume, codec: str
 ) -> None:
-    check_round_trip(each_kafka_cluster, our_produce, our_consume, codec)
+    check_round_trip(each_kafka_cluster, produce, consume, codec)
 
 
 @pytest.mark.promise("a record with a key goes to the partition that Java chooses")
-def test_keys_land_on_the_partitions_that_java_chooses(kafka_cluster: KafkaCluster) -> None:
+@pytest.mark.promise("the other clients agree with each other")
+@pytest.mark.parametrize("produce", [our_produce, java_produce, confluent_produce])
+def test_keys_land_on_the_partitions_that_java_computes(
+    kafka_cluster: KafkaCluster, produce: Produce
+) -> None:
     choose = random.Random(SEED)
-    keys = [choose.randbytes(choose.randint(0, KEY_BYTES_MAX)) for _ in range(KEY_COUNT)]
-    records = [Record(b"v", key) for key in keys]
-    partitions = {
-        produce: [
-            record.partition
-            for record in produce(
-                kafka_cluster,
-                confluent_create_topic(kafka_cluster, "keys", partition_count=PARTITION_COUNT),
-                records,
-            )
-        ]
-        for produce in (our_produce, java_produce)
-    }
-    assert partitions[our_produce] == partitions[java_produce]
-    assert set(partitions[our_produce]) == set(range(PARTITION_COUNT))
+    keys = [choose.randbytes(choose.randint(1, KEY_BYTES_MAX)) for _ in range(KEY_COUNT)]
+    chosen = java_partitions(kafka_cluster.version, keys, PARTITION_COUNT)
+    assert set(chosen) == set(range(PARTITION_COUNT))
+    topic = confluent_create_topic(kafka_cluster, "keys", partition_count=PARTITION_COUNT)
+    written = produce(kafka_cluster, topic, [Record(b"v", key) for key in keys], "none")
+    assert [record.partition for record in written] == chosen
 
 
 @pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")

@@ -30,11 +30,11 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PROTOCOLS = ("classic", "consumer")
 RECORDS_AHEAD = 300
 UNREACHED_MAX = 5
-STEPS = [17, pytest.param(7, marks=pytest.mark.soak)]
+STEPS = [23, pytest.param(7, marks=pytest.mark.soak)]
 LINES_MAX = 1_400
 CHECK_INTERVAL = 300
 JOIN_STEPS, JOIN_LINES_MAX = {"classic": 31, "consumer": 1_200}, 2_500
-CLOSE_STEPS, CLOSE_LINES_MAX = [29, pytest.param(13, marks=pytest.mark.soak)], 2_500
+CLOSE_STEPS, CLOSE_LINES_MAX = [61, pytest.param(13, marks=pytest.mark.soak)], 2_500
 PATIENCE_S = 8.0
 CLOSE_MAX_S = 4.0
 

@@ -29,7 +29,7 @@ from pykclient.testing.port import Address
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
 from tests.soak import NEWEST_FIRST, OWN_BROKERS
-from tests.testing.test_process_group import await_true, is_alive
+from tests.testing.test_processes import await_true, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,14 @@ snapshots. Every line of every file is compared.
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
 import shutil
 import time
 import uuid
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +25,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pykclient import Consumer, TopicPartition
+from pykclient.cli import main
 from pykclient.records.compression import Codec
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_create_topic, confluent_produce
-from tests.integration.dumped_log import java_dump, our_dump
 from tests.integration.java_tools import (
     CODECS,
     Record,
+    dump_segments,
     format_standalone_controller,
     java_produce,
 )
@@ -87,6 +90,26 @@ def cluster(
         yield made
 
 
+def java_dump(version: str, path: Path, *arguments: str) -> list[str]:
+    """The lines that the tool of a Kafka version prints; it may complain of gaps, and no more."""
+    output, complaint = (each.decode() for each in dump_segments(version, path, options=arguments))
+    # It wants the offsets of every segment to begin at 0.
+    gap = re.compile(r"Non-consecutive offsets in .*|  -?\d+ is followed by \d+")
+    assert all(gap.fullmatch(line) for line in complaint.splitlines()), complaint
+    # Only line feeds end a line: a record may hold any other character.
+    return output.split("\n")
+
+
+def our_dump(path: Path, *arguments: str) -> list[str]:
+    """The lines that `pykclient log` prints; none of them may be a complaint."""
+    output, complaint = io.StringIO(), io.StringIO()
+    # In this process: a new one for each of many searches would cost half a minute.
+    with redirect_stdout(output), redirect_stderr(complaint):
+        status = main(["log", str(path), *arguments])
+    assert (status, complaint.getvalue()) == (0, "")
+    return output.getvalue().split("\n")
+
+
 def create_topic(cluster: KafkaCluster, stem: str, config: dict[str, str]) -> str:
     topic = f"{stem}-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -98,15 +121,28 @@ def segments(cluster: KafkaCluster, topic: str) -> list[Path]:
     return sorted((cluster.data_folder(1) / f"{topic}-0").glob("*.log"))
 
 
+def copy_segments(cluster: KafkaCluster, topic: str, folder: Path) -> list[Path]:
+    """Copies of one state of the topic's segments: copied again when the broker replaced one."""
+    while True:
+        folder.mkdir()
+        before = segments(cluster, topic)
+        try:
+            files = [path.stat().st_ino for path in before]
+            copies = [Path(shutil.copy(path, folder)) for path in before]
+            if [path.stat().st_ino for path in segments(cluster, topic)] == files:
+                return copies
+        except FileNotFoundError:  # Deleted since it was listed.
+            pass
+        shutil.rmtree(folder)
+
+
 def check_equal(cluster: KafkaCluster, topic: str, folder: Path) -> list[str]:
     """All that both print of all segments of a topic; what ours say with records and data.
 
     The segments are copied first: a broker may compact them once more at any time.
     """
-    copies = folder / f"{topic}-0"
-    shutil.copytree(cluster.data_folder(1) / f"{topic}-0", copies)
     ours: list[str] = []
-    for path in sorted(copies.glob("*.log")):
+    for path in copy_segments(cluster, topic, folder / f"{topic}-0"):
         assert our_dump(path) == java_dump(cluster.version, path)
         assert our_dump(path, "--records") == java_dump(cluster.version, path, "--deep-iteration")
         data = our_dump(path, "--data")

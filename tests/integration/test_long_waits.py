@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from pykclient import Admin, Consumer, Producer, TopicPartition
 from pykclient.errors import (
     BufferExhaustedError,
     CoordinatorLoadInProgressError,
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 LONG_WAIT_MS, TIMEOUT_MS = 200, 600
 TIMEOUT_S = 20.0
+PARTITION = TopicPartition("t", 0)
+PRODUCER = {"max_block_ms": TIMEOUT_MS}
+ADMIN = {"default_api_timeout_ms": TIMEOUT_MS}
+CONSUMER = {**ADMIN, "group_id": "g"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,17 +39,6 @@ def logged_waits(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was said of waits."""
     messages = [record.getMessage() for record in caplog.records]
     return [message for message in messages if "still waiting for" in message]
-
-
-def test_a_send_says_that_it_waits_for_metadata_and_why(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        Producer(bootstrap_servers=unused_address(), max_block_ms=TIMEOUT_MS) as producer,
-        pytest.raises(KafkaTimeoutError),
-    ):
-        producer.send("t", b"v")
-    [logged] = logged_waits(caplog)
-    assert f"still waiting for topic 't' after {LONG_WAIT_MS} ms: no broker could be" in logged
-    assert "connection refused" in logged
 
 
 def test_a_send_says_that_it_waits_for_memory(
@@ -70,23 +63,32 @@ def test_a_send_says_that_it_waits_for_memory(
 
 
 @pytest.mark.parametrize(
-    ("call", "what"),
+    ("client", "settings", "call", "what"),
     [
-        (lambda c: c.commit({TopicPartition("t", 0): OffsetAndMetadata(0)}), "the commit of t-0"),
-        (lambda c: c.committed([TopicPartition("t", 0)]), "the committed offsets of t-0"),
-        (lambda c: c.list_topics(), "the list of topics"),
+        (
+            Producer,
+            PRODUCER,
+            lambda p: p.send("t", b"v"),
+            f"topic 't' after {LONG_WAIT_MS} ms: no broker could be",
+        ),
+        (Consumer, CONSUMER, lambda c: c.commit({PARTITION: 0}), "the commit of t-0"),
+        (Consumer, CONSUMER, lambda c: c.committed([PARTITION]), "the committed offsets of t-0"),
+        (Consumer, CONSUMER, lambda c: c.list_topics(), "the list of topics"),
+        (Admin, ADMIN, lambda a: a.delete_topics(["t"]), "DeleteTopics of t"),
     ],
 )
-def test_a_call_of_a_consumer_says_what_it_waits_for(
-    call: Callable[[Consumer], object], what: str, caplog: pytest.LogCaptureFixture
+def test_a_call_says_what_it_waits_for_and_why(
+    client: type[Any],
+    settings: dict[str, object],
+    call: Callable[[Any], object],
+    what: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with (
-        Consumer(
-            bootstrap_servers=unused_address(), group_id="g", default_api_timeout_ms=TIMEOUT_MS
-        ) as consumer,
+        client(bootstrap_servers=unused_address(), **settings) as waiting,
         pytest.raises(KafkaTimeoutError),
     ):
-        call(consumer)
+        call(waiting)
     [logged] = logged_waits(caplog)
     assert f"still waiting for {what}" in logged
     assert "connection refused" in logged
@@ -107,16 +109,6 @@ def test_what_brokers_have_responded_is_why_a_call_still_waits(
         ) as consumer,
         pytest.raises(KafkaTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS"),
     ):
-        consumer.commit({TopicPartition("t", 0): OffsetAndMetadata(0)})
+        consumer.commit({PARTITION: 0})
     [said] = logged_waits(caplog)
     assert "COORDINATOR_LOAD_IN_PROGRESS" in said
-
-
-def test_a_call_of_an_admin_says_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        Admin(bootstrap_servers=unused_address(), default_api_timeout_ms=TIMEOUT_MS) as admin,
-        pytest.raises(KafkaTimeoutError),
-    ):
-        admin.delete_topics(["t"])
-    [logged] = logged_waits(caplog)
-    assert "still waiting for DeleteTopics of t" in logged

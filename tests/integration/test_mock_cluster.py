@@ -13,19 +13,26 @@ import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+import confluent_kafka
 import pytest
 
 from pykclient import Admin, Consumer, Producer, TopicPartition
-from tests.integration.mock_cluster import PARTITION_COUNT, MockCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pykclient import ConsumerRecord, RecordMetadata
 
 COUNT = 500
+PARTITION_COUNT = 4
+"""How many each topic has that the mock makes by itself."""
 TIMEOUT_S = 30.0
 HEADERS = (("name", b"x"), ("none", None))
+
+
+class MockCluster(NamedTuple):
+    """Brokers of librdkafka's, behind real sockets, as long as their owner lives."""
+
+    owner: confluent_kafka.Producer
+    bootstrap_servers: str
 
 
 class Placed(NamedTuple):
@@ -36,9 +43,11 @@ class Placed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def mock_cluster() -> Iterator[MockCluster]:
-    with MockCluster() as cluster:
-        yield cluster
+def mock_cluster() -> MockCluster:
+    # The client that owns them also says, at level 5, that it does.
+    owner = confluent_kafka.Producer({"test.mock.num.brokers": 3, "log_level": 3})
+    known = owner.list_topics(timeout=TIMEOUT_S).brokers.values()
+    return MockCluster(owner, ",".join(f"{broker.host}:{broker.port}" for broker in known))
 
 
 def produce(cluster: MockCluster, topic: str, **settings: object) -> list[Placed]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from pykclient import Producer
 from pykclient.errors import ClosedError, KafkaTimeoutError, UsageError
 from pykclient.testing import FakeKafka
 from pykclient.types import TopicPartition
+from tests.integration.loopback_server import unused_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +53,21 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@contextmanager
+def started(program: str, fake: FakeKafka) -> Iterator[subprocess.Popen[str]]:
+    """A program in a process of its own, which has said that it is ready."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, fake.bootstrap_servers],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
 def sender_threads() -> list[str]:
     return [
         thread.name
@@ -66,15 +83,6 @@ producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
 for number in range(100):
     producer.send("t", b"%d" % number)
 """
-
-
-@pytest.mark.promise(
-    "a program's end sends what was not closed; what is lost is logged with its number"
-)
-def test_what_a_program_has_not_closed_is_sent_when_it_ends(fake: FakeKafka) -> None:
-    done = run(UNCLOSED, fake.bootstrap_servers)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert end_offset(fake) == 100
 
 
 CLOSED_IN_DESTRUCTOR = """
@@ -97,10 +105,13 @@ wrapper.producer.send("t", b"second")
 @pytest.mark.promise(
     "a program's end sends what was not closed; what is lost is logged with its number"
 )
-def test_what_a_destructor_closes_at_the_end_is_sent(fake: FakeKafka) -> None:
-    done = run(CLOSED_IN_DESTRUCTOR, fake.bootstrap_servers)
+@pytest.mark.parametrize(("program", "count"), [(UNCLOSED, 100), (CLOSED_IN_DESTRUCTOR, 2)])
+def test_what_a_program_leaves_is_sent_when_it_ends(
+    program: str, count: int, fake: FakeKafka
+) -> None:
+    done = run(program, fake.bootstrap_servers)
     assert (done.returncode, done.stderr) == (0, "")
-    assert end_offset(fake) == 2
+    assert end_offset(fake) == count
 
 
 LOST = """
@@ -124,15 +135,7 @@ for number in range(7):
 def test_what_a_program_leaves_is_reported_with_its_number(fake: FakeKafka) -> None:
     with fake.control() as cluster:
         cluster.create_topic("t", 1)
-    with subprocess.Popen(
-        [sys.executable, "-c", LOST, fake.bootstrap_servers],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with started(LOST, fake) as process:
         fake.close()
         _, errors = process.communicate("", PROGRAM_S)
     assert process.returncode == 0
@@ -198,13 +201,12 @@ producer = Producer(bootstrap_servers=sys.argv[1], batch_size=300)
 signal.signal(signal.SIGTERM, lambda *_: producer.request_close())
 sent = 0
 with producer:
-    print("ready", flush=True)
     try:
         while True:
             producer.send("t", b"%d" % sent)
             sent += 1
             if sent == 1:
-                print("sending", flush=True)
+                print("ready", flush=True)
     except ClosedError:
         pass
 print(sent)
@@ -221,15 +223,7 @@ def test_a_handler_ends_a_producer_and_nothing_accepted_is_lost(
     program = TERMINATED.replace("producer.request_close()", f"producer.{method}()")
     for _ in range(5):
         before = end_offset(fake) if fake_has_topic(fake) else 0
-        with subprocess.Popen(
-            [sys.executable, "-c", program, fake.bootstrap_servers],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            assert process.stdout.readline() == "sending\n"
+        with started(program, fake) as process:
             process.send_signal(signal.SIGTERM)
             output, errors = process.communicate(timeout=PROGRAM_S)
         assert (process.returncode, errors) == (0, "")
@@ -282,23 +276,6 @@ def test_what_interrupts_a_send_ends_at_once_with_a_result_or_a_refusal(fake: Fa
     assert outcomes["done"]
     assert not outcomes["wrong"]
     assert end_offset(fake) == accepted[0]
-
-
-@pytest.mark.promise("a child process may leave a client's `with` block")
-def test_a_block_in_a_child_process_is_left_in_silence(fake: FakeKafka) -> None:
-    program = """
-import os, sys
-from pykclient import Producer
-with Producer(bootstrap_servers=sys.argv[1]) as producer:
-    producer.send("t", b"v").result(30)
-    child = os.fork()
-if child:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    done = run(program, fake.bootstrap_servers)
-    assert done.returncode == 0
-    assert "Error" not in done.stderr
-    assert end_offset(fake) == 1
 
 
 class Counting:
@@ -432,3 +409,68 @@ def test_failures_whose_deliveries_are_held_to_the_end_of_the_program_are_one_wa
     assert done.returncode == 0
     assert done.stderr.count("has seen") == 1
     assert "30 records for t-0 were not delivered" in done.stderr
+
+
+# Where no broker answers.
+
+
+@pytest.fixture
+def unheard() -> Iterator[Producer]:
+    with Producer(bootstrap_servers=unused_address(), max_block_ms=300) as producer:
+        yield producer
+
+
+def test_flushing_and_closing_with_nothing_sent_do_not_wait(unheard: Producer) -> None:
+    unheard.flush(timeout=TIMEOUT_S)
+    unheard.close(timeout=TIMEOUT_S)
+    unheard.close()
+    for call in (lambda: unheard.send("t", b"v"), unheard.flush):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_a_send_that_waits_is_ended_by_closing() -> None:
+    producer = Producer(bootstrap_servers=unused_address(), max_block_ms=60_000)
+    outcomes: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            producer.send("t", b"v")
+        except ClosedError as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    while not producer._core.metadata._named_ms:  # until it has asked for the topic, and waits
+        time.sleep(0.001)
+    producer.close()
+    thread.join(TIMEOUT_S)
+    assert len(outcomes) == 1
+
+
+def test_an_interrupt_ends_the_wait_and_the_producer_still_closes() -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Producer(bootstrap_servers=unused_address(), max_block_ms=60_000) as producer:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send("t", b"v")
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+
+
+def test_waiting_costs_few_turns(unheard: Producer) -> None:
+    step = unheard._core.engine.step
+    turns: list[int] = []
+
+    def counted(now_ms: int) -> int:
+        turns.append(now_ms)
+        return step(now_ms)
+
+    unheard._core.engine.step = counted  # type: ignore[method-assign]
+    with pytest.raises(KafkaTimeoutError):
+        unheard.send("t", b"v")
+    assert 0 < len(turns) < 100

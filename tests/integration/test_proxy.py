@@ -75,6 +75,12 @@ def receive(connection: socket.socket, size_bytes: int) -> bytes:
     return data
 
 
+def exchange(connection: socket.socket) -> None:
+    """See that a request has its response."""
+    connection.sendall(REQUEST)
+    assert receive(connection, len(REQUEST)) == REQUEST
+
+
 def is_ended(connection: socket.socket) -> bool:
     """Wait for the end, an orderly one or a reset."""
     try:
@@ -127,8 +133,7 @@ def test_a_lost_answer_ends_the_connection_and_a_new_one_works(proxy: FaultProxy
         connection.sendall(REQUEST)
         assert is_ended(connection)
     with connect(proxy) as connection:
-        connection.sendall(REQUEST)
-        assert receive(connection, len(REQUEST)) == REQUEST
+        exchange(connection)
     assert proxy.counts == {"Lose": 1}
 
 
@@ -178,8 +183,7 @@ def test_a_delay_takes_its_time(proxy: FaultProxy) -> None:
     proxy.inject(Delay(delay_ms=DELAY_MS))
     with connect(proxy) as connection:
         started_s = time.monotonic()
-        connection.sendall(REQUEST)
-        assert receive(connection, len(REQUEST)) == REQUEST
+        exchange(connection)
         assert time.monotonic() - started_s >= DELAY_MS / 1000
     assert proxy.counts == {"Delay": 1}
 
@@ -206,8 +210,7 @@ def test_a_blackhole_stays_open_and_says_nothing(proxy: FaultProxy) -> None:
         # The other's answer says that the proxy has had its turn with the first.
         while proxy.counts.get("Blackhole", 0) == 0:
             time.sleep(0.001)
-        other.sendall(REQUEST)
-        assert receive(other, len(REQUEST)) == REQUEST
+        exchange(other)
         connection.setblocking(False)
         connection.sendall(REQUEST)
         with pytest.raises(BlockingIOError):
@@ -223,8 +226,7 @@ def test_refused_connections_are_reset_and_counted(proxy: FaultProxy) -> None:
     for _ in range(2):
         assert is_ended_at_once(proxy)
     with connect(proxy) as connection:
-        connection.sendall(REQUEST)
-        assert receive(connection, len(REQUEST)) == REQUEST
+        exchange(connection)
     assert proxy.counts == {"Refuse": 2}
     assert proxy.connection_count == 3
 
@@ -240,14 +242,12 @@ def test_a_proxy_that_refuses_does_not_listen_and_comes_back(proxy: FaultProxy) 
     proxy.accept_connections()
     proxy.accept_connections()
     with connect(proxy) as connection:
-        connection.sendall(REQUEST)
-        assert receive(connection, len(REQUEST)) == REQUEST
+        exchange(connection)
 
 
 def test_connections_die_of_age_and_on_command(proxy: FaultProxy) -> None:
     with connect(proxy) as old:
-        old.sendall(REQUEST)
-        assert receive(old, len(REQUEST)) == REQUEST
+        exchange(old)
         proxy.limit_lifetimes((10, 50))
         assert is_ended_at_once(proxy)
         assert proxy.counts == {"Lifetime": 1}
@@ -274,8 +274,7 @@ def test_connections_beyond_the_limit_are_reset(
 ) -> None:
     monkeypatch.setattr("pykclient.testing.proxy.proxy.LINK_COUNT_MAX", 1)
     with connect(proxy) as connection:
-        connection.sendall(REQUEST)
-        assert receive(connection, len(REQUEST)) == REQUEST
+        exchange(connection)
         assert is_ended_at_once(proxy)
     assert proxy.counts == {"Crowded": 1}
 

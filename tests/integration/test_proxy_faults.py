@@ -53,7 +53,8 @@ def kafka(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
     """A broker of each version: they speak Produce and Fetch in different versions."""
-    with kafka_cluster_factory(version=request.param, proxied=True) as cluster:
+    config = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 200}
+    with kafka_cluster_factory(version=request.param, config=config, proxied=True) as cluster:
         yield cluster
 
 
@@ -119,26 +120,17 @@ def values_in_log(kafka: KafkaCluster, topic: str) -> dict[int, list[int]]:
         pytest.param(
             Delay(api=ApiKey.PRODUCE, probability=0.1, delay_ms=200), id="acknowledgements late"
         ),
+        pytest.param(None, id="connections that die young"),
     ],
 )
 def test_acknowledged_is_kept_once_and_in_order(
-    kafka: KafkaCluster, proxy: FaultProxy, fault: Fault
+    kafka: KafkaCluster, proxy: FaultProxy, fault: Fault | None
 ) -> None:
     topic = confluent_create_topic(kafka, "faulty", partition_count=PARTITION_COUNT)
-    proxy.inject(fault)
-    counts = produce_through(kafka, topic, proxy, fault.name)
-    proxy.heal()
-    expected = {partition: list(range(count)) for partition, count in enumerate(counts)}
-    assert values_in_log(kafka, topic) == expected
-
-
-def test_connections_that_die_young_lose_and_double_nothing(
-    kafka: KafkaCluster, proxy: FaultProxy
-) -> None:
-    topic = confluent_create_topic(kafka, "short-lived", partition_count=PARTITION_COUNT)
-    proxy.limit_lifetimes((50, 300))
-    proxy.inject(Delay(api=ApiKey.PRODUCE, probability=0.2, delay_ms=30))
-    counts = produce_through(kafka, topic, proxy, "Lifetime")
+    if fault is None:
+        proxy.limit_lifetimes((50, 300))
+    proxy.inject(fault or Delay(api=ApiKey.PRODUCE, probability=0.2, delay_ms=30))
+    counts = produce_through(kafka, topic, proxy, "Lifetime" if fault is None else fault.name)
     proxy.heal()
     expected = {partition: list(range(count)) for partition, count in enumerate(counts)}
     assert values_in_log(kafka, topic) == expected
@@ -160,17 +152,13 @@ def test_replication_does_not_pass_the_proxies(kafka_cluster_factory: KafkaClust
 
 
 @pytest.mark.slow
-def test_a_proxy_refuses_while_its_broker_is_down(
-    kafka_cluster_factory: KafkaClusterFactory,
-) -> None:
-    config = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 200}
-    with kafka_cluster_factory(config=config, proxied=True) as single:
-        for put_down in (single.stop, single.kill):
-            put_down(1)
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(single.proxy(1).address, TIMEOUT_S)
-            single.start(1)
-            socket.create_connection(single.proxy(1).address, TIMEOUT_S).close()
+def test_a_proxy_refuses_while_its_broker_is_down(kafka: KafkaCluster) -> None:
+    for put_down in (kafka.stop, kafka.kill):
+        put_down(1)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(kafka.proxy(1).address, TIMEOUT_S)
+        kafka.start(1)
+        socket.create_connection(kafka.proxy(1).address, TIMEOUT_S).close()
 
 
 def test_a_cluster_without_proxies_has_none_to_give(

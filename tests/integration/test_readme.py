@@ -62,13 +62,6 @@ def test_the_consumer_reads_what_the_producer_sent(greeted_kafka: KafkaCluster) 
 
 
 @pytest.mark.kafka
-@pytest.mark.spark
-@pytest.mark.slow
-def test_spark_counts_what_the_producer_sent(greeted_kafka: KafkaCluster) -> None:
-    assert "|[65 6E]| 1001|" in printed_by("Arrow and Spark", greeted_kafka)
-
-
-@pytest.mark.kafka
 def test_the_cluster_of_the_example_takes_a_record(kafka_cluster: KafkaCluster) -> None:
     assert "offset=0" in printed_by("Test with it", kafka_cluster)
 

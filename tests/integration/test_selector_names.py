@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from tests.integration.recording_stream import (
     HOST,
     PATIENCE_S,
     RecordingStream,
-    connect,
     free_port,
     port_of,
     wait_until,
@@ -90,20 +88,6 @@ def test_a_host_without_addresses_is_told(port: SelectorPort, names: Names) -> N
     port.open(stream, "broker", 9092, attempt=3)
     wait_until(port, lambda: bool(stream.errors))
     assert stream.error == "cannot connect to broker:9092: no address"
-
-
-@pytest.mark.promise("the look-up of a name blocks no call")
-def test_a_resolver_that_hangs_holds_no_wait_beyond_its_time(
-    port: SelectorPort, names: Names, listener: socket.socket
-) -> None:
-    names.gate.clear()
-    stream = RecordingStream()
-    port.open(stream, "broker", 9092, attempt=0)
-    start_s = time.monotonic()
-    port.wait(50)
-    assert time.monotonic() - start_s < 1
-    connect(port, listener)[1].close()  # and it holds up nobody else
-    assert not stream.errors
 
 
 def test_an_answer_for_a_stream_that_was_closed_meanwhile_is_dropped(

@@ -1,8 +1,9 @@
-"""Members that are slow, in their own code or in a deserializer: who stays and who must go.
+"""Members that are slow, in their own code or in a deserializer, and those that poll without time.
 
 Goal: heartbeats go on whatever the application does, and `max_poll_interval_ms` counts all the
-same. Method: real consumers and threads over the loopback, in groups of both protocols, with short
-sessions; the group is looked at in the broker.
+same; polls with no time at all go on where the last was, as Java's do with `Duration.ZERO`. Method:
+real consumers and threads over the loopback, in groups of both protocols, with short sessions; the
+group is looked at in the broker.
 """
 
 from __future__ import annotations
@@ -12,69 +13,51 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Consumer, Producer
-from pykclient.errors import RecordDeserializationError
-from pykclient.testing import FakeKafka
-from pykclient.testing.fake.groups.group import GroupSettings
+from pykclient.errors import UnknownTopicOrPartitionError
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake import faults
 from tests.integration.fake_group import (
+    CLASSIC,
     GROUP,
+    NUMBERS,
     PARTITIONS,
     POLL_S,
     TIMEOUT_S,
     TOPIC,
     Diary,
+    each_protocol,
+    has_all,
+    have_counts,
+    make_brokers,
     member_count,
     poll_until,
+    write,
 )
+from tests.integration.fake_group import member as member_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pykclient import Consumer
+    from pykclient.testing import FakeKafka
+
 SESSION_MS = 1_000
-INTERVAL_MS = 50
 COUNT = 8
+POLL_COUNT = 200
 SLOW_S = 2.5 * SESSION_MS / 1_000 / COUNT
 """For each record: for all of them longer than two sessions."""
-
-PROTOCOLS = ["classic", "consumer"]
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeKafka]:
-    """A broker with topic ``t``, whose coordinator gives members up after a second."""
-    settings = GroupSettings(
-        group_min_session_timeout_ms=SESSION_MS,
-        group_consumer_session_timeout_ms=SESSION_MS,
-        group_consumer_heartbeat_interval_ms=INTERVAL_MS,
-        group_consumer_assignment_interval_ms=0,
-    )
-    with FakeKafka(1, group_settings=settings) as fake:
-        with fake.control() as cluster:
-            cluster.create_topic(TOPIC, len(PARTITIONS))
+    """A broker whose coordinator gives members up after a second."""
+    with make_brokers(1, SESSION_MS) as fake:
         yield fake
 
 
 def member(fake: FakeKafka, protocol: str, **settings: object) -> Consumer:
-    timing: dict[str, object] = {}
-    if protocol == "classic":
-        timing = {"heartbeat_interval_ms": INTERVAL_MS, "session_timeout_ms": SESSION_MS}
-    return Consumer(
-        bootstrap_servers=fake.bootstrap_servers,
-        **{
-            "group_id": GROUP,
-            "group_protocol": protocol,
-            "auto_offset_reset": "earliest",
-            **timing,
-            **settings,
-        },
-    )
-
-
-def write(fake: FakeKafka, count: int = COUNT) -> None:
-    """Write so many records to the first partition."""
-    with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
-        for number in range(count):
-            producer.send(TOPIC, b"%d" % number, partition=0)
+    timing = {"session_timeout_ms": SESSION_MS} if protocol == CLASSIC else {}
+    return member_of(fake, protocol, **timing, **settings)
 
 
 def polled(consumer: Consumer, count: int) -> list[object]:
@@ -98,12 +81,12 @@ READERS = [polled, iterated]
 
 @pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_protocol
 def test_a_slow_deserializer_keeps_its_membership(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:
     """All records of the batch together take longer than two sessions."""
-    write(fake)
+    write(fake, COUNT, 1)
     diary = Diary()
 
     def slow(data: bytes) -> int:
@@ -114,16 +97,16 @@ def test_a_slow_deserializer_keeps_its_membership(
         consumer.subscribe([TOPIC], listener=diary.listener)
         assert read(consumer, COUNT) == list(range(COUNT))
         consumer.commit()
-        assert diary.lines == [("assigned", [0, 1, 2, 3])]
+        assert diary.lines == [("assigned", NUMBERS)]
 
 
 @pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_protocol
 def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:
-    write(fake)
+    write(fake, COUNT, 1)
     diary = Diary()
     member_counts: list[int] = []
 
@@ -142,19 +125,19 @@ def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
         consumer.subscribe([TOPIC], listener=diary.listener)
         read(consumer, COUNT)
         poll_until(lambda: len(diary.lines) >= 3, consumer)
-    assert [what for what, _ in diary.lines[:3]] == ["assigned", "lost", "assigned"]
+    assert diary.calls[:3] == ["assigned", "lost", "assigned"]
 
 
 @pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_protocol
 def test_who_always_finds_records_at_hand_is_not_late(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:
     """One record a call, all of which are there after the first: each call counts as a poll."""
     interval_ms = 1_000
     count = 40
-    write(fake, count)
+    write(fake, count, 1)
     diary = Diary()
     with member(fake, protocol, max_poll_interval_ms=interval_ms, max_poll_records=1) as consumer:
         consumer.subscribe([TOPIC], listener=diary.listener)
@@ -165,22 +148,19 @@ def test_who_always_finds_records_at_hand_is_not_late(
             values += read(consumer, 1)
         assert time.monotonic() - started_s > 2 * interval_ms / 1_000
         assert values == [b"%d" % number for number in range(count)]
-        assert diary.lines == [("assigned", [0, 1, 2, 3])]
+        assert diary.lines == [("assigned", NUMBERS)]
 
 
 @pytest.mark.promise(
     "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
 )
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_protocol
 def test_what_a_deserializer_commits_leaves_out_what_it_has_in_hand(
     protocol: str, fake: FakeKafka
 ) -> None:
     """And an automatic commit that becomes due meanwhile does so, too."""
     partitions = PARTITIONS[:2]
-    with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
-        for partition in (0, 1):
-            for number in range(3):
-                producer.send(TOPIC, b"%d" % number, partition=partition)
+    write(fake, 6, len(partitions))
     got: list[object] = []
     counts: list[tuple[int, int]] = []
 
@@ -205,26 +185,13 @@ def test_what_a_deserializer_commits_leaves_out_what_it_has_in_hand(
         assert committed_count() == 6
 
 
-def test_a_deserializer_cannot_read_what_it_is_called_for(fake: FakeKafka) -> None:
-    write(fake)
-
-    def read(data: bytes) -> None:
-        consumer.poll(POLL_S)
-
-    with member(fake, "classic", value_deserializer=read) as consumer:
-        consumer.subscribe([TOPIC])
-        with pytest.raises(RecordDeserializationError, match="cannot read records"):
-            polled(consumer, 1)
-        assert consumer.position(PARTITIONS[0]) == 0
-
-
 @pytest.mark.promise(
     "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
 )
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_protocol
 def test_a_deserializer_may_have_the_consumer_leave(protocol: str, fake: FakeKafka) -> None:
     """What it was called for is not handed out: it is for whoever has the partition next."""
-    write(fake)
+    write(fake, COUNT, 1)
     values: list[bytes] = []
 
     def leave(data: bytes) -> bytes:
@@ -240,3 +207,80 @@ def test_a_deserializer_may_have_the_consumer_leave(protocol: str, fake: FakeKaf
         assert not consumer.assignment()
         consumer.subscribe([TOPIC])
         assert polled(consumer, COUNT) == [b"%d" % number for number in range(COUNT)]
+
+
+# Polls with no time at all, or next to none, one after the other.
+
+
+@pytest.fixture
+def filled() -> Iterator[FakeKafka]:
+    with make_brokers() as fake:
+        write(fake, POLL_COUNT)
+        yield fake
+
+
+def spin(consumer: Consumer, timeout_s: float, until: Callable[[int], bool]) -> int:
+    """Poll until as many records were read as are enough; return how many."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    count = 0
+    while not until(count):
+        count += len(consumer.poll(timeout_s))
+        assert time.monotonic() < deadline_s
+    return count
+
+
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
+@pytest.mark.parametrize("timeout_s", [0, 1e-6, 1e-3])
+@each_protocol
+def test_they_join_read_and_commit(protocol: str, timeout_s: float, filled: FakeKafka) -> None:
+    diary = Diary()
+    with member_of(filled, protocol, auto_commit_interval_ms=1) as consumer:
+        consumer.subscribe([TOPIC], listener=diary.listener)
+        assert spin(consumer, timeout_s, lambda count: count >= POLL_COUNT) == POLL_COUNT
+
+        def is_committed(_: int) -> bool:
+            with filled.control() as cluster:
+                offsets = cluster.groups.offsets(GROUP)
+                found = [offsets.get(partition) for partition in PARTITIONS]
+            return sum(each.offset for each in found if each is not None) == POLL_COUNT
+
+        spin(consumer, timeout_s, is_committed)
+    assert diary.lines == [("assigned", NUMBERS), ("revoked", NUMBERS)]
+
+
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
+def test_members_share_what_there_is(filled: FakeKafka) -> None:
+    with member_of(filled) as first, member_of(filled) as second:
+        first.subscribe([TOPIC])
+        spin(first, 0, lambda _: has_all(first)())
+        second.subscribe([TOPIC])
+
+        def is_shared(_: int) -> bool:
+            first.poll(0)
+            return have_counts({first: 2, second: 2})()
+
+        spin(second, 0, is_shared)
+
+
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
+def test_they_take_no_time(filled: FakeKafka) -> None:
+    """Though there is something to wait for: the coordinator, which does not respond."""
+    with filled.control() as cluster:
+        dropped = cluster.faults.add(faults.drop(), ApiKey.JOIN_GROUP, times=None)
+    with member_of(filled) as consumer:
+        consumer.subscribe([TOPIC])
+        spin(consumer, 0, lambda _: dropped.used_count > 0)
+        spent_s = []
+        for _ in range(200):
+            started_s = time.monotonic()
+            consumer.poll(0)
+            spent_s.append(time.monotonic() - started_s)
+        assert sorted(spent_s)[len(spent_s) * 9 // 10] < 0.05
+
+
+@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
+def test_they_tell_what_no_waiting_cures(filled: FakeKafka) -> None:
+    with member_of(filled, allow_auto_create_topics=False) as consumer:
+        consumer.subscribe(["absent"])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            spin(consumer, 0, lambda _: False)

@@ -13,7 +13,13 @@ import pytest
 
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake import faults
-from tests.integration.fake_group import PARTITIONS, TOPIC, Diary, member, poll_until
+from tests.integration.fake_group import (
+    PARTITIONS,
+    TOPIC,
+    Diary,
+    member,
+    poll_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,12 +29,6 @@ if TYPE_CHECKING:
 
 MEMBER_COUNT = 3
 SOME_POLLS = 5
-
-
-@pytest.fixture(autouse=True)
-def _topic(fake_kafka: FakeKafka) -> None:
-    with fake_kafka.control() as cluster:
-        cluster.create_topic(TOPIC, len(PARTITIONS))
 
 
 class StaticGroup:
@@ -78,19 +78,19 @@ class StaticGroup:
 
 
 @pytest.fixture(params=["range", "roundrobin", "sticky", "cooperative-sticky"])
-def group(request: pytest.FixtureRequest, fake_kafka: FakeKafka) -> Iterator[StaticGroup]:
+def group(request: pytest.FixtureRequest, fake: FakeKafka) -> Iterator[StaticGroup]:
     with ExitStack() as stack:
-        group = StaticGroup(fake_kafka, request.param)
+        group = StaticGroup(fake, request.param)
         stack.callback(group.close)
         yield group
 
 
 @pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
-def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake_kafka: FakeKafka) -> None:
+def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake: FakeKafka) -> None:
     before = [each.assignment() for each in group.members]
     told = [list(diary.lines) for diary in group.diaries[1:]]
     group.members[0].close()
-    with fake_kafka.control() as cluster:
+    with fake.control() as cluster:
         joins = cluster.faults.add(faults.delay_response(0), ApiKey.JOIN_GROUP, times=None)
         asked = cluster.faults.add(faults.delay_response(0), ApiKey.DESCRIBE_GROUPS, times=None)
     group.restart_leader()
@@ -102,12 +102,10 @@ def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake_kafka: Fa
 
 
 @pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
-def test_what_came_while_the_leader_was_away_is_read(
-    group: StaticGroup, fake_kafka: FakeKafka
-) -> None:
+def test_what_came_while_the_leader_was_away_is_read(group: StaticGroup, fake: FakeKafka) -> None:
     """Also where the leader's own share would stay the same."""
     group.members[0].close()
-    with fake_kafka.control() as cluster:
+    with fake.control() as cluster:
         cluster.add_partitions(TOPIC, len(PARTITIONS) + 1)
     group.restart_leader()
     group.poll_until(lambda: group.count == len(PARTITIONS) + 1)

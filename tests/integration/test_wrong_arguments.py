@@ -251,19 +251,29 @@ def consumer(servers: str) -> Iterator[Consumer]:
         yield consumer
 
 
-def test_a_list_of_partitions_to_commit_is_refused_with_the_cure(consumer: Consumer) -> None:
-    with pytest.raises(UsageError, match=r"commit: offsets is of type list; give a mapping.*next_"):
-        consumer.commit([PARTITION])  # type: ignore[arg-type]
-
-
-def test_seek_without_a_partition_says_so(consumer: Consumer) -> None:
-    with pytest.raises(UsageError, match=r"seek: 0 is no partition; give TopicPartition\(topic, n"):
-        consumer.seek(0, 6)  # type: ignore[arg-type]
-
-
-def test_one_partition_for_a_list_is_refused_with_the_cure(consumer: Consumer) -> None:
-    with pytest.raises(UsageError, match=r"as in pause\(\[TopicPartition\('t', 0\)\]\)"):
-        consumer.pause(PARTITION)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (
+            lambda consumer: consumer.commit([PARTITION]),
+            r"commit: offsets is of type list; give a mapping.*next_",
+        ),
+        (
+            lambda consumer: consumer.seek(0, 6),
+            r"seek: 0 is no partition; give TopicPartition\(topic, n",
+        ),
+        (
+            lambda consumer: consumer.pause(PARTITION),
+            r"as in pause\(\[TopicPartition\('t', 0\)\]\)",
+        ),
+    ],
+    ids=["commit", "seek", "pause"],
+)
+def test_what_is_often_mistaken_is_refused_with_the_cure(
+    call: Callable[[Consumer], object], match: str, consumer: Consumer
+) -> None:
+    with pytest.raises(UsageError, match=match):
+        call(consumer)
 
 
 def test_one_new_topic_for_a_list_is_refused_with_the_cure(servers: str) -> None:

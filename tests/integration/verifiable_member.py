@@ -24,8 +24,6 @@ from tests.quick_jvm import QUICK_JVM
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["VerifiableMember"]
-
 ROOT = Path(__file__).parents[2]
 EXIT_TIMEOUT_S = 60.0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError
 from pykclient.network.cluster.metadata import Metadata
-from pykclient.network.retry import Backoff
+from pykclient.producer.config import ProducerConfig
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -17,12 +17,11 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from pykclient.types import Node
+from tests.network.scripted_network import BOOTSTRAP, Steady
 
 if TYPE_CHECKING:
     from pykclient.network.manager import Request
 
-BOOTSTRAP = (Node(-1, "boot-a", 9092), Node(-2, "boot-b", 9092))
 START_MS = 1_000_000
 MAX_AGE_MS = 300_000
 TOPIC_ID, OTHER_ID = bytes(15) + b"1", bytes(15) + b"2"
@@ -31,36 +30,33 @@ UNSUPPORTED_VERSION, REBOOTSTRAP_REQUIRED = 35, 129
 LOST = DisconnectedError("the broker went away")
 
 
-def make_metadata(
-    *, topic_idle_ms: int | None = None, rebootstrap_trigger_ms: int | None = None
-) -> Metadata:
-    """Return one that was never asked, whose back-off has no jitter."""
+def make_metadata(*, topic_idle_ms: int | None = None, **settings: object) -> Metadata:
+    """Return metadata without a request so far, and without jitter."""
+    servers = [node.address for node in BOOTSTRAP]
     return Metadata(
-        bootstrap=BOOTSTRAP,
-        refresh_backoff=Backoff(100, 1_000, jitter=0),
-        max_age_ms=MAX_AGE_MS,
+        ProducerConfig.from_settings({"bootstrap_servers": servers, **settings}),
         allow_auto_topic_creation=True,
         topic_idle_ms=topic_idle_ms,
-        rebootstrap_trigger_ms=rebootstrap_trigger_ms,
+        random=Steady(),
     )
 
 
 def poll(metadata: Metadata, now_ms: int) -> Request | None:
-    """Ask it, as the engine does, and check that it tells the same by `next_poll_ms`."""
+    """Poll it, as the engine does, and check that it is due as by `next_poll_ms`."""
     is_due = metadata.next_poll_ms() <= now_ms
     result = metadata.poll(now_ms)
     assert len(result.requests) == is_due
     return result.requests[0] if result.requests else None
 
 
-def ask(metadata: Metadata, now_ms: int) -> Request:
+def due_request(metadata: Metadata, now_ms: int) -> Request:
     """Return its request, which must be due."""
     request = poll(metadata, now_ms)
     assert request is not None
     return request
 
 
-def asked_topics(request: Request) -> list[str | None] | None:
+def requested_topics(request: Request) -> list[str | None] | None:
     """Return the topics that a request names; None for all."""
     assert isinstance(request.message, MetadataRequest)
     topics = request.message.topics
@@ -68,7 +64,6 @@ def asked_topics(request: Request) -> list[str | None] | None:
 
 
 def brokers(*ids: int) -> list[MetadataResponseBroker]:
-    """Return brokers with these ids."""
     return [MetadataResponseBroker(node_id=n, host=f"broker-{n}", port=9092) for n in ids]
 
 
@@ -80,7 +75,7 @@ def topic(
     topic_id: bytes = TOPIC_ID,
     error_code: int = 0,
 ) -> MetadataResponseTopic:
-    """Return an answer's topic, with a partition for each leader."""
+    """Return the topic of a response, with a partition for each leader."""
     return MetadataResponseTopic(
         name=name,
         topic_id=topic_id,
@@ -92,13 +87,13 @@ def topic(
     )
 
 
-def told(*topics: MetadataResponseTopic) -> MetadataResponse:
-    """Return the answer of a cluster of two brokers with these topics."""
+def metadata_response(*topics: MetadataResponseTopic) -> MetadataResponse:
+    """Return the response of a cluster of two brokers with these topics."""
     return MetadataResponse(
         cluster_id="c", controller_id=1, brokers=brokers(1, 2), topics=list(topics)
     )
 
 
 def learn(metadata: Metadata, now_ms: int, *topics: MetadataResponseTopic) -> None:
-    """Ask, and answer with these topics."""
-    ask(metadata, now_ms).on_response(told(*topics), now_ms)
+    """Poll it, and respond with these topics."""
+    due_request(metadata, now_ms).on_response(metadata_response(*topics), now_ms)

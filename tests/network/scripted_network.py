@@ -1,6 +1,6 @@
-"""ScriptedNetwork: a network client over a scripted port, and a clock that moves when told.
+"""ScriptedNetwork: a network client over a scripted port, and a clock that a test moves.
 
-The cluster is what the test says by `know`; `Metadata` itself is not asked, unless the test does.
+The cluster is what the test gives to `know`; `Metadata` is polled by the test alone.
 
 Owner: the test that made it.
 """
@@ -8,15 +8,14 @@ Owner: the test that made it.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykclient.admin.config import AdminConfig
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.manager import Request
-from pykclient.network.retry import Backoff
-from pykclient.protocol.messages.metadata import MetadataRequest
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.types import Node
 from tests.network.scripted_port import ScriptedPort
 
@@ -28,10 +27,15 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request as RequestMessage
     from tests.network.scripted_port import ScriptedPeer
 
-__all__ = ["BOOTSTRAP", "BROKERS", "Outcome", "ScriptedNetwork"]
-
 BOOTSTRAP = (Node(-1, "boot-a", 9092), Node(-2, "boot-b", 9092), Node(-3, "boot-c", 9092))
 BROKERS = (Node(1, "broker-1", 9092), Node(2, "broker-2", 9092), Node(3, "broker-3", 9092))
+
+
+class Steady(Random):
+    """Gives the middle of each range: a back-off without jitter."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
 
 
 class Outcome:
@@ -43,16 +47,13 @@ class Outcome:
         self.done_ms: int | None = None
 
     def is_done(self) -> bool:
-        """Return whether it ended, either way."""
         return self.done_ms is not None
 
     def on_response(self, response: Message | None, now_ms: int) -> None:
-        """Note the answer."""
         self._end(now_ms)
         self.response = response
 
     def on_failure(self, error: KafkaError, now_ms: int) -> None:
-        """Note the failure."""
         self._end(now_ms)
         self.error = error
 
@@ -62,11 +63,11 @@ class Outcome:
 
 
 class ScriptedNetwork:
-    """A client with everything that it needs. Times are absolute milliseconds."""
+    """A client of a cluster of `brokers`, with all that it needs. Times are milliseconds."""
 
     def __init__(
         self,
-        *,
+        *brokers: Node,
         bootstrap: Sequence[Node] = BOOTSTRAP[:1],
         request_timeout_ms: int = 30_000,
         in_flight_max: int = 5,
@@ -77,12 +78,6 @@ class ScriptedNetwork:
         self.now_ms = 1_000_000
         self.port = ScriptedPort()
         self.random = Random(1)
-        self.metadata = Metadata(
-            bootstrap=bootstrap,
-            refresh_backoff=Backoff(100, 1_000, random=self.random),
-            max_age_ms=300_000,
-            allow_auto_topic_creation=True,
-        )
         config = AdminConfig.from_settings(
             bootstrap_servers=[node.address for node in bootstrap],
             client_id="test",
@@ -91,13 +86,16 @@ class ScriptedNetwork:
             receive_max_bytes=receive_max_bytes,
             metadata_recovery_strategy="rebootstrap" if falls_back_to_bootstrap else "none",
         )
+        self.metadata = Metadata(config, allow_auto_topic_creation=True, random=self.random)
         self.client = NetworkClient(
             config,
             self.port,
             self.metadata,
             max_in_flight_requests_per_connection=in_flight_max,
-            make_random=lambda: self.random,
+            random=self.random,
         )
+        if brokers:
+            self.know(*brokers)
 
     @property
     def peer(self) -> ScriptedPeer:
@@ -159,13 +157,34 @@ class ScriptedNetwork:
         self.client.send(request, self.now_ms)
         return outcome
 
-    def make_ready(self, node_id: int) -> ScriptedPeer:
-        """Connect to a node and answer the handshake."""
-        self.client.connect(node_id, self.now_ms)
+    def write(self, node_id: int | None = None, **options: Any) -> Outcome:
+        """Send a request, and make the turn in which it is written, or a connection begun."""
+        outcome = self.send(node_id, **options)
+        self.turn()
+        return outcome
+
+    def respond(self, peer: ScriptedPeer, message: Message | None = None) -> None:
+        """Respond to the oldest request, by default with an empty Metadata response."""
+        peer.respond(MetadataResponse() if message is None else message)
+        self.turn()
+
+    def shake_hands(self, ranges: dict[int, tuple[int, int]] | None = None) -> ScriptedPeer:
+        """Let the peer that was connected to last accept, and respond to ApiVersions."""
         peer = self.peer
         peer.accept()
         self.turn()
-        peer.answer_versions()
+        peer.respond_versions(ranges)
         self.turn()
+        return peer
+
+    def refuse(self) -> None:
+        """Let the peer that was connected to last refuse the connection."""
+        self.peer.refuse()
+        self.turn()
+
+    def make_ready(self, node_id: int) -> ScriptedPeer:
+        """Connect to a node, handshake included."""
+        self.client.connect(node_id, self.now_ms)
+        peer = self.shake_hands()
         assert self.client.is_ready(node_id, self.now_ms)
         return peer

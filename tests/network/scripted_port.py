@@ -1,7 +1,7 @@
-"""ScriptedPort: a port without sockets, whose peers do what a test tells them.
+"""ScriptedPort: a port without sockets; a test says what its peers do.
 
-A peer reads what the client writes with the protocol layer, and answers when it is told to. As with
-every port, streams hear of events only from inside `wait`, which never waits here.
+A peer reads what the client writes with the protocol layer. As with every port, streams are called
+only from inside `wait`, which never waits here.
 
 Owner: the test that made it.
 """
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from pykclient.network.io.port import Stream
     from pykclient.protocol.message import Message, Request
 
-__all__ = ["ALL_RANGES", "Received", "ScriptedPeer", "ScriptedPort"]
-
 ALL_RANGES = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
-"""What a broker tells that speaks all that this client speaks."""
+"""The versions of a broker that supports all that this client does."""
 
 
 class Received(NamedTuple):
@@ -43,7 +41,7 @@ class Received(NamedTuple):
 
 
 class ScriptedPeer:
-    """The other end of one stream. `requests` are those that were not answered yet."""
+    """The other end of one stream. `requests` are those without a response so far."""
 
     def __init__(self, stream: Stream, host: str, port: int, attempt: int) -> None:
         self.host = host
@@ -55,7 +53,7 @@ class ScriptedPeer:
         self.closed_count = 0
         """How often the client closed the stream."""
         self.is_ended = False
-        """Whether the peer ended it, as the client was told."""
+        """Whether the peer ended it, and the client was called."""
         self.takes_bytes = True
         """Whether the operating system takes what is written, or lets it wait."""
         self.unsent_bytes = 0
@@ -64,37 +62,32 @@ class ScriptedPeer:
         self._events: deque[Callable[[], None]] = deque()
 
     def is_closed(self) -> bool:
-        """Return whether the client closed the stream."""
         return self.closed_count > 0
 
     # Told by the test.
 
     def accept(self) -> None:
-        """Let the connection stand."""
         self.is_accepted = True
         self._events.append(self._stream.on_opened)
 
     def serve(self) -> None:
-        """Do what a healthy broker does: accept, and answer everything that came."""
+        """Do what a healthy broker does: accept, and respond to every request."""
         if not self.is_accepted:
             self.accept()
         while self.requests:
             message = self.requests[0].message
             if isinstance(message, ApiVersionsRequest):
-                self.answer_versions()
+                self.respond_versions()
             else:
-                self.answer(message.response_type())
+                self.respond(message.response_type())
 
     def refuse(self) -> None:
-        """Refuse the connection."""
         self.end(ConnectionFailedError(f"cannot connect to {self.host}:{self.port}: refused"))
 
     def hang_up(self) -> None:
-        """End the connection."""
         self.end(DisconnectedError(f"{self.host}:{self.port} closed the connection"))
 
     def end(self, error: KafkaError) -> None:
-        """End the stream with an error."""
         self._events.append(partial(self._end, error))
 
     def feed(self, data: bytes, *, piece_bytes: int | None = None) -> None:
@@ -103,34 +96,32 @@ class ScriptedPeer:
         for start in range(0, len(data), step):
             self._events.append(partial(self._feed, data[start : start + step]))
 
-    def answer(self, message: Message, *, piece_bytes: int | None = None) -> None:
-        """Answer the oldest request."""
+    def respond(self, message: Message, *, piece_bytes: int | None = None) -> None:
         header = self.requests.popleft().header
         frame = encode_response(message, header.api_version, header.correlation_id)
         self.feed(bytes(frame), piece_bytes=piece_bytes)
 
-    def answer_versions(
+    def respond_versions(
         self,
         ranges: dict[int, tuple[int, int]] | None = None,
         *,
         error_code: int = 0,
-        answer_version: int | None = None,
+        respond_version: int | None = None,
     ) -> None:
         """Answer the oldest request, an ApiVersions request, by default in its own version."""
         received = self.requests.popleft()
         assert isinstance(received.message, ApiVersionsRequest)
-        told = ALL_RANGES if ranges is None else ranges
+        listed = ALL_RANGES if ranges is None else ranges
         message = ApiVersionsResponse(
             error_code=error_code,
-            api_keys=[ApiVersion(key, low, high) for key, (low, high) in told.items()],
+            api_keys=[ApiVersion(key, low, high) for key, (low, high) in listed.items()],
         )
-        version = received.header.api_version if answer_version is None else answer_version
+        version = received.header.api_version if respond_version is None else respond_version
         self.feed(bytes(encode_response(message, version, received.header.correlation_id)))
 
     # Told by the port.
 
     def write(self, data: bytes) -> None:
-        """Take what the client wrote."""
         self.unsent_bytes += 0 if self.takes_bytes else len(data)
         while data:
             buffer = self._frames.get_buffer()
@@ -142,7 +133,6 @@ class ScriptedPeer:
                 self.received_count += 1
 
     def deliver(self) -> None:
-        """Tell the stream what has happened up to now."""
         for _ in range(len(self._events)):
             if self.is_closed() or self.is_ended:
                 self._events.clear()
@@ -180,31 +170,25 @@ class ScriptedPort:
         self._by_stream[stream] = peer
 
     def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Hand bytes to the peer."""
         peer = self._by_stream[stream]
         assert not peer.is_closed(), "the client wrote to what it closed"
         peer.write(b"".join(data))
 
     def unsent_bytes(self, stream: Stream) -> int:
-        """Return what the peer's operating system has not taken."""
         return self._by_stream[stream].unsent_bytes
 
     def close(self, stream: Stream) -> None:
-        """Note that the client closed the stream."""
         self._by_stream[stream].closed_count += 1
 
     def wait(self, timeout_ms: int) -> None:
-        """Deliver what the peers have done."""
         self.waits_ms.append(timeout_ms)
         for peer in list(self.peers):
             peer.deliver()
 
     def wakeup(self) -> None:
-        """Count it."""
         self.wakeup_count += 1
 
     def restart(self) -> None:
-        """Close every stream, without a word to any."""
         for peer in self.peers:
             peer.closed_count += 1
         self.peers.clear()
@@ -214,7 +198,6 @@ class ScriptedPort:
         """Do nothing: there are no sockets."""
 
     def shutdown(self) -> None:
-        """Close every stream."""
         self.is_shut_down = True
         for peer in self.peers:
             peer.closed_count += 1

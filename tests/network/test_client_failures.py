@@ -1,4 +1,4 @@
-"""Time that runs out, connections that end, and what is told of them; time is a number here."""
+"""Time that runs out, connections that end, and the errors and messages of both."""
 
 from __future__ import annotations
 
@@ -23,56 +23,51 @@ from tests.network.scripted_network import BOOTSTRAP, BROKERS, ScriptedNetwork
 if TYPE_CHECKING:
     from pykclient.protocol.message import Message
 
-TOO_OLD = {3: (0, 1)}
-
-
-@pytest.fixture
-def network() -> ScriptedNetwork:
-    """One bootstrap address, three brokers."""
-    network = ScriptedNetwork()
-    network.know(*BROKERS)
-    return network
-
 
 # Time-outs.
 
 
 @pytest.mark.promise("a request times out")
-def test_an_unanswered_request_times_out_and_takes_the_connection_with_it(
+def test_an_overdue_request_times_out_and_takes_the_connection_with_it(
     network: ScriptedNetwork,
 ) -> None:
     peer = network.make_ready(1)
-    late, lost = network.send(1, timeout_ms=1_000), network.send(1, timeout_ms=2_000)
-    network.turn()
-    assert network.turn(999) == network.now_ms + 1
-    assert not late.is_done()
-    network.turn(1)
+    late, lost = network.send(1, timeout_ms=1_000), network.write(1, timeout_ms=2_000)
+    network.turn(1_000)
     assert isinstance(late.error, KafkaTimeoutError)
-    assert str(late.error) == (
-        "broker-1:9092 (id 1) did not respond to METADATA within 1000 ms; it is overloaded or "
-        "out of reach; if it needs longer, raise request_timeout_ms"
-    )
     assert isinstance(lost.error, DisconnectedError)
     assert peer.is_closed()
     assert network.client.is_unavailable(1, network.now_ms)
 
 
 @pytest.mark.promise("a request times out")
-def test_the_default_time_out_is_the_setting() -> None:
-    network = ScriptedNetwork(request_timeout_ms=700)
-    network.know(*BROKERS)
+@pytest.mark.parametrize(
+    ("options", "allowed_ms"),
+    [
+        ({}, 700),
+        ({"timeout_ms": 1_000}, 1_000),
+        ({"timeout_ms": 10_000, "held_ms": 20_000}, 30_000),
+    ],
+)
+def test_a_request_has_the_time_of_its_own_or_of_the_setting_and_what_it_may_be_held_back(
+    options: dict[str, int], allowed_ms: int
+) -> None:
+    network = ScriptedNetwork(*BROKERS, request_timeout_ms=700)
     network.make_ready(1)
-    outcome = network.send(1)
-    network.turn()
-    network.turn(700)
-    assert "within 700 ms" in str(outcome.error)
+    outcome = network.write(1, **options)
+    assert network.turn(allowed_ms - 1) == network.now_ms + 1
+    assert not outcome.is_done()
+    network.turn(1)
+    assert str(outcome.error) == (
+        f"broker-1:9092 (id 1) did not respond to METADATA within {allowed_ms} ms; it is "
+        f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
+    )
 
 
-def test_an_answer_in_time_ends_the_waiting(network: ScriptedNetwork) -> None:
+def test_a_response_in_time_ends_the_waiting(network: ScriptedNetwork) -> None:
     peer = network.make_ready(1)
-    outcome = network.send(1, timeout_ms=1_000)
-    network.turn()
-    peer.answer(MetadataResponse())
+    outcome = network.write(1, timeout_ms=1_000)
+    peer.respond(MetadataResponse())
     network.turn(999)
     assert outcome.response is not None
     network.turn(10)
@@ -81,10 +76,8 @@ def test_an_answer_in_time_ends_the_waiting(network: ScriptedNetwork) -> None:
 
 def test_a_request_that_no_broker_takes_times_out_with_the_reasons() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
-    outcome = network.send(timeout_ms=300)
-    network.turn()
-    network.peer.refuse()
-    network.turn()
+    outcome = network.write(timeout_ms=300)
+    network.refuse()
     network.turn()
     network.turn(300)
     assert isinstance(outcome.error, KafkaTimeoutError)
@@ -98,8 +91,7 @@ def test_a_request_that_no_broker_takes_times_out_with_the_reasons() -> None:
 def test_a_request_that_its_broker_does_not_take_times_out_with_the_reason(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.send(1, timeout_ms=300)
-    network.turn()
+    outcome = network.write(1, timeout_ms=300)
     network.turn(300)
     assert str(outcome.error) == (
         "broker 1 did not take the METADATA request within 300 ms: broker-1:9092 (id 1) has not "
@@ -126,9 +118,8 @@ def test_a_connection_that_is_never_accepted_is_given_up_and_tried_again(
     assert len(network.port.peers) == 2
 
 
-def test_a_handshake_that_is_never_answered_is_given_up_with_the_cure() -> None:
-    network = ScriptedNetwork(request_timeout_ms=5_000)
-    network.know(*BROKERS)
+def test_a_handshake_that_is_never_responded_to_is_given_up_with_the_cure() -> None:
+    network = ScriptedNetwork(*BROKERS, request_timeout_ms=5_000)
     network.client.connect(1, network.now_ms)
     network.peer.accept()
     network.turn()
@@ -139,44 +130,32 @@ def test_a_handshake_that_is_never_answered_is_given_up_with_the_cure() -> None:
     assert "security protocol PLAINTEXT" in text
 
 
-def test_time_in_which_nobody_drove_does_not_count(network: ScriptedNetwork) -> None:
-    # A consumer is away from poll, working on records; its next fetch was answered meanwhile, and
-    # the answer takes several turns to be read.
+@pytest.mark.parametrize(
+    ("prepare_count", "after_ms", "is_late"),
+    [(0, 4_999, False), (0, 5_000, True), (3, 5_000, True)],
+)
+def test_time_without_a_driver_does_not_count_but_for_a_second(
+    network: ScriptedNetwork, prepare_count: int, after_ms: int, is_late: bool
+) -> None:
+    # A consumer is away from poll, working on records, with its next fetch in flight. A group may
+    # take several steps before anything is waited for.
     peer = network.make_ready(1)
     outcome = network.send(1, timeout_ms=10_000)
     network.turn(4_000)
     network.now_ms += 600_000
-    network.turn(4_999)
-    assert not outcome.is_done()
-    peer.answer(MetadataResponse())
-    network.turn()
-    assert outcome.response is not None
-    assert not peer.is_closed()
-
-
-def test_after_an_absence_the_rest_of_the_time_does_count(network: ScriptedNetwork) -> None:
-    network.make_ready(1)
-    outcome = network.send(1, timeout_ms=10_000)
-    network.turn(4_000)
-    network.now_ms += 600_000
-    network.turn(5_000)
-    assert isinstance(outcome.error, KafkaTimeoutError)
-
-
-def test_an_absence_is_excused_once(network: ScriptedNetwork) -> None:
-    # The group's business takes several steps before anything is waited for.
-    network.make_ready(1)
-    outcome = network.send(1, timeout_ms=10_000)
-    network.turn(4_000)
-    network.now_ms += 600_000
-    for _ in range(3):
+    for _ in range(prepare_count):
         network.client.prepare(network.now_ms)
-    network.turn(5_000)
-    assert isinstance(outcome.error, KafkaTimeoutError)
+    network.turn(after_ms)
+    assert peer.is_closed() is is_late
+    if is_late:
+        assert isinstance(outcome.error, KafkaTimeoutError)
+    else:
+        network.respond(peer)
+        assert outcome.response is not None
 
 
 @pytest.mark.parametrize("absence_ms", [200, 1_000, 60_000])
-def test_a_broker_that_never_answers_is_given_up_however_rarely_anybody_drives(
+def test_a_broker_that_never_responds_is_given_up_however_rarely_it_is_driven(
     network: ScriptedNetwork, absence_ms: int
 ) -> None:
     network.make_ready(1)
@@ -190,13 +169,12 @@ def test_a_broker_that_never_answers_is_given_up_however_rarely_anybody_drives(
     assert isinstance(outcome.error, KafkaTimeoutError)
 
 
-def test_an_answer_that_lies_unread_is_read_before_its_request_is_given_up(
+def test_a_response_that_lies_unread_is_read_before_its_request_is_given_up(
     network: ScriptedNetwork,
 ) -> None:
     peer = network.make_ready(1)
-    outcome = network.send(1, timeout_ms=1_000)
-    network.turn()
-    peer.answer(MetadataResponse())
+    outcome = network.write(1, timeout_ms=1_000)
+    peer.respond(MetadataResponse())
     network.turn(1_000)
     assert outcome.response is not None
 
@@ -204,39 +182,20 @@ def test_an_answer_that_lies_unread_is_read_before_its_request_is_given_up(
 def test_what_waited_to_be_written_still_gives_the_broker_its_whole_time(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.send(1, timeout_ms=10_000)
-    network.turn()
-    peer = network.peer
+    outcome = network.write(1, timeout_ms=10_000)
     network.turn(7_000)
-    peer.accept()
-    network.turn()
-    peer.answer_versions()
-    network.turn()
-    assert len(peer.requests) == 1
+    assert len(network.shake_hands().requests) == 1
     network.turn(9_999)
     assert not outcome.is_done()
     network.turn(1)
     assert "within 10000 ms" in str(outcome.error)
 
 
-def test_a_node_may_hold_a_response_back_as_promised_and_then_has_its_whole_time(
-    network: ScriptedNetwork,
-) -> None:
-    network.make_ready(1)
-    outcome = network.send(1, timeout_ms=10_000, held_ms=20_000)
-    network.turn()
-    network.turn(29_999)
-    assert not outcome.is_done()
-    network.turn(1)
-    assert "within 30000 ms" in str(outcome.error)
-
-
 def test_an_absence_uses_up_the_time_of_no_attempt_and_of_no_request_that_waits(
     network: ScriptedNetwork,
 ) -> None:
-    # The name was looked up while nobody drove, and only now is the address connected to.
-    outcome = network.send(1, timeout_ms=10_000)
-    network.turn()
+    # The name was looked up without a driver, and only now is the address connected to.
+    outcome = network.write(1, timeout_ms=10_000)
     network.now_ms += 600_000
     network.turn()
     assert not network.peer.is_closed()
@@ -245,7 +204,7 @@ def test_an_absence_uses_up_the_time_of_no_attempt_and_of_no_request_that_waits(
     network.turn()
     network.now_ms += 600_000
     network.turn()
-    network.peer.answer_versions()
+    network.peer.respond_versions()
     network.serve()
     assert outcome.response is not None
     assert len(network.port.peers) == 1
@@ -266,20 +225,18 @@ def test_an_attempt_that_cannot_even_begin_has_failed_and_the_next_one_may_succe
     network.make_ready(1)
 
 
-def test_what_is_waited_for_is_told_to_another_thread_while_the_driver_goes_on(
+def test_what_is_waited_for_is_reported_to_another_thread_while_the_driver_goes_on(
     network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = network.make_ready(1)
-    network.send(1)
-    network.turn()
+    network.write(1)
 
     class InTheMiddle(MetadataRequest):
         """A message that lets the driver go on whenever its name is looked up."""
 
         @property
         def api_key(self) -> ApiKey:  # type: ignore[override]
-            network.send(1)
-            network.turn()
+            network.write(1)
             return ApiKey.METADATA
 
     [entry] = network.client._connections[1]._in_flight
@@ -295,33 +252,24 @@ def test_a_connection_that_never_was_is_not_called_lost(
     network: ScriptedNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     network.client.connect(1, network.now_ms)
-    network.peer.refuse()
-    network.turn()
+    network.refuse()
     network.turn(1_000)
     network.make_ready(1).hang_up()
     network.turn()
-    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "[test] could not connect to broker-1:9092 (id 1): refused"
-    ]
+    assert caplog.messages == ["[test] could not connect to broker-1:9092 (id 1): refused"]
     caplog.clear()
     caplog.set_level(logging.INFO)
     network.now_ms += 60_000
     network.make_ready(1).hang_up()
     network.turn()
-    assert (
-        caplog.records[0]
-        .getMessage()
-        .startswith("[test] lost the connection to broker-1:9092 (id 1): ")
-    )
+    assert "[test] lost the connection to broker-1:9092 (id 1): " in caplog.messages[0]
 
 
 def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
-    network = ScriptedNetwork(in_flight_max=2)
-    network.know(*BROKERS)
+    network = ScriptedNetwork(*BROKERS, in_flight_max=2)
     peer = network.make_ready(1)
     outcomes = [network.send(1) for _ in range(4)]
-    elsewhere = network.send(2)
-    network.turn()
+    elsewhere = network.write(2)
     peer.hang_up()
     network.turn()
     assert all(isinstance(outcome.error, DisconnectedError) for outcome in outcomes)
@@ -330,7 +278,7 @@ def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
 
 
 @pytest.mark.promise("metadata is refreshed after errors")
-def test_a_lost_connection_asks_for_metadata(network: ScriptedNetwork) -> None:
+def test_a_lost_connection_requests_metadata(network: ScriptedNetwork) -> None:
     [request] = network.metadata.poll(network.now_ms).requests
     request.on_response(MetadataResponse(), network.now_ms)
     network.know(*BROKERS)
@@ -354,34 +302,35 @@ def test_bytes_that_cannot_be_read_end_the_connection_but_the_request_may_be_tri
     network: ScriptedNetwork, data: bytes
 ) -> None:
     peer = network.make_ready(1)
-    outcome = network.send(1)
-    network.turn()
+    outcome = network.write(1)
     peer.feed(data)
     network.turn()
     assert isinstance(outcome.error, DisconnectedError)
     assert outcome.error.retriable
     assert isinstance(outcome.error.__cause__, DecodeError)
-    assert "the connection to broker-1:9092 (id 1) was given up: broker-1:9092" in str(
-        outcome.error
-    )
+    text = str(outcome.error)
+    assert "the connection to broker-1:9092 (id 1) was given up: broker-1:9092" in text
     assert peer.is_closed()
 
 
 @pytest.mark.promise(
     "a response that contradicts its request is retried on a new connection, and fails no batch"
 )
-def test_an_answer_that_contradicts_its_request_ends_the_connection_as_well(
+def test_a_response_that_contradicts_its_request_ends_the_connection_as_well(
     network: ScriptedNetwork,
 ) -> None:
+    seen: list[Message] = []
+
     def check(response: Message) -> None:
-        assert isinstance(response, MetadataResponse)
-        raise DecodeError("names another topic")
+        seen.append(response)
+        if len(seen) == 2:
+            raise DecodeError("names another topic")
 
     peer = network.make_ready(1)
-    outcomes = [network.send(1, check=check), network.send(1)]
-    network.turn()
-    peer.answer(MetadataResponse())
-    network.turn()
+    good, *outcomes = [network.send(1, check=check), network.send(1, check=check), network.write(1)]
+    network.respond(peer)
+    network.respond(peer)
+    assert good.response is seen[0]
     for outcome in outcomes:
         assert isinstance(outcome.error, DisconnectedError)
         assert outcome.error.retriable
@@ -389,28 +338,17 @@ def test_an_answer_that_contradicts_its_request_ends_the_connection_as_well(
     assert peer.is_closed()
 
 
-def test_an_answer_that_passes_its_check_is_delivered(network: ScriptedNetwork) -> None:
-    seen: list[Message] = []
+def test_responses_before_the_end_are_delivered(network: ScriptedNetwork) -> None:
     peer = network.make_ready(1)
-    outcome = network.send(1, check=seen.append)
-    network.turn()
-    peer.answer(MetadataResponse())
-    network.turn()
-    assert seen == [outcome.response]
-
-
-def test_answers_before_the_end_are_delivered(network: ScriptedNetwork) -> None:
-    peer = network.make_ready(1)
-    answered, lost = network.send(1), network.send(1)
-    network.turn()
-    peer.answer(MetadataResponse())
+    served, lost = network.send(1), network.write(1)
+    peer.respond(MetadataResponse())
     peer.hang_up()
     network.turn()
-    assert answered.response is not None
+    assert served.response is not None
     assert isinstance(lost.error, DisconnectedError)
 
 
-def test_a_peer_that_answers_before_it_is_asked_and_hangs_up_is_no_broker(
+def test_a_peer_that_sends_before_a_request_and_hangs_up_is_no_broker(
     network: ScriptedNetwork,
 ) -> None:
     network.client.connect(1, network.now_ms)
@@ -428,10 +366,8 @@ def test_a_peer_that_answers_before_it_is_asked_and_hangs_up_is_no_broker(
 
 @pytest.mark.promise("reconnects back off, exponentially and with jitter")
 def test_a_node_that_refuses_is_tried_again_after_its_back_off(network: ScriptedNetwork) -> None:
-    outcome = network.send(1)
-    network.turn()
-    network.peer.refuse()
-    network.turn()
+    outcome = network.write(1)
+    network.refuse()
     assert isinstance(outcome.error, ConnectionFailedError)
     again = network.send(1)
     deadline_ms = network.turn()
@@ -455,7 +391,7 @@ def test_a_peer_that_hangs_up_is_tried_at_most_five_times_a_second(
             network.peer.accept()
             network.turn()
             if shakes_hands:
-                network.peer.answer_versions()
+                network.peer.respond_versions()
             network.peer.hang_up()
         network.turn(1)
     windows = [sum(ms <= other < ms + 1_000 for other in attempts_ms) for ms in attempts_ms]
@@ -463,34 +399,28 @@ def test_a_peer_that_hangs_up_is_tried_at_most_five_times_a_second(
     assert len(attempts_ms) >= 5, "it goes on trying"
 
 
-# What is told of failures.
+# Messages.
 
 
-def test_the_last_error_of_a_node_is_told_until_it_is_reached(network: ScriptedNetwork) -> None:
+def test_the_last_error_of_a_node_is_listed_until_it_is_reached(network: ScriptedNetwork) -> None:
     assert network.client.last_error(1) is None
     network.client.connect(1, network.now_ms)
-    network.peer.refuse()
-    network.turn()
+    network.refuse()
     assert isinstance(network.client.last_error(1), ConnectionFailedError)
     network.turn(1_000)
-    network.make_ready(1)
-    assert network.client.last_error(1) is None
-
-
-def test_nothing_is_told_when_all_is_well(network: ScriptedNetwork) -> None:
-    assert network.client.describe_failures() == ""
-    network.make_ready(1)
-    assert network.client.describe_failures() == ""
-
-
-def test_each_broker_in_trouble_is_told_with_its_reason(network: ScriptedNetwork) -> None:
     network.client.connect(1, network.now_ms)
-    network.peer.refuse()
-    network.turn()
+    assert network.client.describe_failures() == "cannot connect to broker-1:9092: refused"
+    network.shake_hands()
+    assert network.client.last_error(1) is None
+    assert network.client.describe_failures() == ""
+
+
+def test_each_broker_in_trouble_is_reported_with_its_reason(network: ScriptedNetwork) -> None:
+    network.client.connect(1, network.now_ms)
+    network.refuse()
     network.client.connect(2, network.now_ms)
     network.make_ready(3)
-    network.send(3)
-    network.turn()
+    network.write(3)
     assert network.client.describe_failures() == (
         "cannot connect to broker-1:9092: refused; "
         "broker-2:9092 (id 2) has not accepted the connection yet; "
@@ -498,16 +428,7 @@ def test_each_broker_in_trouble_is_told_with_its_reason(network: ScriptedNetwork
     )
 
 
-def test_why_the_last_attempt_failed_is_told_during_the_next(network: ScriptedNetwork) -> None:
-    network.client.connect(1, network.now_ms)
-    network.peer.refuse()
-    network.turn()
-    network.turn(1_000)
-    network.client.connect(1, network.now_ms)
-    assert network.client.describe_failures() == "cannot connect to broker-1:9092: refused"
-
-
-def test_a_bad_metadata_answer_is_told(network: ScriptedNetwork) -> None:
+def test_a_bad_metadata_response_is_reported(network: ScriptedNetwork) -> None:
     [request] = network.metadata.poll(network.now_ms).requests
     request.on_failure(DecodeError("a broker at port 0"), network.now_ms)
     assert network.client.describe_failures() == (
@@ -515,13 +436,11 @@ def test_a_bad_metadata_answer_is_told(network: ScriptedNetwork) -> None:
     )
 
 
-def test_a_large_cluster_that_is_down_is_told_in_few_words() -> None:
-    network = ScriptedNetwork()
-    network.know(*(Node(number, f"broker-{number}", 9092) for number in range(100)))
+def test_a_large_cluster_that_is_down_is_described_in_few_words() -> None:
+    network = ScriptedNetwork(*(Node(number, f"broker-{number}", 9092) for number in range(100)))
     for number in range(100):
         network.client.connect(number, network.now_ms)
-        network.peer.refuse()
-    network.turn()
+        network.refuse()
     text = network.client.describe_failures()
     assert text.count("refused") == 8
     assert text.endswith("; and 92 more")

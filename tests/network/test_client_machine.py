@@ -1,6 +1,6 @@
 """Whatever peers, brokers and time do, each request is called back once, and in time.
 
-Hypothesis makes up a history: requests of every kind, peers that accept, refuse, answer, throttle,
+Hypothesis makes up a history: requests of every kind, peers that accept, refuse, respond, throttle,
 talk nonsense or hang up, brokers that move, time that jumps. After each event the client must be
 consistent and must not spin; at the end every request must have ended by its deadline.
 """
@@ -142,8 +142,8 @@ class ClientMachine(RuleBasedStateMachine):
         if peer is None or not peer.requests:
             return
         if not isinstance(peer.requests[0].message, ApiVersionsRequest):
-            answer = MetadataResponse(throttle_time_ms=throttle_ms)
-            peer.answer(answer, piece_bytes=piece_bytes or None)
+            response = MetadataResponse(throttle_time_ms=throttle_ms)
+            peer.respond(response, piece_bytes=piece_bytes or None)
 
     @rule(index=PEERS, is_refusal=st.booleans())
     def answer_versions_badly(self, index: int, is_refusal: bool) -> None:
@@ -152,9 +152,9 @@ class ClientMachine(RuleBasedStateMachine):
             return
         if isinstance(peer.requests[0].message, ApiVersionsRequest):
             if is_refusal:
-                peer.answer_versions({}, error_code=UNSUPPORTED_VERSION, answer_version=0)
+                peer.respond_versions({}, error_code=UNSUPPORTED_VERSION, respond_version=0)
             else:
-                peer.answer_versions(TOO_OLD)
+                peer.respond_versions(TOO_OLD)
 
     @rule(index=PEERS)
     def swallow_a_request(self, index: int) -> None:

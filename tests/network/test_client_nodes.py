@@ -17,31 +17,15 @@ from tests.network.scripted_network import BOOTSTRAP, BROKERS, ScriptedNetwork
 TOO_OLD = {3: (0, 1)}
 
 
-@pytest.fixture
-def network() -> ScriptedNetwork:
-    """One bootstrap address, three brokers."""
-    network = ScriptedNetwork()
-    network.know(*BROKERS)
-    return network
-
-
 # Any node.
 
 
 def test_any_node_means_the_least_loaded(network: ScriptedNetwork) -> None:
     peers = [network.make_ready(node.id) for node in BROKERS]
     network.send(1)
-    network.send(2)
-    network.turn()
+    network.write(2)
     assert network.client.least_loaded_node(network.now_ms) == BROKERS[2]
-    network.send()
-    network.turn()
-    assert [len(peer.requests) for peer in peers] == [1, 1, 1]
-
-
-def test_requests_for_any_node_are_spread(network: ScriptedNetwork) -> None:
-    peers = [network.make_ready(node.id) for node in BROKERS]
-    for _ in range(9):
+    for _ in range(7):
         network.send()
     network.turn()
     assert [len(peer.requests) for peer in peers] == [3, 3, 3]
@@ -49,8 +33,7 @@ def test_requests_for_any_node_are_spread(network: ScriptedNetwork) -> None:
 
 def test_a_request_for_any_node_waits_for_none_that_is_queued_for_a_node() -> None:
     # A consumer that reads from the only broker has a Fetch request for it in each step.
-    network = ScriptedNetwork()
-    network.know(BROKERS[0])
+    network = ScriptedNetwork(BROKERS[0])
     peer = network.make_ready(BROKERS[0].id)
     network.send(BROKERS[0].id)
     network.send()
@@ -59,64 +42,52 @@ def test_a_request_for_any_node_waits_for_none_that_is_queued_for_a_node() -> No
 
 
 @pytest.mark.promise("a hanging broker gets no request that another broker can handle")
-def test_a_node_that_owes_an_answer_for_long_is_asked_after_all_others(
+def test_a_node_that_owes_a_response_for_long_comes_after_all_others(
     network: ScriptedNetwork,
 ) -> None:
     hung, busy = network.make_ready(1), network.make_ready(2)
     network.send(1)
     network.turn(SUSPECT_MS)
     for _ in range(3):
-        network.send(2)
-    network.turn()
-    network.send()
-    network.turn()
+        network.write(2)
+    network.write()
     assert (len(hung.requests), len(busy.requests)) == (1, 4)
-    hung.answer(MetadataResponse())
-    network.turn()
-    network.send()
-    network.turn()
+    network.respond(hung)
+    network.write()
     assert (len(hung.requests), len(busy.requests)) == (1, 4)
 
 
 @pytest.mark.promise("a hanging broker gets no request that another broker can handle")
-def test_another_node_is_connected_to_before_a_hung_one_is_asked(
+def test_another_node_is_connected_to_before_a_hung_one_gets_the_request(
     network: ScriptedNetwork,
 ) -> None:
     hung = network.make_ready(1)
     network.send(1)
     network.turn(SUSPECT_MS)
-    network.send()
-    network.turn()
+    network.write()
     assert len(hung.requests) == 1
     other = network.peer
     assert other is not hung
-    other.accept()
-    network.turn()
-    other.answer_versions()
-    network.turn()
+    network.shake_hands()
     assert len(other.requests) == 1
     assert len(hung.requests) == 1
 
 
-def test_a_hung_node_is_asked_when_there_is_no_other() -> None:
-    network = ScriptedNetwork()
-    network.know(BROKERS[0])
+def test_a_hung_node_gets_the_request_when_there_is_no_other() -> None:
+    network = ScriptedNetwork(BROKERS[0])
     hung = network.make_ready(1)
     network.send(1)
     network.turn(SUSPECT_MS)
-    network.send()
-    network.turn()
+    network.write()
     assert len(hung.requests) == 2
 
 
-def test_time_in_which_nobody_drove_makes_no_node_hung(network: ScriptedNetwork) -> None:
+def test_time_without_a_driver_makes_no_node_hung(network: ScriptedNetwork) -> None:
     away, busy = network.make_ready(1), network.make_ready(2)
     for node_id in (1, 2, 2):
-        network.send(node_id)
-    network.turn()
+        network.write(node_id)
     network.now_ms += 60_000
-    network.send()
-    network.turn()
+    network.write()
     assert (len(away.requests), len(busy.requests)) == (2, 2)
 
 
@@ -144,8 +115,7 @@ def test_a_refused_bootstrap_address_gives_way_to_the_next_at_once() -> None:
     for count in range(1, 4):
         network.turn()
         assert len(network.port.peers) == count
-        network.peer.refuse()
-        network.turn()
+        network.refuse()
     assert {peer.host for peer in network.port.peers} == {node.host for node in BOOTSTRAP}
 
 
@@ -153,10 +123,8 @@ def test_known_brokers_serve_any_node_and_bootstrap_addresses_do_not(
     network: ScriptedNetwork,
 ) -> None:
     network.send()
-    network.turn(STAGGER_MS)
-    network.turn(STAGGER_MS)
-    network.turn(STAGGER_MS)
-    network.turn(STAGGER_MS)
+    for _ in range(4):
+        network.turn(STAGGER_MS)
     assert {peer.host for peer in network.port.peers} == {node.host for node in BROKERS}
 
 
@@ -166,8 +134,7 @@ def test_when_every_known_broker_is_gone_the_bootstrap_addresses_are_tried_again
     network.send()
     for _ in BROKERS:
         network.turn()
-        network.peer.refuse()
-        network.turn()
+        network.refuse()
     network.turn()
     assert {peer.host for peer in network.port.peers[:3]} == {node.host for node in BROKERS}
     assert network.port.peers[3].host == BOOTSTRAP[0].host
@@ -177,8 +144,7 @@ def test_known_brokers_come_before_bootstrap_addresses_each_time(network: Script
     network.send()
     while len(network.port.peers) < len(BROKERS) + 1:
         network.turn()
-        network.peer.refuse()
-    network.turn()
+        network.refuse()
     for peer in network.port.peers:
         peer.refuse()
     tried_count = len(network.port.peers)
@@ -191,8 +157,7 @@ def test_known_brokers_come_before_bootstrap_addresses_each_time(network: Script
 
 
 def test_without_that_strategy_only_known_brokers_are_tried() -> None:
-    network = ScriptedNetwork(falls_back_to_bootstrap=False)
-    network.know(*BROKERS)
+    network = ScriptedNetwork(*BROKERS, falls_back_to_bootstrap=False)
     network.send()
     for _ in range(100):
         network.turn(50)
@@ -202,34 +167,21 @@ def test_without_that_strategy_only_known_brokers_are_tried() -> None:
 
 def test_one_old_broker_does_not_end_it_while_another_may_do() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
-    outcome = network.send()
-    network.turn()
-    network.peer.accept()
-    network.turn()
-    network.peer.answer_versions(TOO_OLD)
-    network.turn()
+    outcome = network.write()
+    network.shake_hands(TOO_OLD)
     assert not outcome.is_done()
     network.turn()
     network.serve()
     assert outcome.response is not None
 
 
-def refuse_versions(network: ScriptedNetwork) -> None:
-    """Let the peer connected to last turn out to be too old."""
-    network.peer.accept()
-    network.turn()
-    network.peer.answer_versions(TOO_OLD)
-    network.turn()
-
-
-def test_what_every_address_says_is_fatal_at_once_and_the_trying_goes_on() -> None:
+def test_what_every_address_fails_with_is_fatal_at_once_and_attempts_go_on() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
-    outcome = network.send()
-    network.turn()
-    refuse_versions(network)
+    outcome = network.write()
+    network.shake_hands(TOO_OLD)
     assert network.metadata.fatal_error is None
     network.turn()
-    refuse_versions(network)
+    network.shake_hands(TOO_OLD)
     assert "is older than Kafka 2.1" in str(network.metadata.fatal_error)
     assert not outcome.is_done()
     network.turn(1_000)
@@ -238,7 +190,7 @@ def test_what_every_address_says_is_fatal_at_once_and_the_trying_goes_on() -> No
 
 
 @pytest.mark.parametrize("old_comes_first", [True, False])
-def test_what_one_address_says_while_another_is_away_is_fatal_when_the_time_is_up(
+def test_what_one_address_fails_with_while_another_is_away_is_fatal_when_the_time_is_up(
     old_comes_first: bool,
 ) -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2], request_timeout_ms=5_000)
@@ -246,10 +198,9 @@ def test_what_one_address_says_while_another_is_away_is_fatal_when_the_time_is_u
     for is_old in (old_comes_first, not old_comes_first):
         network.turn()
         if is_old:
-            refuse_versions(network)
+            network.shake_hands(TOO_OLD)
         else:
-            network.peer.refuse()
-            network.turn()
+            network.refuse()
     assert network.metadata.fatal_error is None
     network.turn(5_000)
     network.turn()
@@ -258,31 +209,28 @@ def test_what_one_address_says_while_another_is_away_is_fatal_when_the_time_is_u
     assert isinstance(outcome.error, KafkaTimeoutError)
 
 
-def test_what_was_said_before_a_good_response_does_not_count() -> None:
+def test_what_failed_before_a_good_response_does_not_count() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
     network.random.choice = lambda nodes: nodes[0]  # type: ignore[method-assign, assignment]
-    served = network.send()
-    network.turn()
-    refuse_versions(network)  # a controller's address, say
+    served = network.write()
+    network.shake_hands(TOO_OLD)  # a controller's address, say
     network.turn()
     network.serve()
     assert served.response is not None
     serving = network.peer
     serving.hang_up()
     network.turn(1_000)
-    network.send()
-    network.turn()
+    network.write()
     assert network.peer.host != serving.host
-    refuse_versions(network)
+    network.shake_hands(TOO_OLD)
     assert network.metadata.fatal_error is None, "the other one may still serve"
 
 
 def test_an_old_broker_fails_what_is_meant_for_it_which_may_be_tried_again(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.send(1)
-    network.turn()
-    refuse_versions(network)
+    outcome = network.write(1)
+    network.shake_hands(TOO_OLD)
     assert isinstance(outcome.error, DisconnectedError)
     assert isinstance(outcome.error.__cause__, UnsupportedVersionError)
 
@@ -293,18 +241,15 @@ def test_an_old_broker_fails_what_is_meant_for_it_which_may_be_tried_again(
 MOVED = Node(1, "elsewhere", 9093)
 
 
-def test_a_broker_that_moved_is_left_once_its_answers_are_in(network: ScriptedNetwork) -> None:
+def test_a_broker_that_moved_is_left_once_its_responses_are_in(network: ScriptedNetwork) -> None:
     old = network.make_ready(1)
-    before = network.send(1)
-    network.turn()
+    before = network.write(1)
     network.know(MOVED)
     network.turn()
-    after = network.send(1)
-    network.turn()
+    after = network.write(1)
     assert not network.client.is_ready(1, network.now_ms)
     assert not old.is_closed()
-    old.answer(MetadataResponse())
-    network.turn()
+    network.respond(old)
     assert before.response is not None
     network.turn()
     assert old.is_closed()
@@ -314,14 +259,13 @@ def test_a_broker_that_moved_is_left_once_its_answers_are_in(network: ScriptedNe
 
 
 def test_closing_a_drained_connection_leads_to_another_step_now(network: ScriptedNetwork) -> None:
-    # A manager that found the node busy was promised that I/O would tell: closing is no I/O.
+    # A manager that found the node busy waits for I/O, which closing is not.
     old = network.make_ready(1)
-    network.send(1)
-    network.turn()
+    network.write(1)
     network.know(MOVED)
     network.turn()
     assert network.client.next_ready_ms(1, network.now_ms) == NEVER_MS
-    old.answer(MetadataResponse())
+    old.respond(MetadataResponse())
     network.port.wait(0)
     network.client.complete(network.now_ms)
     assert network.client.prepare(network.now_ms) == network.now_ms
@@ -329,19 +273,26 @@ def test_closing_a_drained_connection_leads_to_another_step_now(network: Scripte
     assert network.client.next_ready_ms(1, network.now_ms) == network.now_ms
 
 
-def test_dropping_an_attempt_at_an_old_address_leads_to_another_step_now(
-    network: ScriptedNetwork,
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_an_attempt_at_an_old_address_is_dropped_for_the_new_one_in_another_step_now(
+    network: ScriptedNetwork, is_accepted: bool
 ) -> None:
-    network.client.connect(1, network.now_ms)
+    outcome = network.write(1)
+    old = network.peer
+    if is_accepted:
+        old.accept()
+        network.turn()
     network.know(MOVED)
     assert network.client.prepare(network.now_ms) == network.now_ms
-    assert network.peer.is_closed()
-
-
-def test_an_old_address_that_is_silent_is_left_at_once(network: ScriptedNetwork) -> None:
-    old = network.make_ready(1)
-    owed = network.send(1)
+    assert old.is_closed()
     network.turn()
+    assert network.peer.host == MOVED.host
+    assert not outcome.is_done()
+
+
+def test_an_old_address_that_is_suspect_is_left_at_once(network: ScriptedNetwork) -> None:
+    old = network.make_ready(1)
+    owed = network.write(1)
     network.know(MOVED)
     assert network.turn() == network.now_ms + SUSPECT_MS
     waiting = network.send(1)
@@ -359,82 +310,42 @@ def test_an_old_address_that_is_silent_is_left_at_once(network: ScriptedNetwork)
 def test_a_move_is_logged_once(network: ScriptedNetwork, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     network.make_ready(1)
-    network.send(1)
-    network.turn()
+    network.write(1)
+    other = network.make_ready(2)
     for _ in range(3):
-        network.know(MOVED)
+        network.know(MOVED, *BROKERS[1:])
         network.turn()
-    assert sum("has moved to" in record.getMessage() for record in caplog.records) == 1
-
-
-@pytest.mark.parametrize("is_accepted", [False, True])
-def test_an_attempt_at_an_old_address_is_dropped_for_the_new_one(
-    network: ScriptedNetwork, is_accepted: bool
-) -> None:
-    outcome = network.send(1)
-    network.turn()
-    old = network.peer
-    if is_accepted:
-        old.accept()
-        network.turn()
-    network.know(MOVED)
-    network.turn()
-    assert old.is_closed()
-    assert network.peer.host == MOVED.host
-    assert not outcome.is_done()
+    assert sum("has moved to" in message for message in caplog.messages) == 1
+    assert not other.is_closed(), "it has not moved"
 
 
 def test_a_broker_that_moved_while_it_was_down_is_tried_at_once(network: ScriptedNetwork) -> None:
     network.client.connect(1, network.now_ms)
-    network.peer.refuse()
-    network.turn()
+    network.refuse()
     assert network.client.is_unavailable(1, network.now_ms)
     network.know(MOVED)
-    network.send(1)
-    network.turn()
+    network.write(1)
     assert network.peer.host == MOVED.host
 
 
-def test_a_broker_that_stays_keeps_its_connection(network: ScriptedNetwork) -> None:
-    peer = network.make_ready(1)
-    network.know(*BROKERS, Node(4, "broker-4", 9092))
-    network.turn()
-    assert not peer.is_closed()
-    assert network.client.is_ready(1, network.now_ms)
-
-
 def test_an_idle_connection_is_closed_and_opened_again_when_wanted() -> None:
-    network = ScriptedNetwork(idle_max_ms=60_000)
-    network.know(*BROKERS)
+    network = ScriptedNetwork(*BROKERS, idle_max_ms=60_000)
     peer = network.make_ready(1)
     assert network.turn() == network.now_ms + 60_000
     network.turn(59_999)
     assert not peer.is_closed()
     network.turn(1)
     assert peer.is_closed()
-    network.send(1)
-    network.turn()
+    network.write(1)
     assert len(network.port.peers) == 2
 
 
-def test_a_connection_with_an_answer_due_does_not_idle() -> None:
-    network = ScriptedNetwork(idle_max_ms=1_000)
-    network.know(*BROKERS)
+def test_a_connection_with_a_request_in_flight_or_waiting_does_not_idle() -> None:
+    network = ScriptedNetwork(*BROKERS, idle_max_ms=1_000)
     peer = network.make_ready(1)
-    network.send(1)
-    network.turn(999)
+    network.write(1)
     network.turn(20_000)
-    assert not peer.is_closed()
-
-
-def test_a_connection_with_a_request_waiting_does_not_idle() -> None:
-    network = ScriptedNetwork(idle_max_ms=1_000)
-    network.know(*BROKERS)
-    peer = network.make_ready(1)
-    network.send(1)
-    network.turn()
-    peer.answer(MetadataResponse(throttle_time_ms=5_000))
-    network.turn()
+    network.respond(peer, MetadataResponse(throttle_time_ms=5_000))
     outcome = network.send(1)
     network.turn(4_999)
     assert not peer.is_closed()
@@ -444,17 +355,13 @@ def test_a_connection_with_a_request_waiting_does_not_idle() -> None:
 
 
 def test_connections_may_be_kept_for_ever() -> None:
-    network = ScriptedNetwork(idle_max_ms=-1)
-    network.know(*BROKERS)
-    peer = network.make_ready(1)
+    network = ScriptedNetwork(*BROKERS, idle_max_ms=-1)
+    network.make_ready(1)
     assert network.turn() == NEVER_MS
-    network.turn(10**9)
-    assert not peer.is_closed()
 
 
 def test_no_idle_time_at_all_still_lets_requests_through() -> None:
-    network = ScriptedNetwork(idle_max_ms=0)
-    network.know(*BROKERS)
+    network = ScriptedNetwork(*BROKERS, idle_max_ms=0)
     for node_id in (None, 1, 1):
         outcome = network.send(node_id)
         network.turn(1_000)

@@ -45,25 +45,20 @@ BROKER = BROKERS[1]
 
 
 class Scene:
-    """Coordinators over a scripted network; one broker answers what is asked of any."""
+    """Coordinators over a scripted network; one broker gets the requests for any node."""
 
     def __init__(self, *, versions: tuple[int, int] = (0, 6)) -> None:
-        self.network = ScriptedNetwork()
-        self.network.know(*BROKERS)
+        self.network = ScriptedNetwork(*BROKERS)
         self.coordinators = Coordinators(
             self.network.metadata,
             self.network.client,
             retry_backoff=Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1)),
         )
         self.network.client.connect(1, self.network.now_ms)
-        self.anyone = self.network.peer
-        self.anyone.accept()
-        self.network.turn()
-        self.anyone.answer_versions({**ALL_RANGES, FIND: versions})
-        self.network.turn()
+        self.anyone = self.network.shake_hands({**ALL_RANGES, FIND: versions})
 
     def step(self, elapsed_ms: int = 0) -> int:
-        """Make a turn; when the manager wants to be asked again, counted from now."""
+        """Make a turn; return when the manager is to be polled again, counted from now."""
         self.network.now_ms += elapsed_ms
         result = self.coordinators.poll(self.network.now_ms)
         for request in result.requests:
@@ -77,32 +72,32 @@ class Scene:
         return self.step()
 
     def want(self, key: str = "g", key_type: CoordinatorType = GROUP) -> CoordinatorNode | None:
-        return self.coordinators.coordinator(key_type, key)
+        return self.coordinators.find(key_type, key).node()
 
-    def asked(self) -> FindCoordinatorRequest:
-        """The question that waits for its answer."""
+    def lookup(self) -> FindCoordinatorRequest:
+        """The request that waits for its response."""
         message = self.anyone.requests[0].message
         assert isinstance(message, FindCoordinatorRequest)
         return message
 
-    def answer(
+    def respond(
         self, error_code: int = 0, *keys: str, broker: Node = BROKER, port: int = BROKER.port
     ) -> None:
-        """Answer the oldest question, in the form of its version."""
+        """Respond to the oldest request, in the form of its version."""
         keys = keys or ("g",)
-        told = (broker.id, broker.host, port) if error_code == 0 else (-1, "", -1)
+        address = (broker.id, broker.host, port) if error_code == 0 else (-1, "", -1)
         if self.anyone.requests[0].header.api_version >= 4:
-            found = [Coordinator(key, *told, error_code) for key in keys]
+            found = [Coordinator(key, *address, error_code) for key in keys]
             message = FindCoordinatorResponse(coordinators=found)
         else:
-            message = FindCoordinatorResponse(0, error_code, None, *told)
-        self.anyone.answer(message)
+            message = FindCoordinatorResponse(0, error_code, None, *address)
+        self.anyone.respond(message)
         self.network.turn()
 
     def find(self) -> CoordinatorNode:
         self.want()
         self.step()
-        self.answer()
+        self.respond()
         found = self.want()
         assert found is not None
         return found
@@ -117,8 +112,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_nothing_is_asked_before_somebody_wants_it(scene: Scene) -> None:
-    scene.coordinators.failure(GROUP, "g")
+def test_nothing_is_requested_before_it_is_wanted(scene: Scene) -> None:
+    scene.coordinators.find(GROUP, "g").failure()
     scene.step()
     assert not scene.anyone.requests
 
@@ -127,15 +122,15 @@ def test_nothing_is_asked_before_somebody_wants_it(scene: Scene) -> None:
     "coordinators of groups, transactions and share groups are found in every version"
 )
 @pytest.mark.parametrize("version", range(7))
-def test_a_group_is_asked_about_once_in_every_version(version: int) -> None:
+def test_a_group_is_looked_up_once_in_every_version(version: int) -> None:
     scene = Scene(versions=(0, version))
     assert scene.want() is None
     scene.step()
     scene.step()
     assert len(scene.anyone.requests) == 1
-    asked = scene.asked()
-    assert (asked.key, asked.coordinator_keys) == (("g", []) if version < 4 else ("", ["g"]))
-    scene.answer()
+    lookup = scene.lookup()
+    assert (lookup.key, lookup.coordinator_keys) == (("g", []) if version < 4 else ("", ["g"]))
+    scene.respond()
     found = scene.want()
     assert found is not None
     assert (found.broker_id, found.address) == (BROKER.id, BROKER.address)
@@ -148,10 +143,8 @@ def test_the_coordinators_connection_is_apart_from_the_brokers(scene: Scene) -> 
     assert data is not coordinator
     assert (data.host, data.port) == (coordinator.host, coordinator.port)
     first = scene.network.send(BROKER.id)
-    second = scene.network.send(found.id)
-    scene.network.turn()
-    coordinator.answer(MetadataResponse())
-    scene.network.turn()
+    second = scene.network.write(found.id)
+    scene.network.respond(coordinator)
     assert (first.is_done(), second.is_done()) == (False, True)
 
 
@@ -159,16 +152,14 @@ def test_the_coordinators_connection_is_apart_from_the_brokers(scene: Scene) -> 
 def test_a_coordinators_connection_serves_no_request_for_any_node(scene: Scene) -> None:
     coordinator = scene.connect(scene.find())
     for _ in range(20):
-        scene.network.send(message=MetadataRequest())
-    scene.network.turn()
+        scene.network.write(message=MetadataRequest())
     assert not coordinator.requests
 
 
 def test_a_coordinator_outside_the_metadata_is_reached(scene: Scene) -> None:
     scene.network.know(BROKERS[0])
     found = scene.find()
-    outcome = scene.network.send(found.id)
-    scene.network.turn()
+    outcome = scene.network.write(found.id)
     assert scene.network.peer.host == BROKER.host
     scene.network.serve()
     assert outcome.response is not None
@@ -177,12 +168,11 @@ def test_a_coordinator_outside_the_metadata_is_reached(scene: Scene) -> None:
 def test_a_coordinator_that_moved_is_connected_to_at_its_new_address(scene: Scene) -> None:
     found = scene.find()
     old = scene.connect(found)
-    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id, reason="moved")
+    scene.coordinators.find(GROUP, "g").mark_unknown(found.id, "moved")
     scene.want()
     scene.step(RETRY_MS)
-    scene.answer(port=9_999)
-    scene.network.send(found.id)
-    scene.network.turn()
+    scene.respond(port=9_999)
+    scene.network.write(found.id)
     assert scene.network.peer.port == 9_999
     assert old.is_closed()
 
@@ -194,13 +184,13 @@ def test_a_lost_connection_makes_it_unknown_and_it_is_looked_up_anew(scene: Scen
     scene.network.turn(RETRY_MS)
     assert scene.want() is None
     scene.step()
-    assert scene.asked().coordinator_keys == ["g"]
+    assert scene.lookup().coordinator_keys == ["g"]
 
 
 @pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
 def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
     found = scene.find()
-    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id, reason=NotCoordinatorError())
+    scene.coordinators.find(GROUP, "g").mark_unknown(found.id, NotCoordinatorError())
     assert scene.want() is None
     assert scene.step() == RETRY_MS
     assert not scene.anyone.requests
@@ -210,40 +200,42 @@ def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
 
 def test_news_about_a_former_coordinator_changes_nothing(scene: Scene) -> None:
     found = scene.find()
-    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id + 1, reason="late news")
+    scene.coordinators.find(GROUP, "g").mark_unknown(found.id + 1, "late news")
     assert scene.want() == found
 
 
 @pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
-def test_while_there_is_none_it_is_asked_again_at_growing_intervals(scene: Scene) -> None:
+def test_while_there_is_none_it_is_tried_again_at_growing_intervals(scene: Scene) -> None:
     scene.want()
     scene.step()
     for delay_ms in (RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS):
-        scene.answer(CoordinatorNotAvailableError.code)
-        error = scene.coordinators.last_error(GROUP, "g")
+        scene.respond(CoordinatorNotAvailableError.code)
+        error = scene.coordinators.find(GROUP, "g").attempt.last_error
         assert isinstance(error, CoordinatorNotAvailableError)
         assert "group 'g'" in str(error)
-        assert scene.coordinators.failure(GROUP, "g") is None
+        assert scene.coordinators.find(GROUP, "g").failure() is None
         assert scene.step() == delay_ms
         scene.step(delay_ms)
-    scene.answer()
+    scene.respond()
     assert scene.want() is not None
-    assert scene.coordinators.last_error(GROUP, "g") is None
+    assert scene.coordinators.find(GROUP, "g").attempt.last_error is None
 
 
 @pytest.mark.promise("an error of FindCoordinator that no retry cures is raised")
-def test_what_no_attempt_cures_is_told_and_asked_anew_only_when_wanted(scene: Scene) -> None:
+def test_what_no_attempt_cures_is_reported_and_looked_up_anew_only_when_wanted(
+    scene: Scene,
+) -> None:
     scene.want()
     scene.step()
-    scene.answer(GroupAuthorizationFailedError.code)
-    failure = scene.coordinators.failure(GROUP, "g")
+    scene.respond(GroupAuthorizationFailedError.code)
+    failure = scene.coordinators.find(GROUP, "g").failure()
     assert isinstance(failure, GroupAuthorizationFailedError)
     assert "group 'g'" in str(failure)
     assert scene.want() is None
     scene.step()
     assert not scene.anyone.requests
     scene.step(RETRY_MS)
-    assert scene.coordinators.failure(GROUP, "g") is None
+    assert scene.coordinators.find(GROUP, "g").failure() is None
     assert not scene.anyone.requests
     scene.want()
     scene.step()
@@ -253,17 +245,17 @@ def test_what_no_attempt_cures_is_told_and_asked_anew_only_when_wanted(scene: Sc
 @pytest.mark.promise(
     "coordinators of groups, transactions and share groups are found in every version"
 )
-def test_keys_are_asked_about_together_by_type(scene: Scene) -> None:
+def test_keys_are_looked_up_together_by_type(scene: Scene) -> None:
     wanted = [("a", GROUP), ("b", GROUP), ("t", CoordinatorType.TRANSACTION)]
     for key, key_type in wanted:
         scene.want(key, key_type)
     scene.step()
-    asked = [received.message for received in scene.anyone.requests]
-    assert asked == [
+    lookups = [received.message for received in scene.anyone.requests]
+    assert lookups == [
         FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"]),
         FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]),
     ]
-    scene.answer(0, "b", "a")
+    scene.respond(0, "b", "a")
     assert scene.want("a") is not None
     assert scene.want("b") is not None
 
@@ -271,7 +263,7 @@ def test_keys_are_asked_about_together_by_type(scene: Scene) -> None:
 @pytest.mark.promise(
     "coordinators of groups, transactions and share groups are found in every version"
 )
-def test_an_older_broker_is_asked_about_one_key_at_a_time() -> None:
+def test_an_older_broker_gets_one_key_at_a_time() -> None:
     scene = Scene(versions=(0, 3))
     scene.want("a")
     scene.want("b")
@@ -288,13 +280,13 @@ def test_a_share_group_needs_a_broker_that_has_them() -> None:
     scene.want("s", CoordinatorType.SHARE)
     scene.step()
     scene.step()
-    failure = scene.coordinators.failure(CoordinatorType.SHARE, "s")
+    failure = scene.coordinators.find(CoordinatorType.SHARE, "s").failure()
     assert isinstance(failure, UnsupportedVersionError)
     assert "share" in str(failure)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         FindCoordinatorResponse(coordinators=[Coordinator("other", 2, "b", 9092)]),
         FindCoordinatorResponse(coordinators=[Coordinator("g", 2, "b", 9092)] * 2),
@@ -303,21 +295,21 @@ def test_a_share_group_needs_a_broker_that_has_them() -> None:
         FindCoordinatorResponse(),
     ],
 )
-def test_an_answer_that_cannot_be_true_is_asked_for_again_and_then_told(
-    scene: Scene, answer: FindCoordinatorResponse
+def test_a_response_that_cannot_be_true_is_requested_again_and_then_reported(
+    scene: Scene, response: FindCoordinatorResponse
 ) -> None:
     scene.want()
     (request,) = scene.coordinators.poll(scene.network.now_ms).requests
     assert request.check is not None
     with pytest.raises(DecodeError) as caught:
-        request.check(answer)
+        request.check(response)
     lost: KafkaError = DisconnectedError("given up")
     lost.__cause__ = caught.value
     request.on_failure(lost, scene.network.now_ms)
-    assert scene.coordinators.failure(GROUP, "g") is None
+    assert scene.coordinators.find(GROUP, "g").failure() is None
     (again,) = scene.coordinators.poll(scene.network.now_ms + RETRY_MS).requests
     again.on_failure(lost, scene.network.now_ms)
-    assert scene.coordinators.failure(GROUP, "g") is caught.value
+    assert scene.coordinators.find(GROUP, "g").failure() is caught.value
 
 
 def test_a_node_that_is_out_of_reach_is_called_a_coordinator(scene: Scene) -> None:
@@ -329,28 +321,27 @@ def test_a_node_that_is_out_of_reach_is_called_a_coordinator(scene: Scene) -> No
     assert str(found) == "broker-2:9092 (id 2, as coordinator)"
 
 
-# A coordinator that keeps its connection and answers nothing.
+# A coordinator that keeps its connection and does not respond.
 
 
-def silent_coordinator(scene: Scene) -> tuple[CoordinatorNode, Outcome]:
-    """Let the coordinator owe an answer for so long that others are asked about it."""
+def suspect_coordinator(scene: Scene) -> tuple[CoordinatorNode, Outcome]:
+    """Let the coordinator owe a response until it is suspect."""
     found = scene.find()
     scene.connect(found)
-    owed = scene.network.send(found.id)
-    scene.network.turn()
+    owed = scene.network.write(found.id)
     assert scene.wait(SUSPECT_MS - 1) == 1
     assert not scene.anyone.requests
     scene.wait(1)
-    assert scene.asked().coordinator_keys == ["g"]
+    assert scene.lookup().coordinator_keys == ["g"]
     return found, owed
 
 
 @pytest.mark.promise(
     "a hanging broker is replaced at once: coordinator, leader, and for any other request"
 )
-def test_another_coordinator_takes_over_from_one_that_is_silent(scene: Scene) -> None:
-    _, owed = silent_coordinator(scene)
-    scene.answer(broker=BROKERS[2])
+def test_another_coordinator_takes_over_from_one_that_is_suspect(scene: Scene) -> None:
+    _, owed = suspect_coordinator(scene)
+    scene.respond(broker=BROKERS[2])
     found = scene.want()
     assert found is not None
     assert found.broker_id == BROKERS[2].id
@@ -363,8 +354,8 @@ def test_another_coordinator_takes_over_from_one_that_is_silent(scene: Scene) ->
     "a hanging broker is replaced at once: coordinator, leader, and for any other request"
 )
 def test_one_that_is_only_slow_stays_and_is_doubted_now_and_then(scene: Scene) -> None:
-    found, owed = silent_coordinator(scene)
-    scene.answer()
+    found, owed = suspect_coordinator(scene)
+    scene.respond()
     assert scene.want() == found
     assert not owed.is_done()
     assert scene.wait(SUSPECT_INTERVAL_MS - 1) == 1
@@ -373,10 +364,10 @@ def test_one_that_is_only_slow_stays_and_is_doubted_now_and_then(scene: Scene) -
     assert scene.anyone.requests
 
 
-def test_one_that_answers_is_trusted_again(scene: Scene) -> None:
-    found, owed = silent_coordinator(scene)
-    scene.answer()
-    scene.network.peer.answer(MetadataResponse())
+def test_one_that_responds_is_trusted_again(scene: Scene) -> None:
+    found, owed = suspect_coordinator(scene)
+    scene.respond()
+    scene.network.peer.respond(MetadataResponse())
     scene.network.turn()
     assert owed.response is not None
     assert scene.wait(10 * SUSPECT_INTERVAL_MS) > SUSPECT_INTERVAL_MS
@@ -384,19 +375,19 @@ def test_one_that_answers_is_trusted_again(scene: Scene) -> None:
     assert scene.want() == found
 
 
-def test_what_nobody_tells_of_a_silent_one_changes_nothing(scene: Scene) -> None:
-    found, _ = silent_coordinator(scene)
-    scene.answer(GroupAuthorizationFailedError.code)
+def test_a_lookup_for_a_suspect_one_that_fails_changes_nothing(scene: Scene) -> None:
+    found, _ = suspect_coordinator(scene)
+    scene.respond(GroupAuthorizationFailedError.code)
     assert scene.want() == found
-    assert scene.coordinators.failure(GROUP, "g") is None
-    assert scene.coordinators.last_error(GROUP, "g") is None
+    assert scene.coordinators.find(GROUP, "g").failure() is None
+    assert scene.coordinators.find(GROUP, "g").attempt.last_error is None
 
 
-def test_one_that_is_lost_while_it_is_doubted_is_not_asked_about_twice(scene: Scene) -> None:
-    found, _ = silent_coordinator(scene)
-    scene.coordinators.mark_unknown(GROUP, "g", node_id=found.id, reason="gone")
+def test_one_that_is_lost_while_it_is_doubted_is_not_looked_up_twice(scene: Scene) -> None:
+    found, _ = suspect_coordinator(scene)
+    scene.coordinators.find(GROUP, "g").mark_unknown(found.id, "gone")
     assert scene.want() is None
     scene.step()
     assert len(scene.anyone.requests) == 1
-    scene.answer()
+    scene.respond()
     assert scene.want() == found

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedEngine:
-    """An engine whose steps tell the deadlines that a test gave it."""
+    """An engine whose steps return the deadlines that a test gave it."""
 
     def __init__(self, diary: list[str], deadlines_ms: list[int]) -> None:
         self.user_calls: deque[UserCall] = deque()
@@ -150,44 +150,34 @@ def test_an_interrupt_in_any_line_of_the_drive_ends_the_decisions(
     assert len(ends) > 20
 
 
+TURN = ["step 1000", "wait 300", "complete 1300"]
+ONE_TURN = ["step 1000", "wait 0", "complete 1000"]
+
+
 @pytest.mark.promise("the core does no I/O; one loop drives it")
-def test_it_waits_until_the_engines_deadline_and_goes_on_until_its_own(
-    clock: Clock, diary: list[str]
+@pytest.mark.parametrize(
+    ("engine_ms", "done_after", "deadline_ms", "done"),
+    [
+        (1_300, "", 1_500, [*TURN, "step 1300", "wait 200", "complete 1500"]),
+        (1_300, "step 1000", 9_000, ["step 1000"]),
+        (1_300, "complete 1300", 9_000, TURN),
+        (1_300, "", 1_000, ONE_TURN),
+        (1_300, "", 0, ONE_TURN),
+        (400, "wait 0", 9_000, ONE_TURN),
+    ],
+    ids=["late", "after a step", "by a response", "a deadline of now", "long past", "engine late"],
+)
+def test_it_waits_until_the_engines_deadline_and_goes_on_until_it_is_done_or_late(
+    clock: Clock,
+    diary: list[str],
+    engine_ms: int,
+    done_after: str,
+    deadline_ms: int,
+    done: list[str],
 ) -> None:
-    engine = ScriptedEngine(diary, [1_300])
-    assert run(clock, engine, lambda: False, 1_500) is False
-    assert diary == [
-        "step 1000",
-        "wait 300",
-        "complete 1300",
-        "step 1300",
-        "wait 200",
-        "complete 1500",
-    ]
-
-
-def test_what_is_done_after_a_step_is_not_waited_for(clock: Clock, diary: list[str]) -> None:
-    assert run(clock, ScriptedEngine(diary, []), lambda: True, 9_000) is True
-    assert diary == ["step 1000"]
-
-
-def test_what_is_done_by_an_answer_ends_it(clock: Clock, diary: list[str]) -> None:
-    engine = ScriptedEngine(diary, [1_100])
-    assert run(clock, engine, lambda: "complete 1100" in diary, 9_000) is True
-    assert diary[-1] == "complete 1100"
-
-
-@pytest.mark.parametrize("deadline_ms", [1_000, 0])
-def test_a_deadline_that_has_passed_still_takes_what_has_arrived(
-    clock: Clock, diary: list[str], deadline_ms: int
-) -> None:
-    assert run(clock, ScriptedEngine(diary, []), lambda: False, deadline_ms) is False
-    assert diary == ["step 1000", "wait 0", "complete 1000"]
-
-
-def test_an_engine_that_is_late_is_not_waited_for(clock: Clock, diary: list[str]) -> None:
-    run(clock, ScriptedEngine(diary, [400]), lambda: "wait 0" in diary, 9_000)
-    assert diary == ["step 1000", "wait 0", "complete 1000"]
+    engine = ScriptedEngine(diary, [engine_ms])
+    assert run(clock, engine, lambda: done_after in diary, deadline_ms) is bool(done_after)
+    assert diary == done
 
 
 def test_the_users_calls_are_made_before_it_looks_whether_it_is_done(
@@ -209,30 +199,22 @@ def test_calls_are_made_without_the_locks_of_the_driver(diary: list[str]) -> Non
     assert unlocked == [call.make]
 
 
-def test_the_core_hears_how_each_call_ended(diary: list[str]) -> None:
+def test_it_is_reported_how_each_call_ended_and_an_interrupt_is_raised(diary: list[str]) -> None:
     engine = ScriptedEngine(diary, [])
     ends: list[BaseException | None] = []
-    error = ValueError("the user's own")
+    error, interrupt = ValueError("the user's own"), KeyboardInterrupt()
 
-    def fail() -> None:
+    def fail(error: BaseException) -> None:
         raise error
 
-    engine.user_calls += [UserCall(fail, (), ends.append), UserCall(len, ("ab",), ends.append)]
-    run_user_calls(engine)  # type: ignore[arg-type]
-    assert ends == [error, None]
-
-
-def test_an_interrupt_is_told_to_the_core_and_to_the_application(diary: list[str]) -> None:
-    engine = ScriptedEngine(diary, [])
-    ends: list[BaseException | None] = []
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    engine.user_calls.append(UserCall(interrupt, (), ends.append))
+    engine.user_calls += [
+        UserCall(fail, (error,), ends.append),
+        UserCall(len, ("ab",), ends.append),
+        UserCall(fail, (interrupt,), ends.append),
+    ]
     with pytest.raises(KeyboardInterrupt):
         run_user_calls(engine)  # type: ignore[arg-type]
-    assert [type(end) for end in ends] == [KeyboardInterrupt]
+    assert ends == [error, None, interrupt]
 
 
 def test_calls_that_a_call_leads_to_wait_for_the_next_turn(diary: list[str]) -> None:

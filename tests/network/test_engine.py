@@ -1,4 +1,4 @@
-"""The engine asks managers in order, takes mail first, and never waits past what is due."""
+"""The engine polls managers in order, takes mail first, and never waits past what is due."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.network.scripted_network import BROKERS, Outcome, ScriptedNetwork
 
 
 class ScriptedManager:
-    """Says what it is told to say, and notes when it was asked."""
+    """Returns what the test has set, and notes when it was polled."""
 
     def __init__(self, name: str, diary: list[str]) -> None:
         self.name = name
@@ -62,7 +62,7 @@ def bench() -> Bench:
 
 
 @pytest.mark.promise("the core does no I/O; one loop drives it")
-def test_managers_are_asked_in_order_with_the_same_time(bench: Bench) -> None:
+def test_managers_are_polled_in_order_with_the_same_time(bench: Bench) -> None:
     bench.step()
     assert bench.diary == [f"first at {bench.now_ms}", f"second at {bench.now_ms}"]
 
@@ -74,23 +74,16 @@ def test_the_earliest_deadline_is_returned(bench: Bench) -> None:
     assert bench.step() == bench.fresh_until_ms
 
 
-def test_what_managers_want_is_sent_in_the_same_step(bench: Bench) -> None:
+def test_requests_are_sent_in_the_same_step_and_responses_taken_in_complete_alone(
+    bench: Bench,
+) -> None:
     bench.network.know(BROKERS[0])
     peer = bench.network.make_ready(1)
     request, outcome = bench.request(node_id=1)
     bench.first.result = PollResult(requests=[request])
     bench.step()
     assert [received.message for received in peer.requests] == [request.message]
-    assert not outcome.is_done()
-
-
-def test_answers_are_handed_out_in_complete_and_nowhere_else(bench: Bench) -> None:
-    bench.network.know(BROKERS[0])
-    peer = bench.network.make_ready(1)
-    request, outcome = bench.request(node_id=1)
-    bench.first.result = PollResult(requests=[request])
-    bench.step()
-    peer.answer(MetadataResponse())
+    peer.respond(MetadataResponse())
     bench.network.port.wait(0)
     bench.step()
     assert not outcome.is_done()
@@ -98,7 +91,7 @@ def test_answers_are_handed_out_in_complete_and_nowhere_else(bench: Bench) -> No
     assert outcome.is_done()
 
 
-def test_a_request_that_fails_at_once_asks_for_no_wait(bench: Bench) -> None:
+def test_a_request_that_fails_at_once_wants_no_wait(bench: Bench) -> None:
     request, outcome = bench.request(node_id=77)
     bench.first.result = PollResult(requests=[request])
     assert bench.step() == bench.now_ms
@@ -107,7 +100,7 @@ def test_a_request_that_fails_at_once_asks_for_no_wait(bench: Bench) -> None:
     assert "broker 77 is not in the metadata" in str(outcome.error)
 
 
-def test_mail_is_read_before_managers_are_asked(bench: Bench) -> None:
+def test_mail_is_read_before_managers_are_polled(bench: Bench) -> None:
     bench.engine.post(lambda now_ms: bench.diary.append(f"mail at {now_ms}"))
     bench.step()
     assert bench.diary[0] == f"mail at {bench.now_ms}"
@@ -118,7 +111,7 @@ def test_mail_wakes_the_driver(bench: Bench) -> None:
     assert bench.network.port.wakeup_count == 1
 
 
-def test_mail_that_comes_during_a_step_asks_for_another_one_and_holds_up_none(
+def test_mail_that_comes_during_a_step_leads_to_another_one_and_holds_up_none(
     bench: Bench,
 ) -> None:
     read: list[int] = []
@@ -163,8 +156,3 @@ def test_a_later_managers_wish_for_metadata_is_not_slept_over(bench: Bench) -> N
 
     engine = Engine(bench.network.client, [bench.metadata, Asker("asker", [])])
     assert engine.step(bench.now_ms) <= bench.now_ms + 1_000
-
-
-def test_user_calls_are_the_deque_that_managers_share(bench: Bench) -> None:
-    shared = Engine(bench.network.client, [], bench.engine.user_calls)
-    assert shared.user_calls is bench.engine.user_calls

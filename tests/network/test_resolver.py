@@ -1,4 +1,4 @@
-"""Name resolution answers by mailbox, whatever the system's resolver does."""
+"""Name resolution puts results into a mailbox, whatever the system's resolver does."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pykclient.network.io.resolver import LOOKUPS_MAX, Address, Resolver
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Answer = tuple[Address, ...] | ConnectionFailedError
+Result = tuple[Address, ...] | ConnectionFailedError
 Found = list[tuple[int, int, int, str, tuple[str, int]]]
 PATIENCE_S = 10.0
 
 
 class Names:
-    """Stands in for the system's resolver: names answer when a test lets them."""
+    """Stands in for the system's resolver: names are found when a test lets them."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.looked_up: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
         self.outcome: Callable[[str, int], Found] = lambda host, port: [
@@ -34,27 +34,27 @@ class Names:
     def getaddrinfo(self, host: str, port: int, **options: int) -> Found:
         if options.get("flags"):
             raise socket.gaierror("not a number")
-        self.asked.append(host)
+        self.looked_up.append(host)
         assert self.gate.wait(PATIENCE_S)
         return self.outcome(host, port)
 
 
 class Desk:
-    """A resolver, and the answers that it delivered."""
+    """A resolver, and the results that it delivered."""
 
     def __init__(self) -> None:
         self.woken = threading.Semaphore(0)
         self.resolver = Resolver(self.woken.release)
-        self.answers: list[Answer] = []
+        self.results: list[Result] = []
 
     def resolve(self, host: str, port: int = 9092) -> None:
-        self.resolver.resolve(host, port, self.answers.append)
+        self.resolver.resolve(host, port, self.results.append)
 
-    def await_answers(self, count: int = 1) -> list[Answer]:
+    def await_results(self, count: int = 1) -> list[Result]:
         for _ in range(count):
             assert self.woken.acquire(timeout=PATIENCE_S)
         self.resolver.deliver()
-        return self.answers
+        return self.results
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     names.gate.set()
 
 
-def failed(answers: list[Answer]) -> str:
-    [answer] = answers
-    assert isinstance(answer, ConnectionFailedError)
-    return str(answer)
+def failed(results: list[Result]) -> str:
+    [result] = results
+    assert isinstance(result, ConnectionFailedError)
+    return str(result)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_numbers_need_no_look_up(desk: Desk, host: str, family: socket.AddressFa
     before = threading.active_count()
     desk.resolve(host)
     assert threading.active_count() == before
-    assert desk.answers == [], "nobody is called from within resolve"
-    [answer] = desk.await_answers()
-    assert not isinstance(answer, ConnectionFailedError)
-    [(found_family, address)] = answer
+    assert desk.results == [], "nothing is called from within resolve"
+    [result] = desk.await_results()
+    assert not isinstance(result, ConnectionFailedError)
+    [(found_family, address)] = result
     assert found_family == family
     assert address[:2] == (host, 9092)
 
@@ -100,7 +100,7 @@ def test_a_name_gives_all_its_addresses_once_each_in_order(desk: Desk, names: Na
 
     names.outcome = several
     desk.resolve("broker")
-    [addresses] = desk.await_answers()
+    [addresses] = desk.await_results()
     assert addresses == (
         (socket.AF_INET, ("10.0.0.2", 9092)),
         (socket.AF_INET, ("10.0.0.1", 9092)),
@@ -108,32 +108,23 @@ def test_a_name_gives_all_its_addresses_once_each_in_order(desk: Desk, names: Na
 
 
 @pytest.mark.promise("the look-up of a name blocks no call")
-def test_a_look_up_that_hangs_holds_nobody_up(desk: Desk, names: Names) -> None:
+def test_a_look_up_that_hangs_holds_nothing_up(desk: Desk, names: Names) -> None:
     names.gate.clear()
     desk.resolve("broker")
     desk.resolver.deliver()
-    assert desk.answers == []
+    assert desk.results == []
     names.gate.set()
-    assert len(desk.await_answers()) == 1
+    assert len(desk.await_results()) == 1
 
 
-def test_who_asks_for_the_same_name_meanwhile_gets_the_same_answer(
-    desk: Desk, names: Names
-) -> None:
+def test_another_attempt_at_the_same_name_gets_the_same_response(desk: Desk, names: Names) -> None:
     names.gate.clear()
     desk.resolve("broker")
     desk.resolve("broker")
     names.gate.set()
-    first, second = desk.await_answers()
+    first, second = desk.await_results()
     assert first == second
-    assert names.asked == ["broker"]
-
-
-def test_a_name_is_looked_up_anew_each_time(desk: Desk, names: Names) -> None:
-    for _ in range(2):
-        desk.resolve("broker")
-        desk.await_answers()
-    assert names.asked == ["broker", "broker"]
+    assert names.looked_up == ["broker"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +146,7 @@ def test_a_name_that_cannot_be_resolved_is_an_error_with_its_cure(
 
     names.outcome = fail
     desk.resolve("broker")
-    text = failed(desk.await_answers())
+    text = failed(desk.await_results())
     assert text.startswith("the host name 'broker' cannot be resolved: ")
     assert reason in text
     assert "check bootstrap_servers, or the broker's advertised.listeners" in text
@@ -164,7 +155,7 @@ def test_a_name_that_cannot_be_resolved_is_an_error_with_its_cure(
 @pytest.mark.parametrize("host", ["a\x00b", "x" * 300, "a." * 200, ".", "\udcff"])
 def test_what_the_systems_own_resolver_chokes_on_is_an_error_too(desk: Desk, host: str) -> None:
     desk.resolve(host)
-    assert "cannot be resolved" in failed(desk.await_answers())
+    assert "cannot be resolved" in failed(desk.await_results())
 
 
 @pytest.mark.promise("the look-up of a name blocks no call")
@@ -173,15 +164,15 @@ def test_look_ups_that_hang_are_limited_in_number(desk: Desk, names: Names) -> N
     for number in range(LOOKUPS_MAX):
         desk.resolve(f"slow-{number}")
     desk.resolve("one-too-many")
-    text = failed(desk.await_answers())
+    text = failed(desk.await_results())
     assert f"'one-too-many' was not looked up: {LOOKUPS_MAX} other look-ups" in text
-    assert "one-too-many" not in names.asked
+    assert "one-too-many" not in names.looked_up
     names.gate.set()
-    desk.await_answers(LOOKUPS_MAX)
+    desk.await_results(LOOKUPS_MAX)
     desk.resolve("one-too-many")
-    desk.await_answers()
-    assert len(desk.answers) == LOOKUPS_MAX + 2
-    assert names.asked[-1] == "one-too-many"
+    desk.await_results()
+    assert len(desk.results) == LOOKUPS_MAX + 2
+    assert names.looked_up[-1] == "one-too-many"
 
 
 def test_a_look_up_for_which_no_thread_can_be_started_is_an_error_and_the_next_one_is_made(
@@ -193,62 +184,51 @@ def test_a_look_up_for_which_no_thread_can_be_started_is_an_error_and_the_next_o
     with monkeypatch.context() as limits:
         limits.setattr(threading.Thread, "start", refuse)
         desk.resolve("broker")
-        text = failed(desk.await_answers())
+        text = failed(desk.await_results())
     assert "'broker' was not looked up: no thread could be started" in text
     assert "ulimit -u" in text
-    desk.answers.clear()
+    desk.results.clear()
     desk.resolve("broker")
-    desk.await_answers()
-    assert not isinstance(desk.answers[0], ConnectionFailedError)
+    desk.await_results()
+    assert not isinstance(desk.results[0], ConnectionFailedError)
 
 
-def test_an_interrupt_in_the_middle_leaves_the_name_to_be_looked_up(
-    desk: Desk, names: Names, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("owner", "name"), [(threading.Thread, "start"), (socket, "getaddrinfo")])
+def test_a_name_is_looked_up_again_after_an_interrupt(
+    desk: Desk, names: Names, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:
-    def interrupt(_: threading.Thread) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as signals:
-        signals.setattr(threading.Thread, "start", interrupt)
+        signals.setattr(owner, name, interrupt)
         with pytest.raises(KeyboardInterrupt):
             desk.resolve("broker")
     desk.resolve("broker")
-    desk.await_answers()
-    assert names.asked == ["broker"]
+    desk.await_results()
+    assert names.looked_up == ["broker"]
 
 
-def test_a_look_up_that_hangs_keeps_nothing_of_who_gave_up(desk: Desk, names: Names) -> None:
+def test_a_look_up_that_hangs_keeps_nothing_of_an_attempt_given_up(
+    desk: Desk, names: Names
+) -> None:
     names.gate.clear()
     kept = []
     for _ in range(10):
-        on_answer = Waiting()
-        kept.append(weakref.ref(on_answer))
-        desk.resolver.resolve("broker", 9092, on_answer)
-        desk.resolver.forget(on_answer)
-    del on_answer
+        on_result = Waiting()
+        kept.append(weakref.ref(on_result))
+        desk.resolver.resolve("broker", 9092, on_result)
+        desk.resolver.forget(on_result)
+    del on_result
     assert not any(each() for each in kept)
     desk.resolve("broker")
     names.gate.set()
-    assert len(desk.await_answers()) == 1
-    assert names.asked == ["broker"], "the look-up under way serves who comes later"
+    assert len(desk.await_results()) == 1
+    assert names.looked_up == ["broker"], "the look-up under way serves later attempts"
 
 
 class Waiting:
-    """Somebody who waits, whom a weak reference may follow."""
+    """A callback that a weak reference may follow."""
 
-    def __call__(self, _: Answer) -> None:
+    def __call__(self, _: Result) -> None:
         raise AssertionError("it was forgotten")
-
-
-def test_a_name_is_looked_up_again_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk()
-
-    def interrupted(*_: object, **__: object) -> Found:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(socket, "getaddrinfo", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            desk.resolve("127.0.0.1")
-    desk.resolve("127.0.0.1")
-    assert len(desk.await_answers()) == 1

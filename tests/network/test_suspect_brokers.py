@@ -1,4 +1,4 @@
-"""Brokers that keep their connections and answer nothing: what others are asked instead."""
+"""Brokers that keep their connections and do not respond, and what others get in their place."""
 
 from __future__ import annotations
 
@@ -16,15 +16,6 @@ from tests.network.scripted_network import BROKERS, ScriptedNetwork
 
 
 @pytest.fixture
-def network() -> ScriptedNetwork:
-    """Three brokers, connected to the first."""
-    network = ScriptedNetwork()
-    network.know(*BROKERS)
-    network.metadata.set_topics(["t"])
-    return network
-
-
-@pytest.fixture
 def updates_ms(network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """When a metadata update was requested."""
     times_ms: list[int] = []
@@ -35,79 +26,67 @@ def updates_ms(network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch) -> lis
 @pytest.mark.promise(
     "a hanging broker is replaced at once: coordinator, leader, and for any other request"
 )
-def test_a_question_for_anybody_is_asked_of_another_one(network: ScriptedNetwork) -> None:
-    silent = network.make_ready(1)
-    asked = network.send(is_movable=True)
-    network.turn()
-    assert silent.requests
+def test_a_request_for_any_node_moves_to_another_one(network: ScriptedNetwork) -> None:
+    suspect = network.make_ready(1)
+    movable = network.write(is_movable=True)
+    assert suspect.requests
     network.turn(SUSPECT_MS - 1)
     assert len(network.port.peers) == 1
     network.turn(1)
     other = network.peer
-    assert other is not silent
-    other.accept()
-    network.turn()
-    other.answer_versions()
-    network.turn()
+    assert other is not suspect
+    network.shake_hands()
     assert len(other.requests) == 1
     network.turn(1)
     assert network.client.last_error(1) is None
-    silent.answer(MetadataResponse(cluster_id="late"))
-    network.turn()
-    assert not asked.is_done()
-    other.answer(MetadataResponse(cluster_id="in time"))
-    network.turn()
-    assert isinstance(asked.response, MetadataResponse)
-    assert asked.response.cluster_id == "in time"
+    network.respond(suspect, MetadataResponse(cluster_id="late"))
+    assert not movable.is_done()
+    network.respond(other, MetadataResponse(cluster_id="in time"))
+    assert isinstance(movable.response, MetadataResponse)
+    assert movable.response.cluster_id == "in time"
 
 
-def test_with_nobody_else_there_the_answer_may_come_late(network: ScriptedNetwork) -> None:
+def test_with_no_other_node_the_response_may_come_late(network: ScriptedNetwork) -> None:
     network.know(BROKERS[0])
-    silent = network.make_ready(1)
-    asked = network.send(is_movable=True)
-    network.turn()
+    suspect = network.make_ready(1)
+    movable = network.write(is_movable=True)
     for _ in range(10):
         network.turn(SUSPECT_MS)
-    assert len(silent.requests) == 1
-    silent.answer(MetadataResponse())
-    network.turn()
-    assert asked.response is not None
+    assert len(suspect.requests) == 1
+    network.respond(suspect)
+    assert movable.response is not None
 
 
-def test_what_a_broker_does_is_asked_of_nobody_else(network: ScriptedNetwork) -> None:
-    silent, other = network.make_ready(1), network.make_ready(2)
-    network.send(1)
-    network.turn()
+def test_a_request_for_one_broker_moves_to_no_other(network: ScriptedNetwork) -> None:
+    suspect, other = network.make_ready(1), network.make_ready(2)
+    network.write(1)
     network.turn(SUSPECT_MS)
-    assert silent.requests
+    assert suspect.requests
     assert not other.requests
 
 
-def test_a_coordinator_that_is_silent_makes_its_broker_the_last_choice(
+def test_a_coordinator_that_is_suspect_makes_its_broker_the_last_choice(
     network: ScriptedNetwork,
 ) -> None:
     hung = CoordinatorNode.of(BROKERS[0])
     network.metadata.learn_coordinator(hung)
     first, _, other = network.make_ready(1), network.make_ready(hung.id), network.make_ready(2)
-    network.send(hung.id)
-    network.turn()
+    network.write(hung.id)
     network.turn(SUSPECT_MS)
     for _ in range(4):
-        network.send()
-    network.turn()
+        network.write()
     assert not first.requests
     assert len(other.requests) == 4
 
 
-def test_a_silent_node_is_asked_when_the_only_other_one_keeps_us_waiting(
+def test_a_suspect_node_gets_the_request_when_the_only_other_one_keeps_us_waiting(
     network: ScriptedNetwork,
 ) -> None:
     network.know(*BROKERS[:2])
     hung = CoordinatorNode.of(BROKERS[0])
     network.metadata.learn_coordinator(hung)
     first, _ = network.make_ready(1), network.make_ready(hung.id)
-    network.send(hung.id)
-    network.turn()
+    network.write(hung.id)
     network.turn(SUSPECT_MS)
     network.send()
     assert network.turn() == network.now_ms + STAGGER_MS
@@ -122,14 +101,14 @@ def test_a_silent_node_is_asked_when_the_only_other_one_keeps_us_waiting(
 @pytest.mark.promise(
     "a hanging broker is replaced at once: coordinator, leader, and for any other request"
 )
-def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
-    network: ScriptedNetwork, updates_ms: list[int]
+@pytest.mark.parametrize("held_ms", [0, 10_000])
+def test_the_leader_instead_of_a_suspect_broker_is_looked_up_now_and_then(
+    network: ScriptedNetwork, updates_ms: list[int], held_ms: int
 ) -> None:
     network.make_ready(1)
-    network.send(1, timeout_ms=600_000)
-    network.turn()
-    assert network.turn() == network.now_ms + SUSPECT_MS
-    started_ms = network.now_ms
+    network.write(1, timeout_ms=600_000, held_ms=held_ms)
+    started_ms = network.now_ms + held_ms
+    assert network.turn() == started_ms + SUSPECT_MS
     while network.now_ms < started_ms + 200_000:
         network.turn(100)
     assert updates_ms[0] == started_ms + SUSPECT_MS
@@ -140,20 +119,7 @@ def test_who_leads_instead_of_a_silent_broker_is_asked_now_and_then(
     assert len(set(delays_ms)) > 3
 
 
-def test_a_broker_that_holds_an_answer_back_as_told_is_not_silent(
-    network: ScriptedNetwork, updates_ms: list[int]
-) -> None:
-    network.make_ready(1)
-    network.send(1, timeout_ms=60_000, held_ms=10_000)
-    network.turn()
-    started_ms = network.now_ms
-    network.turn(10_000 + SUSPECT_MS - 1)
-    assert not updates_ms
-    network.turn(1)
-    assert updates_ms == [started_ms + 10_000 + SUSPECT_MS]
-
-
-def test_a_broker_that_is_slow_each_time_is_asked_about_less_and_less(
+def test_a_broker_that_is_slow_each_time_is_checked_less_and_less(
     network: ScriptedNetwork, updates_ms: list[int]
 ) -> None:
     peer = network.make_ready(1)
@@ -169,16 +135,15 @@ def test_a_broker_that_is_slow_each_time_is_asked_about_less_and_less(
 @pytest.mark.promise(
     "a hanging broker is replaced at once: coordinator, leader, and for any other request"
 )
-def test_a_silent_broker_that_is_no_member_of_the_cluster_is_given_up(
+def test_a_suspect_broker_that_is_no_member_of_the_cluster_is_given_up(
     network: ScriptedNetwork,
 ) -> None:
-    silent = network.make_ready(1)
-    owed = network.send(1)
-    network.turn()
+    suspect = network.make_ready(1)
+    owed = network.write(1)
     network.know(*BROKERS[1:])
     network.turn(SUSPECT_MS - 1)
     assert not owed.is_done()
     network.turn(1)
     assert isinstance(owed.error, DisconnectedError)
     assert "gone on without it" in str(owed.error)
-    assert silent.is_closed()
+    assert suspect.is_closed()

@@ -5,11 +5,12 @@ The test drives it turn by turn; one broker answers what it is asked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykclient.accel import SendCore
 from pykclient.network.live_client import LiveClient, describe_client
 from pykclient.producer.bulk.sending import BulkSender
+from pykclient.producer.bulk.table import BulkInput
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
 from pykclient.producer.record import RecordMetadata
@@ -30,13 +31,17 @@ from pykclient.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from pykclient.records.batch import iterate_batches
 from tests.network.scripted_port import ScriptedPort
 from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
+    from pykclient.accel import Delivery
+    from pykclient.accel.abc import RecordColumns
+    from pykclient.network.gate import Gate
+    from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.protocol.message import Message
-
-__all__ = ["ScriptedProducer"]
+    from pykclient.protocol.messages.produce import PartitionProduceData
 
 WALL_CLOCK_NS = 1_700_000_000_123_456_789
 TOPIC_ID = bytes(range(16))
@@ -67,9 +72,13 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             wall_clock_ns=lambda: WALL_CLOCK_NS,
         )
         super().__init__(self.core.send_slowly, lambda: WALL_CLOCK_NS, self.core.topics)
-        bulk = BulkSender(self.core)
-        self.send_batch = bulk.send_batch
-        self.send_arrow = bulk.send_arrow
+        self._bulk = BulkSender(self.core)
+        self.send_arrow = self._bulk.send_arrow
+
+    def send_batch(
+        self, topic: str, values: Any, keys: Any = None, **rest: Any
+    ) -> Delivery[list[RecordMetadataRange]]:
+        return self._bulk.send_batch(BulkInput(topic, values, keys, **rest))
 
     def __repr__(self) -> str:
         return describe_client(self, self.core.config, self.core.state)
@@ -100,9 +109,9 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             while peer.requests:
                 answer = self._answer(peer.requests[0].message)
                 if answer is None:
-                    peer.answer_versions()
+                    peer.respond_versions()
                 else:
-                    peer.answer(answer)
+                    peer.respond(answer)
 
     def know(self, topic: str) -> None:
         """Have the metadata of a topic requested, and take the response."""
@@ -150,3 +159,88 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
                 for index in range(count)
             ],
         )
+
+
+WAITING_TURNS_MAX = 50
+MESSAGE_TOO_LARGE = 10
+
+
+class Written(NamedTuple):
+    """A batch that the broker took."""
+
+    topic: str
+    partition: int
+    columns: RecordColumns
+
+
+class TurningWaiting(NoWaiting):
+    """Makes turns until the gate is open; if it does not open, the whole time has passed."""
+
+    producer: ScriptedBulkProducer
+
+    def is_current(self) -> bool:
+        return False
+
+    def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
+        for _ in range(WAITING_TURNS_MAX if self.producer.makes_turns else 0):
+            if gate.wait(0):
+                return True
+            self.producer.turn(after_ms=1)
+        self.producer.clock_ms += round(timeout_s * 1000)
+        return gate.wait(0)
+
+
+class ScriptedBulkProducer(ScriptedProducer):
+    """Everything is done in the test's own thread, and time passes only when it says so.
+
+    The broker keeps the values of each topic and partition in `logs`, refuses batches beyond
+    `batch_bytes_max` as too large, and answers `refusals` for their partitions. With `makes_turns`
+    False it says nothing while somebody waits, and each wait runs out.
+    """
+
+    makes_turns = True
+
+    def __init__(self, **settings: object) -> None:
+        self.logs: dict[tuple[str, int], list[bytes | None]] = {}
+        self.written: list[Written] = []
+        self.batch_bytes_max = 10**9
+        self.refusals: dict[int, int] = {}
+        self.waiting = TurningWaiting()
+        self.waiting.producer = self
+        super().__init__(**settings)
+
+    def _answer(self, message: Message) -> Message | None:
+        answer = super()._answer(message)
+        if isinstance(message, ProduceRequest):
+            assert isinstance(answer, ProduceResponse)
+            for asked, topic in zip(message.topic_data, answer.responses, strict=True):
+                name = asked.topic_id.rstrip(b"\0").decode()
+                for data, partition in zip(
+                    asked.partition_data, topic.partition_responses, strict=True
+                ):
+                    self._write(name, data, partition)
+        return answer
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        topic = super()._topic(name)
+        if not topic.error_code:
+            topic.topic_id = name.encode().ljust(16, b"\0")
+        return topic
+
+    def _write(
+        self, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
+    ) -> None:
+        assert data.records is not None
+        log = self.logs.setdefault((topic, data.index), [])
+        answer.base_offset = -1
+        if data.index in self.refusals:
+            answer.error_code = self.refusals[data.index]
+        elif len(data.records) > self.batch_bytes_max:
+            answer.error_code = MESSAGE_TOO_LARGE
+        else:
+            answer.base_offset = len(log)
+            whole = memoryview(bytes(data.records))
+            for batch in iterate_batches(whole, topic=topic, partition=data.index):
+                columns = batch.records()
+                log += list(columns.values)
+                self.written.append(Written(topic, data.index, columns))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykclient.errors import DisconnectedError, KafkaError
 from pykclient.network.broker.client import NetworkClient
@@ -33,7 +33,7 @@ from pykclient.protocol.messages.produce import (
 from pykclient.records.batch import iterate_batches
 from pykclient.records.builder import batch_size_upper_bound
 from pykclient.types import Node, TopicPartition
-from tests.network.answering import answer_checked
+from tests.network.responding import respond_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,15 +47,13 @@ if TYPE_CHECKING:
     from pykclient.producer.delivery import Awaited
     from pykclient.records.batch import RecordBatch
 
-__all__ = ["TOPIC", "SenderBench"]
-
 TOPIC = "t"
 TOPIC_ID = bytes(range(16))
 PRODUCER_ID = 7
 
 
 class NoWaiting:
-    """A `Waiting` for tests in which everything is known by the time anybody asks."""
+    """A `Waiting` whose time is always up, and whose thread is the test's."""
 
     def is_current(self) -> bool:
         return True
@@ -131,7 +129,7 @@ class SenderBench:
         self.now_ms = 1_000
         self.wakeup_count = self.failed_count = 0
         self.client = ScriptedClient()
-        self.metadata = ScriptedMetadata.from_config(config, allow_auto_topic_creation=True)
+        self.metadata = ScriptedMetadata(config, allow_auto_topic_creation=True)
         self.metadata.added = []
         self.user_calls: deque[UserCall] = deque()
         self.requests: list[Request] = []
@@ -198,17 +196,13 @@ class SenderBench:
             )
             for topic in topics
         ]
-        self.learn(Cluster(version=self._epoch, nodes=_nodes(leaders), topics=infos))
+        self.metadata.learn(Cluster(version=self._epoch, nodes=_nodes(leaders), topics=infos))
 
     def forget_topic(self, error: BrokerError | None = None) -> None:
         """Let the cluster not know the topic any more."""
         errors = {} if error is None else {TOPIC: error}
         nodes = self.metadata.cluster.nodes.values()
-        self.learn(Cluster(version=self._epoch, nodes=nodes, topic_errors=errors))
-
-    def learn(self, cluster: Cluster) -> None:
-        """Let this be what the metadata says."""
-        self.metadata.learn(cluster)
+        self.metadata.learn(Cluster(version=self._epoch, nodes=nodes, topic_errors=errors))
 
     def give_producer_id(self) -> None:
         """Answer the request for a producer id that is due now."""
@@ -240,16 +234,9 @@ class SenderBench:
             )
         )
 
-    def send(
-        self,
-        value: bytes = b"v",
-        *,
-        partition: int | None = 0,
-        key: bytes | None = None,
-        on_delivery: OnDelivery[RecordMetadata] | None = None,
-    ) -> Delivery[RecordMetadata]:
+    def send(self, value: bytes = b"v", **fields: Any) -> Delivery[RecordMetadata]:
         """Append a record, which must succeed."""
-        delivery = self.append(value, partition=partition, key=key, on_delivery=on_delivery)
+        delivery = self.append(value, **fields)
         assert not isinstance(delivery, Blocked)
         return delivery
 
@@ -309,7 +296,7 @@ class SenderBench:
         """Answer a request with what may not fit it; return the contradiction, if there is one."""
         self.requests.remove(request)
         topic = TopicProduceResponse(topic_id=topic_id, partition_responses=answers)
-        return answer_checked(request, ProduceResponse(responses=[topic]), self.now_ms)
+        return respond_checked(request, ProduceResponse(responses=[topic]), self.now_ms)
 
     def lose(self, request: Request, error: KafkaError | None = None) -> None:
         """Let a request end without an answer."""

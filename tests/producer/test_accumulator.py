@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,9 @@ from pykclient.network.cluster.cluster import Cluster, TopicInfo
 from pykclient.network.manager import Operation
 from pykclient.producer.accumulator.accumulator import Flushes
 from pykclient.producer.accumulator.append import CHUNK_BYTES, Blocked, Need
+from pykclient.producer.accumulator.batch import Leader
 from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
+from pykclient.producer.accumulator.queues import NO_LEADER, PartitionQueue
 from pykclient.types import TopicPartition
 from tests.producer.sender_bench import TOPIC, SenderBench
 from tests.producer.test_batch import new_batch
@@ -27,18 +30,8 @@ def values(batches: list[ProducerBatch]) -> list[list[bytes | None]]:
 
 def test_a_topic_without_partitions_stays_unknown() -> None:
     bench = SenderBench()
-    bench.learn(Cluster(topics=[TopicInfo("empty", bytes(16), False, ())]))
+    bench.metadata.learn(Cluster(topics=[TopicInfo("empty", bytes(16), False, ())]))
     assert bench.accumulator.partition_count("empty") is None
-
-
-def test_slow_nodes_get_no_records_without_a_key_while_others_are_there() -> None:
-    bench = SenderBench(leaders=[1, 2], batch_size=1)
-    bench.accumulator.on_slow_nodes(frozenset({1}))
-    bench.send(partition=None)
-    bench.now_ms += 100
-    for _ in range(20):
-        delivery = bench.send(partition=None)
-        assert delivery.batch.partition == TopicPartition(TOPIC, 1)  # type: ignore[union-attr]
 
 
 def test_a_batch_waits_for_company_until_it_is_full_or_old_enough() -> None:
@@ -71,19 +64,6 @@ def test_the_first_batch_is_drained_whatever_its_size() -> None:
     bench = SenderBench()
     bench.send(bytes(5_000))
     assert [batch.record_count for batch in bench.drain(size_bytes_max=100)] == [1]
-
-
-def test_each_node_gets_what_it_leads_and_nobody_what_has_no_leader() -> None:
-    bench = SenderBench(leaders=(1, 2, None))
-    for partition in range(3):
-        bench.send(partition=partition)
-    bench.accumulator.look(bench.now_ms)
-    assert sorted(bench.accumulator.ready_node_ids()) == [1, 2]
-    assert bench.accumulator.leaderless_topics() == {TOPIC}
-    assert [b.partition.partition for b in bench.drain(2)] == [1]
-    bench.lead(1, 2, 2)
-    assert bench.accumulator.leaderless_topics() == set()
-    assert [b.partition.partition for b in bench.drain(2)] == [2]
 
 
 def test_what_may_not_be_sent_is_passed_over_until_it_is_looked_at_again() -> None:
@@ -132,8 +112,10 @@ def test_a_batch_that_is_answered_before_it_was_looked_at_is_done() -> None:
 
 
 def test_a_retry_waits_for_its_time_unless_the_leader_changes() -> None:
-    bench = SenderBench(leaders=(1,))
+    bench = SenderBench(leaders=(1,), linger_ms=1_000)
     bench.send()
+    assert bench.drain() == []
+    bench.accumulator.flush(Operation())
     (batch,) = bench.drain()
     batch.on_retry(ClosedError("any"), bench.now_ms + 100)
     bench.accumulator.on_request_ended(batch)
@@ -143,33 +125,6 @@ def test_a_retry_waits_for_its_time_unless_the_leader_changes() -> None:
     assert bench.accumulator.next_look_ms() == bench.now_ms + 100
     bench.lead(2)
     assert bench.drain(node_id=2) == [batch]
-
-
-def test_a_flush_makes_everything_ready_and_ends_when_all_is_told() -> None:
-    bench = SenderBench(linger_ms=1_000)
-    bench.send()
-    ended: list[str] = []
-    bench.accumulator.flush(_ending("early", ended))
-    (batch,) = bench.drain()
-    bench.send()
-    batch.succeed(0, None)
-    bench.accumulator.on_request_ended(batch)
-    bench.accumulator.finish(batch)
-    bench.accumulator.flush(_ending("late", ended))
-    (second,) = bench.drain()
-    assert ended == []
-    bench.accumulator.on_reported(batch)
-    assert ended == ["early"]
-    second.succeed(1, None)
-    bench.accumulator.finish(second)
-    bench.accumulator.on_reported(second)
-    assert ended == ["early", "late"]
-
-
-def _ending(name: str, ended: list[str]) -> Operation[None]:
-    operation: Operation[None] = Operation()
-    operation.on_done(lambda _: ended.append(name))
-    return operation
 
 
 def test_closing_refuses_what_comes_and_sends_what_is_there() -> None:
@@ -185,37 +140,6 @@ def test_closing_refuses_what_comes_and_sends_what_is_there() -> None:
     with pytest.raises(ClosedError):
         bench.append(partition=2)
     assert values(bench.drain()) == [[b"there"]]
-
-
-def test_withdrawing_takes_out_everything_but_what_is_in_flight() -> None:
-    bench = SenderBench(leaders=(1, 1))
-    bench.send(partition=0)
-    (in_flight,) = bench.drain()
-    bench.send(partition=0)
-    bench.send(partition=1)
-    bench.accumulator.close(ClosedError("closed"), bench.now_ms)
-    withdrawn = bench.accumulator.withdraw_all(bench.now_ms)
-    assert len(withdrawn) == 3
-    assert in_flight in withdrawn
-    assert bench.drain() == []
-
-
-def test_overdue_batches_are_taken_out_the_oldest_first() -> None:
-    bench = SenderBench(leaders=(1, 1, None), linger_ms=0, delivery_timeout_ms=100)
-    bench.send(partition=0)
-    (in_flight,) = bench.drain()
-    bench.now_ms += 10
-    bench.send(partition=2)
-    bench.now_ms += 10
-    bench.send(partition=1)
-    bench.accumulator.look(bench.now_ms)
-    assert bench.accumulator.next_look_ms() == bench.now_ms + 80
-    bench.now_ms += 90
-    overdue = bench.accumulator.overdue(bench.now_ms)
-    assert [batch.partition.partition for batch in overdue] == [0, 2]
-    assert overdue[0] is in_flight
-    assert bench.accumulator.leaderless_topics() == set()
-    assert [batch.partition.partition for batch in bench.drain()] == [1]
 
 
 def test_a_topic_that_shrinks_keeps_what_waits_and_takes_nothing_new_there() -> None:
@@ -341,3 +265,81 @@ def test_a_failure_ends_all_flushes_those_to_come_as_well() -> None:
     for operation in (under_way, early, wanted(flushes)):
         with pytest.raises(ClosedError):
             operation.result()
+
+
+@pytest.fixture
+def bench() -> SenderBench:
+    return SenderBench(leaders=(1, 2))
+
+
+def test_a_topic_is_known_with_its_partitions_while_the_cluster_has_it(bench: SenderBench) -> None:
+    assert bench.accumulator.partition_count(TOPIC) == 2
+    assert set(bench.fast_topics) == {TOPIC}
+    before = bench.fast_topics[TOPIC]
+    bench.forget_topic()
+    assert bench.accumulator.partition_count(TOPIC) is None
+    assert bench.fast_topics == {}
+    bench.lead(1, 2, 3)
+    assert bench.accumulator.partition_count(TOPIC) == 3
+    assert bench.fast_topics[TOPIC].open == [None] * 3
+    assert len(before.open) == 2  # which a `send` may be reading
+    assert bench.fast_topics[TOPIC].hash_keys is before.hash_keys is True
+
+
+def test_a_queue_has_the_leader_that_the_metadata_names_and_lists(bench: SenderBench) -> None:
+    table = bench.accumulator._topics
+    bench.lead(1, None)
+    leaders = [table.queue(TopicPartition(TOPIC, number)).leader for number in range(3)]
+    assert leaders == [Leader(1, 2), Leader(None, 2), NO_LEADER]
+    cluster = bench.metadata.cluster
+    bench.metadata.learn(type(cluster)(topics=cluster.topics.values(), nodes=()))
+    assert table.queue(TopicPartition(TOPIC, 0)).leader.node_id is None
+
+
+def test_the_sticky_partition_is_always_one_that_there_is(bench: SenderBench) -> None:
+    bench.lead(*[1] * 50)
+    for count in (50, 3, 1, 7):
+        bench.lead(*[1] * count)
+        topic = bench.accumulator._topics.get(TOPIC)
+        assert topic is not None
+        assert 0 <= topic.sticky.partition < count
+
+
+def test_a_topic_of_many_partitions_costs_queues_for_those_that_are_sent_to() -> None:
+    bench = SenderBench(leaders=[1] * 20_000)
+    topic = bench.accumulator._topics.get(TOPIC)
+    assert topic is not None
+    assert topic.used_queues() == []
+    bench.send(b"v", partition=19_999)
+    (request,) = bench.poll()
+    assert request.node_id == 1
+    assert [queue.key.partition for queue in topic.used_queues()] == [19_999]
+
+
+def test_threads_that_need_the_same_queue_get_the_same_one() -> None:
+    topic = SenderBench(leaders=[1] * 1_000).accumulator._topics.get(TOPIC)
+    assert topic is not None
+    queues = topic.queues
+    barrier = threading.Barrier(4)
+
+    def use() -> list[PartitionQueue]:
+        barrier.wait()
+        return [queues[number] for number in range(1_000)]
+
+    with ThreadPoolExecutor(4) as threads:
+        first, *others = [each.result() for each in [threads.submit(use) for _ in range(4)]]
+    assert all(other == first for other in others)
+
+
+def test_a_queue_made_while_the_leader_changed_goes_to_the_new_one(bench: SenderBench) -> None:
+    # 1. A thread that sends looks up who leads the partition; 2. the sender thread learns of
+    # another leader, and of no queue to tell; 3. the thread puts its queue into the table.
+    topic = bench.accumulator._topics.get(TOPIC)
+    assert topic is not None
+    queue = topic.queues[1]
+    del topic.queues[1]
+    bench.lead(1, 3)
+    topic.queues[1] = queue
+    bench.send(b"v", partition=1)
+    (request,) = bench.poll()
+    assert request.node_id == 3

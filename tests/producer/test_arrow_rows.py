@@ -13,12 +13,12 @@ import pytest
 from pykclient import accel
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.bulk.arrow import ArrowTables
+from pykclient.producer.config import ProducerConfig
 from pykclient.producer.serializers import RecordSerializer
-from tests.accel.appended_rows import new_appender, records_of
+from tests.accel.records import new_appender, records_of
 
 if TYPE_CHECKING:
     from pykclient.accel.abc import RecordColumns
-    from pykclient.serialization import Serialize
 
 NOW_MS = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -26,6 +26,15 @@ ROWS = 5_000
 """So many that no column counts as being in pieces."""
 NOT_UTF8 = pa.array([b"t\xff"]).view(pa.string())
 """Arrow itself does not look."""
+TAKES_EVERY_KIND = pytest.mark.promise(
+    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
+)
+NAMES_WRONG_COLUMNS = pytest.mark.promise(
+    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
+)
+REFUSES_DAMAGED_ROWS = pytest.mark.promise(
+    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
+)
 
 
 class Stream:
@@ -38,15 +47,9 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def tables(value: Serialize | None = None, max_request_size: int = 10**6) -> ArrowTables:
-    serializer = RecordSerializer(
-        None,
-        value,
-        max_request_size=max_request_size,
-        buffer_memory=10**9,
-        clock_ms=lambda: NOW_MS,
-    )
-    return ArrowTables(serializer, lambda: NOW_MS)
+def tables(**settings: object) -> ArrowTables:
+    config = ProducerConfig.from_settings(bootstrap_servers="localhost:9092", **settings)
+    return ArrowTables(RecordSerializer(config, lambda: NOW_MS), lambda: NOW_MS)
 
 
 def written(
@@ -66,9 +69,7 @@ def encoded(column: pa.Array, kind: pa.DataType) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(found.indices.cast(kind.index_type), values)
 
 
-@pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
+@TAKES_EVERY_KIND
 @pytest.mark.parametrize(
     "kind",
     [
@@ -93,9 +94,7 @@ def test_keys_and_values_may_be_binary_or_text_of_any_kind(kind: pa.DataType) ->
     assert list(columns.values) == list(columns.keys) == [None, b"cd"]
 
 
-@pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
+@TAKES_EVERY_KIND
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_timestamps_of_any_unit_become_milliseconds(unit: str, zone: str | None) -> None:
@@ -106,9 +105,7 @@ def test_timestamps_of_any_unit_become_milliseconds(unit: str, zone: str | None)
     assert list(written(table).timestamps_ms) == [first_ms, NOW_MS, first_ms + 3_600_000]
 
 
-@pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
+@TAKES_EVERY_KIND
 @pytest.mark.parametrize("kind", [HEADERS, pa.large_list(HEADERS.value_type)], ids=str)
 def test_headers_come_with_their_records(kind: pa.DataType) -> None:
     headers = [[("x", b"0")], [("a", b"1"), ("a", None)], None, [], [("é", b"")]]
@@ -116,9 +113,7 @@ def test_headers_come_with_their_records(kind: pa.DataType) -> None:
     assert list(written(table).headers) == [(("a", b"1"), ("a", None)), (), (), (("é", b""),)]
 
 
-@pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
+@TAKES_EVERY_KIND
 def test_columns_of_nulls_are_as_if_they_were_not_there() -> None:
     names = ["value", "key", "headers", "partition", "timestamp"]
     table = pa.table({name: pa.nulls(2) for name in names})
@@ -130,9 +125,7 @@ def test_columns_of_nulls_are_as_if_they_were_not_there() -> None:
     assert list(columns.headers) == [(), ()]
 
 
-@pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
+@TAKES_EVERY_KIND
 def test_rows_name_their_partitions_and_topics() -> None:
     table = pa.table(
         {
@@ -158,9 +151,7 @@ def test_one_topic_in_all_rows_is_as_if_it_were_given() -> None:
     assert made.blocks[0].topics is None
 
 
-@pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
+@TAKES_EVERY_KIND
 @pytest.mark.parametrize("piece_count", [1, 3, 1_000])
 def test_pieces_of_a_table_are_numbered_through(piece_count: int) -> None:
     count = 9_000
@@ -180,9 +171,7 @@ def test_anything_with_an_arrow_stream_is_taken() -> None:
         assert list(written(data).values) == [b"a"]
 
 
-@pytest.mark.promise(
-    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
-)
+@REFUSES_DAMAGED_ROWS
 @pytest.mark.parametrize("data", [pa.array([b"a"]), pa.chunked_array([[1], [2]])], ids=type)
 def test_a_stream_of_something_else_than_rows_is_refused(data: object) -> None:
     with pytest.raises(UsageError, match=r"send_arrow takes rows with columns, not .*Array"):
@@ -246,14 +235,12 @@ def test_what_looks_behind_its_buffers_is_refused(column: pa.Array, name: str) -
 
 
 def test_a_serializer_takes_any_type() -> None:
-    made_by = tables(value=lambda _, value: repr(value).encode())
+    made_by = tables(value_serializer=lambda _, value: repr(value).encode())
     columns = written(pa.table({"value": [1, None]}), made_by=made_by)
     assert list(columns.values) == [b"1", None]
 
 
-@pytest.mark.promise(
-    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
-)
+@NAMES_WRONG_COLUMNS
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -281,12 +268,8 @@ def test_a_wrong_column_is_named_with_what_is_taken(table: dict[str, object], me
         tables().table("t", pa.table(table))
 
 
-@pytest.mark.promise(
-    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
-)
-@pytest.mark.promise(
-    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
-)
+@NAMES_WRONG_COLUMNS
+@REFUSES_DAMAGED_ROWS
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
@@ -342,11 +325,9 @@ def test_damaged_headers_of_many_rows_are_refused() -> None:
                 read("t", table)
 
 
-@pytest.mark.promise(
-    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
-)
+@REFUSES_DAMAGED_ROWS
 def test_text_for_a_serializer_has_to_be_text() -> None:
-    made_by = tables(value=lambda _, value: repr(value).encode())
+    made_by = tables(value_serializer=lambda _, value: repr(value).encode())
     table = pa.table({"value": NOT_UTF8})
     with pytest.raises(SerializationError, match="the column 'value' has text that is not UTF-8"):
         made_by.table("t", table)
@@ -355,9 +336,7 @@ def test_text_for_a_serializer_has_to_be_text() -> None:
     assert list(written(table).values) == [b"t\xff"]
 
 
-@pytest.mark.promise(
-    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
-)
+@REFUSES_DAMAGED_ROWS
 def test_numbers_and_offsets_may_stand_at_any_address() -> None:
     """Goal: a column in the midst of a message, as Arrow Flight has them, is read."""
 

@@ -70,14 +70,6 @@ def test_a_sealed_batch_takes_no_more_and_knows_its_size() -> None:
     assert (batch.record_count, batch.size_bytes) == (3, len(batch.encode()))
 
 
-def test_a_grown_batch_takes_as_much_as_it_has_reserved() -> None:
-    batch = new_batch(1, reserved_bytes=100)
-    assert batch.appender.append(0, None, bytes(500)) is None
-    batch.reserved_bytes = 700
-    batch.grow()
-    assert batch.appender.append(0, None, bytes(500)) is not None
-
-
 def test_a_batch_goes_through_its_states_and_through_no_others() -> None:
     batch = new_batch(1)
     with pytest.raises(AssertionError):

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pykclient.producer.accumulator.batch import ProducerBatch
 
 
+@pytest.fixture
+def pool() -> BufferPool:
+    return BufferPool(100)
+
+
 def holder(reserved_bytes: int = 0) -> ProducerBatch:
     """Return a batch that has reserved bytes."""
     batch = new_batch(1)
@@ -49,8 +54,7 @@ def taken(pool: BufferPool, waiter: MemoryWaiter) -> int:
     return batch.reserved_bytes
 
 
-def test_memory_is_limited_and_comes_back() -> None:
-    pool = BufferPool(100)
+def test_memory_is_limited_and_comes_back(pool: BufferPool) -> None:
     assert reserved(pool, 60)
     assert not reserved(pool, 41)
     assert reserved(pool, 40)
@@ -59,8 +63,7 @@ def test_memory_is_limited_and_comes_back() -> None:
     assert reserved(pool, 60)
 
 
-def test_giving_back_more_than_was_taken_is_our_mistake() -> None:
-    pool = BufferPool(100)
+def test_giving_back_more_than_was_taken_is_our_mistake(pool: BufferPool) -> None:
     with pytest.raises(AssertionError, match="twice"):
         pool.release(holder(1))
 
@@ -78,8 +81,9 @@ def test_the_parts_of_a_batch_have_what_they_need_and_the_batch_keeps_the_rest()
     assert pool.free_bytes == 0
 
 
-def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one() -> None:
-    pool = BufferPool(100)
+def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one(
+    pool: BufferPool,
+) -> None:
     assert reserved(pool, 100)
     granted: list[str] = []
     large = waiting(pool, 80, lambda: granted.append("large"))
@@ -92,8 +96,7 @@ def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one()
     assert pool.free_bytes == 0
 
 
-def test_nobody_reserves_past_those_who_wait() -> None:
-    pool = BufferPool(100)
+def test_nobody_reserves_past_those_who_wait(pool: BufferPool) -> None:
     assert reserved(pool, 60)
     waiter = waiting(pool, 70)
     assert not reserved(pool, 10)
@@ -101,8 +104,7 @@ def test_nobody_reserves_past_those_who_wait() -> None:
     assert reserved(pool, 10)
 
 
-def test_giving_up_lets_the_next_one_have_its_turn() -> None:
-    pool = BufferPool(100)
+def test_giving_up_lets_the_next_one_have_its_turn(pool: BufferPool) -> None:
     assert reserved(pool, 60)
     granted: list[str] = []
     first = waiting(pool, 70, lambda: granted.append("first"))
@@ -111,24 +113,14 @@ def test_giving_up_lets_the_next_one_have_its_turn() -> None:
     assert granted == ["second"]
 
 
-def test_what_was_granted_and_not_taken_goes_back_on_giving_up() -> None:
-    pool = BufferPool(100)
+def test_what_was_granted_and_not_taken_goes_back_on_giving_up(pool: BufferPool) -> None:
     waiter = waiting(pool, 100)
     assert waiter.is_granted
     pool.give_up(waiter)
     assert pool.free_bytes == 100
 
 
-def test_what_was_taken_stays_taken_on_giving_up() -> None:
-    pool = BufferPool(100)
-    waiter = waiting(pool, 100)
-    assert taken(pool, waiter) == 100
-    pool.give_up(waiter)
-    assert pool.free_bytes == 0
-
-
-def test_closing_sends_everybody_away_with_nothing() -> None:
-    pool = BufferPool(100)
+def test_closing_sends_everybody_away_with_nothing(pool: BufferPool) -> None:
     assert reserved(pool, 100)
     told: list[str] = []
     early = waiting(pool, 10, lambda: told.append("early"))
@@ -175,8 +167,7 @@ def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
 
 
 @pytest.mark.promise("`send` waits for memory, up to `max_block_ms`")
-def test_threads_that_wait_are_all_served_and_memory_is_whole_again() -> None:
-    pool = BufferPool(100)
+def test_threads_that_wait_are_all_served_and_memory_is_whole_again(pool: BufferPool) -> None:
     served = []
 
     def work(size_bytes: int) -> None:

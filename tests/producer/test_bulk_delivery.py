@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 from array import array
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,28 +12,12 @@ from pykclient.producer.accumulator.append import AppendedRows
 from pykclient.producer.bulk.delivery import BulkResult, RecordMetadataRange
 from pykclient.producer.delivery import ProduceResult
 from pykclient.producer.failure_reports import FailureReports
-from pykclient.producer.sender.thread import SenderThread
 from pykclient.types import TopicPartition
 from tests.producer.sender_bench import NoWaiting
 
-if TYPE_CHECKING:
-    from pykclient.producer.delivery import Awaited
-
-
-class OutOfTime(NoWaiting):
-    """A `Waiting` whose time is always up, and whose thread is the test's."""
-
-    is_sender = True
-
-    def is_current(self) -> bool:
-        return self.is_sender
-
-    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
-        return False
-
 
 def batch(partition: int = 0) -> ProduceResult:
-    return ProduceResult(TopicPartition("t", partition), FailureReports("", lambda: 0), OutOfTime())
+    return ProduceResult(TopicPartition("t", partition), FailureReports("", lambda: 0), NoWaiting())
 
 
 def end(
@@ -56,7 +38,7 @@ def tell(result: ProduceResult) -> None:
 
 
 def filled(row_count: int, *appended: AppendedRows) -> BulkResult:
-    bulk = BulkResult(row_count, FailureReports("", lambda: 0), OutOfTime())
+    bulk = BulkResult(row_count, FailureReports("", lambda: 0), NoWaiting())
     for rows in appended:
         bulk.add(rows)
     bulk.seal()
@@ -79,7 +61,7 @@ def test_it_is_done_when_its_last_batch_is() -> None:
 
 def test_batches_may_end_while_rows_are_still_appended() -> None:
     result = batch()
-    bulk = BulkResult(4, FailureReports("", lambda: 0), OutOfTime())
+    bulk = BulkResult(4, FailureReports("", lambda: 0), NoWaiting())
     had_rows = [bulk.has_rows]
     bulk.add(AppendedRows(result, 0, range(2)))
     assert [*had_rows, bulk.has_rows] == [False, True]
@@ -177,22 +159,9 @@ def test_rows_of_a_split_batch_end_with_its_parts() -> None:
     assert (error.sent, error.failed) == ((range(7),), (range(7, 10),))
 
 
-def test_parts_of_parts_are_told_too() -> None:
-    result = batch()
-    bulk = filled(8, AppendedRows(result, 0, range(8)))
-    left, right = result.another(), result.another()
-    result.split(((0, left), (4, right)))
-    first, second = left.another(), left.another()
-    left.split(((0, first), (2, second)))
-    for part, offset in ((right, 4), (second, 2), (first, 0)):
-        assert not bulk.is_done(0)
-        end(part, offset)
-    assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 0, 8)]
-
-
 def test_what_was_never_appended_has_failed() -> None:
     result = batch()
-    bulk = BulkResult(10, FailureReports("", lambda: 0), OutOfTime())
+    bulk = BulkResult(10, FailureReports("", lambda: 0), NoWaiting())
     bulk.add(AppendedRows(result, 0, range(4)))
     bulk.refuse(array("q", [4, 6]), KafkaError("stuck"))
     bulk.refuse(range(7, 10), KafkaError("stuck"))
@@ -204,35 +173,12 @@ def test_what_was_never_appended_has_failed() -> None:
     assert (error.sent, error.failed) == ((range(4),), (range(4, 10),))
 
 
-def test_nothing_at_all_is_done() -> None:
-    bulk = filled(0)
-    assert bulk.is_done(0)
-    assert bulk.result(0, None) == []
-    assert bulk.exception(0, 1.0) is None
-
-
 def test_a_wait_that_runs_out_is_no_failure() -> None:
     bulk = filled(3, AppendedRows(batch(), 0, range(3)))
     with pytest.raises(KafkaTimeoutError, match=r"of 3 records not all .* 1500 ms"):
         bulk.result(0, 1.5)
     with pytest.raises(UsageError, match="give seconds, from 0"):
         bulk.exception(0, -1)
-
-
-def test_a_thread_waits_until_all_batches_are_done() -> None:
-    thread = SenderThread("sender")
-    first, second = batch(), batch()
-    bulk = BulkResult(2, FailureReports("", lambda: 0), thread)
-    bulk.add(AppendedRows(first, 0, range(1)))
-    bulk.add(AppendedRows(second, 0, range(1, 2)))
-    bulk.seal()
-    results: list[object] = []
-    waiter = threading.Thread(target=lambda: results.append(bulk.result(0, 30)))
-    waiter.start()
-    end(first, 0)
-    end(second, 1)
-    waiter.join(30)
-    assert results == [[RecordMetadataRange("t", 0, 0, 2)]]
 
 
 def test_wakers_that_left_are_not_called() -> None:

@@ -21,8 +21,7 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.producer.bulk.delivery import RecordMetadataRange
-from tests.producer.scripted_bulk_producer import ScriptedBulkProducer
-from tests.producer.scripted_producer import WALL_CLOCK_NS
+from tests.producer.scripted_producer import WALL_CLOCK_NS, ScriptedBulkProducer
 
 if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import PartitionInfo
@@ -30,6 +29,12 @@ if TYPE_CHECKING:
 
 POLICY_VIOLATION = 44
 NOW_MS = WALL_CLOCK_NS // 1_000_000
+KEEPS_THE_ORDER = pytest.mark.promise(
+    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
+)
+WORKS_WITH_THE_APPLICATIONS_CODE = pytest.mark.promise(
+    "bulk sending works with serializers, partitioners, interceptors and other threads"
+)
 
 
 def new(**settings: object) -> ScriptedBulkProducer:
@@ -66,39 +71,7 @@ def test_all_records_of_a_batch_share_one_delivery(producer: ScriptedBulkProduce
     assert list(columns.headers) == [()] * 3
 
 
-def test_keys_timestamps_and_headers_come_with_their_records(
-    producer: ScriptedBulkProducer,
-) -> None:
-    producer.send_batch(
-        "t",
-        values=[b"a", b"b", b"c"],
-        keys=[b"k", None, b"l"],
-        partition=0,
-        timestamps_ms=[5, None, 3],
-        headers=[[("h", b"1"), ("h", None)], None, []],
-    )
-    settle(producer)
-    (written,) = producer.written
-    assert list(written.columns.keys) == [b"k", None, b"l"]
-    assert list(written.columns.timestamps_ms) == [5, NOW_MS, 3]
-    assert list(written.columns.headers) == [(("h", b"1"), ("h", None)), (), ()]
-
-
-def test_one_timestamp_and_one_list_of_headers_stand_for_all(
-    producer: ScriptedBulkProducer,
-) -> None:
-    producer.send_batch(
-        "t", [b"a", b"b"], partition=0, timestamps_ms=7, headers=[("h", b"1"), ("i", b"2")]
-    )
-    settle(producer)
-    (written,) = producer.written
-    assert list(written.columns.timestamps_ms) == [7, 7]
-    assert list(written.columns.headers) == [(("h", b"1"), ("i", b"2"))] * 2
-
-
-@pytest.mark.promise(
-    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
-)
+@KEEPS_THE_ORDER
 def test_records_with_keys_go_where_java_puts_them_in_order(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -122,25 +95,7 @@ MIXED_KEYS = [None, b"a", None, b"a", None, b"a"]
 VALUES: list[bytes | None] = [b"%d" % number for number in range(6)]
 
 
-@pytest.mark.promise(
-    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
-)
-@pytest.mark.parametrize("partition_count", [1, 3])
-def test_records_without_a_key_keep_their_place_among_those_with_one(partition_count: int) -> None:
-    producer = ScriptedBulkProducer()
-    producer.partition_counts["t"] = partition_count
-    for _ in range(20):
-        producer.send_batch("t", VALUES, MIXED_KEYS)
-        settle(producer)
-        for log in producer.logs.values():
-            assert log == sorted(log, key=VALUES.index)
-        assert sum(map(len, producer.logs.values())) == 6
-        producer.logs.clear()
-
-
-@pytest.mark.promise(
-    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
-)
+@KEEPS_THE_ORDER
 @pytest.mark.parametrize(
     "columns",
     [
@@ -183,9 +138,7 @@ def turns_of(places: list[tuple[int, int]]) -> list[int]:
     return turns
 
 
-@pytest.mark.promise(
-    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
-)
+@KEEPS_THE_ORDER
 @pytest.mark.parametrize("row_count", [6_000, 50])
 def test_records_without_a_key_take_turns_by_bytes_among_those_with_one(row_count: int) -> None:
     """Goal: as with `send`, a partition takes a batch's worth; also over many small calls."""
@@ -212,9 +165,7 @@ def test_records_without_a_key_take_turns_by_bytes_among_those_with_one(row_coun
     assert 2_000 * 13 // 2_000 // 4 <= len(turns) <= 2_000 * 13 // 2_000 + 1
 
 
-@pytest.mark.promise(
-    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
-)
+@KEEPS_THE_ORDER
 def test_records_without_keys_fill_batches_partition_after_partition(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -354,14 +305,6 @@ def test_a_closed_producer_takes_nothing(producer: ScriptedBulkProducer) -> None
     assert sum(found.count for found in delivery.result()) == 1
 
 
-def test_a_producer_that_fails_fails_what_is_under_way(producer: ScriptedBulkProducer) -> None:
-    delivery = producer.send_batch("t", [b"a"])
-    producer.core.lifecycle.on_death(RuntimeError("out of luck"))
-    error = delivery.exception()
-    assert isinstance(error, BatchDeliveryError)
-    assert "out of luck" in str(error)
-
-
 def test_done_callbacks_are_called_once_when_all_is_known(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -375,9 +318,7 @@ def test_done_callbacks_are_called_once_when_all_is_known(
     assert heard == [delivery, delivery]
 
 
-@pytest.mark.promise(
-    "bulk sending works with serializers, partitioners, interceptors and other threads"
-)
+@WORKS_WITH_THE_APPLICATIONS_CODE
 def test_serializers_are_asked_for_each_record() -> None:
     producer = new(value_serializer=str.encode, key_serializer=lambda number: b"%d" % number)
     producer.send_batch("t", ["a", None], [1, 2], partition=0)
@@ -387,9 +328,7 @@ def test_serializers_are_asked_for_each_record() -> None:
     assert list(written.columns.keys) == [b"1", b"2"]
 
 
-@pytest.mark.promise(
-    "bulk sending works with serializers, partitioners, interceptors and other threads"
-)
+@WORKS_WITH_THE_APPLICATIONS_CODE
 def test_an_own_partitioner_is_asked_for_each_record() -> None:
     asked: list[tuple[object, ...]] = []
 
@@ -422,9 +361,7 @@ class Witness:
         self.heard.append((metadata, error))
 
 
-@pytest.mark.promise(
-    "bulk sending works with serializers, partitioners, interceptors and other threads"
-)
+@WORKS_WITH_THE_APPLICATIONS_CODE
 @pytest.mark.parametrize("is_arrow", [False, True])
 def test_interceptors_see_each_record(is_arrow: bool) -> None:
     witness = Witness()

@@ -10,7 +10,6 @@ from pykclient.accel import SendCore
 from pykclient.errors import (
     AuthenticationError,
     BufferExhaustedError,
-    ClosedError,
     ConfigError,
     KafkaError,
     KafkaTimeoutError,
@@ -23,8 +22,7 @@ from pykclient.network.gate import Gate
 from pykclient.producer.producer import Producer
 from pykclient.records.batch import iterate_batches
 from pykclient.records.compression import Codec
-from tests.producer.scripted_bulk_producer import ScriptedBulkProducer
-from tests.producer.scripted_producer import WALL_CLOCK_NS, ScriptedProducer
+from tests.producer.scripted_producer import ScriptedBulkProducer, ScriptedProducer
 from tests.producer.test_interceptors import Failing
 
 if TYPE_CHECKING:
@@ -54,15 +52,6 @@ def codec_and_size(producer: ScriptedProducer) -> tuple[Codec, int]:
     assert data.records is not None
     (batch,) = iterate_batches(memoryview(bytes(data.records)), topic="t", partition=0)
     return batch.codec, batch.size_bytes
-
-
-@pytest.mark.promise("`send` returns a delivery that reports place and time")
-def test_a_record_travels_from_send_to_its_delivery(producer: ScriptedProducer) -> None:
-    heard: list[RecordMetadata] = []
-    delivery = producer.send("t", b"v", on_delivery=lambda metadata, _: heard.append(metadata))
-    producer.turn(3, after_ms=5)
-    assert delivery.result() == heard[0]
-    assert (heard[0].offset, heard[0].timestamp_ms) == (0, WALL_CLOCK_NS // 1_000_000)
 
 
 @pytest.mark.promise("acks 0, 1 and all are supported")
@@ -252,20 +241,7 @@ def test_the_error_of_having_waited_says_for_what_and_why() -> None:
     reason = str(error_of_waiting(unreachable, "t"))
     assert "cannot connect to localhost:9092: refused" in reason
     silent = ScriptedBulkProducer(max_block_ms=500)
-    assert "not answered yet" in str(error_of_waiting(silent, "t"))
-
-
-def test_closing_sends_the_rest_and_then_there_is_nothing_left_to_do(
-    producer: ScriptedProducer,
-) -> None:
-    delivery = producer.send("t", b"v")
-    producer.core.lifecycle.request_close(5_000)
-    with pytest.raises(ClosedError):
-        producer.send("t", b"late")
-    assert not producer.core.lifecycle.is_finished()
-    producer.turn(3)
-    assert producer.core.lifecycle.is_finished()
-    assert delivery.exception() is None
+    assert "not responded yet" in str(error_of_waiting(silent, "t"))
 
 
 def test_what_all_brokers_refuse_is_raised_by_those_who_wait_and_ends_nothing(

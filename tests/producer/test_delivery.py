@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,22 +20,9 @@ from tests.producer.sender_bench import NoWaiting
 if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.accel.abc import OnDelivery
-    from pykclient.producer.delivery import Awaited
 
 PARTITION = TopicPartition("t", 3)
 REPORTS = FailureReports("", lambda: 0)
-
-
-class OutOfTime(NoWaiting):
-    """A `Waiting` whose time is always up, and whose thread is the test's."""
-
-    is_sender = True
-
-    def is_current(self) -> bool:
-        return self.is_sender
-
-    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
-        return False
 
 
 class OpenBatch:
@@ -43,7 +30,7 @@ class OpenBatch:
 
     def __init__(self) -> None:
         lock = threading.Lock()
-        self.result = ProduceResult(PARTITION, REPORTS, OutOfTime())
+        self.result = ProduceResult(PARTITION, REPORTS, NoWaiting())
         self.appender: RecordAppender[RecordMetadata] = RecordAppender(1_000, self.result, lock)
         self.result.follow(self.appender)
 
@@ -53,6 +40,14 @@ class OpenBatch:
         delivery = self.appender.append(timestamp_ms, None, b"v", (), on_delivery)
         assert delivery is not None
         return delivery
+
+    def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
+        self.result.succeed(base_offset, log_append_time_ms)
+        self.tell()
+
+    def fail(self, error: KafkaError, *record_errors: Any, **counts: Any) -> None:
+        self.result.fail(error, *record_errors, **counts)
+        self.tell()
 
     def tell(self) -> None:
         """Do what a driver does with the end of a result."""
@@ -78,8 +73,7 @@ def test_nobody_waits_for_a_time_below_zero(batch: OpenBatch, timeout: float) ->
 @pytest.mark.promise("`send` returns a delivery that reports place and time")
 def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: OpenBatch) -> None:
     deliveries = [batch.append(timestamp_ms) for timestamp_ms in (7, 7, 9, 8, 8)]
-    batch.result.succeed(100, None)
-    batch.tell()
+    batch.succeed(100, None)
     assert [delivery.result() for delivery in deliveries] == [
         RecordMetadata("t", 3, 100, 7),
         RecordMetadata("t", 3, 101, 7),
@@ -91,8 +85,7 @@ def test_a_delivery_has_the_offset_of_its_place_and_its_own_timestamp(batch: Ope
 
 def test_the_broker_may_set_the_time_and_may_not_know_the_offset(batch: OpenBatch) -> None:
     delivery = batch.append()
-    batch.result.succeed(None, 99)
-    batch.tell()
+    batch.succeed(None, 99)
     assert delivery.get() == RecordMetadata("t", 3, None, 99)
     assert delivery.exception() is None
 
@@ -112,8 +105,7 @@ def test_all_deliveries_of_a_failed_batch_raise_its_error_without_piling_up_trac
 ) -> None:
     deliveries = [batch.append() for _ in range(3)]
     error = KafkaError("no")
-    batch.result.fail(error)
-    batch.tell()
+    batch.fail(error)
     depths = []
     for delivery in deliveries:
         assert delivery.exception() is error
@@ -126,8 +118,7 @@ def test_all_deliveries_of_a_failed_batch_raise_its_error_without_piling_up_trac
 def test_a_record_may_fail_by_an_error_of_its_own(batch: OpenBatch) -> None:
     deliveries = [batch.append() for _ in range(2)]
     whole, own = KafkaError("whole"), KafkaError("own")
-    batch.result.fail(whole, {1: own})
-    batch.tell()
+    batch.fail(whole, {1: own})
     assert [delivery.exception() for delivery in deliveries] == [whole, own]
 
 
@@ -151,8 +142,7 @@ def test_a_callback_of_a_failure_has_metadata_without_an_offset(batch: OpenBatch
     heard: list[object] = []
     batch.append(9, on_delivery=lambda *arguments: heard.append(arguments))
     error = KafkaError("no")
-    batch.result.fail(error)
-    batch.tell()
+    batch.fail(error)
     assert heard == [(RecordMetadata("t", 3, None, 9), error)]
 
 
@@ -186,16 +176,14 @@ def test_a_callback_that_exits_keeps_nobody_from_hearing(
         raise SystemExit
 
     delivery = batch.append(on_delivery=leave)
-    batch.result.succeed(10, None)
-    batch.tell()
+    batch.succeed(10, None)
     assert delivery.done()
     assert "SystemExit" in caplog.text
 
 
 def test_a_done_callback_that_comes_late_is_called_at_once(batch: OpenBatch) -> None:
     delivery = batch.append()
-    batch.result.succeed(10, None)
-    batch.tell()
+    batch.succeed(10, None)
     heard: list[int | None] = []
     delivery.add_done_callback(lambda delivery: heard.append(delivery.result().offset))
     assert heard == [10]
@@ -210,8 +198,7 @@ def test_a_waker_that_comes_late_is_called_at_once_and_one_removed_never(batch: 
 
     batch.result.add_waker(0, removed)
     batch.result.remove_waker(0, removed)
-    batch.result.succeed(10, None)
-    batch.tell()
+    batch.succeed(10, None)
     batch.result.add_waker(0, lambda: woken.append("late"))
     assert woken == ["late"]
 
@@ -235,13 +222,11 @@ def test_the_parts_of_a_split_batch_tell_each_their_own_records() -> None:
     whole.result.split(((0, first.result), (1, second.result)))
     assert heard == ["woken"]
     assert [delivery.done() for delivery in deliveries] == [False] * 3
-    first.result.succeed(10, None)
-    first.tell()
+    first.succeed(10, None)
     assert [delivery.done() for delivery in deliveries] == [True, False, False]
     whole.result.add_waker(1, lambda: heard.append("second woken"))
     error = KafkaError("no")
-    second.result.fail(error)
-    second.tell()
+    second.fail(error)
     assert heard == ["woken", "second woken", error]
     assert deliveries[0].result() == RecordMetadata("t", 3, 10, 7)
     assert deliveries[1].exception() is error
@@ -260,8 +245,7 @@ def test_a_result_ends_once() -> None:
 def test_it_shows_where_the_record_goes_and_how_it_ended(batch: OpenBatch) -> None:
     first, second = batch.append(), batch.append()
     assert repr(second) == "<Delivery: t-3, under way>"
-    batch.result.succeed(100, None)
-    batch.tell()
+    batch.succeed(100, None)
     assert (repr(first), repr(second)) == (
         "<Delivery: t-3, delivered at offset 100>",
         "<Delivery: t-3, delivered at offset 101>",
@@ -288,8 +272,7 @@ def test_a_failure_that_nobody_has_seen_is_reported_when_nobody_can_see_it_any_m
     batch = OpenBatch()
     delivery = batch.append()
     batch.append(on_delivery=lambda *_: None)
-    batch.result.fail(DeliveryTimeoutError("too late"), record_count=2)
-    batch.tell()
+    batch.fail(DeliveryTimeoutError("too late"), record_count=2)
     if is_seen:
         assert delivery.exception() is not None
     del delivery, batch

@@ -17,19 +17,15 @@ from pykclient.errors import (
 from pykclient.network.cluster.cluster import Cluster, TopicInfo
 from pykclient.network.retry import Backoff
 from pykclient.producer.accumulator.batch import (
-    NO_IDENTITY,
     Leader,
     ProducerBatch,
     ProducerIdentity,
 )
 from pykclient.producer.sender.idempotence import (
     EPOCH_MAX,
-    NEXT_IDENTITY,
-    NEXT_RUN,
     UNDECIDED_MAX,
     Idempotence,
     IdentityState,
-    RunState,
 )
 from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -122,6 +118,15 @@ def running() -> Sequence:
     return sequence
 
 
+@pytest.fixture
+def sequence() -> Sequence:
+    """As `running`, of a topic whose id is known."""
+    sequence = Sequence()
+    anew(sequence, 1)
+    sequence.succeed(sequence.send())
+    return sequence
+
+
 # Getting an id.
 
 
@@ -174,11 +179,6 @@ def test_a_refusal_for_good_is_told() -> None:
     request.on_failure(AuthenticationError("who are you"), 0)
     kinds = [type(failure) for failure in failures]
     assert kinds == [ClusterAuthorizationFailedError, AuthenticationError]
-
-
-def test_nothing_is_sent_before_there_is_an_id() -> None:
-    idempotence = new_idempotence([])
-    assert not idempotence.may_send(new_batch(1))
 
 
 # The course of a sequence.
@@ -303,11 +303,8 @@ def anew(sequence: Sequence, number: int = 2) -> None:
     sequence.idempotence.on_cluster(Cluster(topics=[info]))
 
 
-def test_a_topic_made_anew_begins_its_sequence_with_one_batch_alone() -> None:
+def test_a_topic_made_anew_begins_its_sequence_with_one_batch_alone(sequence: Sequence) -> None:
     """Goal: the new log has never heard of the producer and would take the second batch first."""
-    sequence = Sequence()
-    anew(sequence, 1)
-    sequence.succeed(sequence.send())
     anew(sequence, 2)
     first, second = sequence.send(), sequence.batch()
     assert place(first) == (4, 0)
@@ -335,10 +332,7 @@ def test_a_run_that_begins_anyway_does_so_under_its_epoch() -> None:
     assert place(sequence.send(batch)) == (3, 0)
 
 
-def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first() -> None:
-    sequence = Sequence()
-    anew(sequence, 1)
-    sequence.succeed(sequence.send())
+def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first(sequence: Sequence) -> None:
     refused, written, lost = sequence.send(), sequence.send(), sequence.send()
     anew(sequence, 2)
     assert not sequence.may_send(sequence.batch())
@@ -353,10 +347,7 @@ def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first() -> None
     assert [place(refused), place(sequence.send(lost))] == [(4, 0), (4, 10)]
 
 
-def test_what_was_lost_on_its_way_to_either_log_is_asked_about() -> None:
-    sequence = Sequence()
-    anew(sequence, 1)
-    sequence.succeed(sequence.send())
+def test_what_was_lost_on_its_way_to_either_log_is_asked_about(sequence: Sequence) -> None:
     lost = sequence.send()
     anew(sequence, 2)
     sequence.retry(lost, may_be_written=True)
@@ -366,10 +357,7 @@ def test_what_was_lost_on_its_way_to_either_log_is_asked_about() -> None:
 
 
 @pytest.mark.promise("a producer loses nothing of a topic that is created again")
-def test_doubts_about_a_log_that_is_gone_are_gone_with_it() -> None:
-    sequence = Sequence()
-    anew(sequence, 1)
-    sequence.succeed(sequence.send())
+def test_doubts_about_a_log_that_is_gone_are_gone_with_it(sequence: Sequence) -> None:
     doubtful = sequence.send()
     sequence.retry(doubtful, may_be_written=True)
     anew(sequence, 2)
@@ -377,10 +365,7 @@ def test_doubts_about_a_log_that_is_gone_are_gone_with_it() -> None:
     assert place(sequence.send(doubtful)) == (4, 0)
 
 
-def test_doubts_about_what_a_request_carries_outlive_the_log() -> None:
-    sequence = Sequence()
-    anew(sequence, 1)
-    sequence.succeed(sequence.send())
+def test_doubts_about_what_a_request_carries_outlive_the_log(sequence: Sequence) -> None:
     doubtful = sequence.send()
     sequence.retry(doubtful, may_be_written=True)
     sequence.send(doubtful)
@@ -476,12 +461,3 @@ def test_a_batch_that_never_had_a_place_leaves_no_gap(running: Sequence) -> None
     batch.fail(KafkaError("out of time"))
     running.idempotence.on_given_up(batch)
     assert place(running.send()) == (3, 10)
-
-
-def test_the_tables_of_states_have_no_dead_ends_but_failure() -> None:
-    assert [state for state, following in NEXT_IDENTITY.items() if not following] == [
-        IdentityState.FAILED
-    ]
-    assert all(NEXT_RUN.values())
-    assert RunState.STARTING not in NEXT_RUN[RunState.RUNNING]
-    assert new_batch(1).identity is NO_IDENTITY

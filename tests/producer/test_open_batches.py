@@ -6,10 +6,9 @@ import pytest
 
 from pykclient.accel import Delivery, partition_of_key
 from pykclient.errors import SerializationError
-from pykclient.producer.accumulator.append import CHUNK_BYTES, Blocked, Need
+from pykclient.producer.accumulator.append import CHUNK_BYTES, Blocked, Need, SenderMailbox
 from pykclient.producer.accumulator.batch import BatchState
 from pykclient.producer.accumulator.buffer_pool import MemoryWaiter
-from pykclient.producer.accumulator.mailbox import SenderMailbox
 from pykclient.producer.record import SerializedRecord
 from tests.producer.sender_bench import TOPIC, SenderBench
 
@@ -72,15 +71,6 @@ def test_turns_of_rows_that_are_divided_first_are_those_of_send() -> None:
     delivery = bench.send(bytes(20), partition=None)
     assert delivery.batch is not None
     assert delivery.batch.partition.partition == second  # type: ignore[attr-defined]
-
-
-def test_a_turn_ends_where_the_leader_is_lost() -> None:
-    bench = SenderBench(leaders=[1] * 4)
-    first, _ = bench.accumulator.take_turn(TOPIC, 0)
-    bench.lead(*(None if number == first else 1 for number in range(4)))
-    for _ in range(20):
-        second, _ = bench.accumulator.take_turn(TOPIC, 1)
-        assert second != first
 
 
 def test_a_topic_that_is_gone_has_no_turns_and_waits_when_it_is_appended_to() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.config import ProducerConfig
+from pykclient.producer.record import ProducerRecord, RecordMetadata
 from pykclient.producer.serializers import RecordSerializer
 from pykclient.records.builder import batch_size_upper_bound
 
@@ -20,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 def serializer(**settings: object) -> RecordSerializer:
     config = ProducerConfig.from_settings(bootstrap_servers="localhost:9092", **settings)
-    return RecordSerializer.from_config(config, lambda: NOW_MS)
+    return RecordSerializer(config, lambda: NOW_MS)
 
 
 def serialized(
@@ -104,11 +106,6 @@ def test_partitions_and_timestamps_are_whole_numbers_from_0(number: object) -> N
         serialized(timestamp_ms=number)
 
 
-def test_numbers_in_range_are_taken() -> None:
-    record = serialized(partition=0, timestamp_ms=0)
-    assert (record.partition, record.timestamp_ms) == (0, 0)
-
-
 def test_headers_are_pairs_of_text_and_bytes_or_none() -> None:
     pairs: list[tuple[str, bytes | None]] = [("a", b"1"), ("b", None)]
     assert serialized(headers=iter(pairs)).headers == (("a", b"1"), ("b", None))
@@ -140,3 +137,32 @@ def test_a_record_that_is_too_large_names_the_limit(settings: dict[str, int], na
         serialized(value=bytes(1_001 - overhead), by=by)
     with pytest.raises(RecordTooLargeError, match=name):
         serialized(value=None, headers=[("h", bytes(1_000))], by=by)
+
+
+def test_headers_are_kept_as_a_tuple_also_when_they_come_one_by_one() -> None:
+    record = ProducerRecord("t", headers=(pair for pair in [("a", b"1"), ("a", None)]))
+    assert record.headers == (("a", b"1"), ("a", None))
+
+
+def test_records_compare_by_value_and_are_hashable_whatever_they_hold() -> None:
+    first = ProducerRecord("t", {"un": "hashable"}, headers=[("a", b"1")])
+    assert first == ProducerRecord("t", {"un": "hashable"}, headers=[("a", b"1")])
+    assert first != ProducerRecord("t", {"un": "other"}, headers=[("a", b"1")])
+    assert hash(first) == hash(ProducerRecord("t", {"un": "hashable"}, headers=[("a", b"1")]))
+
+
+@pytest.mark.parametrize(
+    "value", [ProducerRecord("t", b"v", headers=[("a", b"1")]), RecordMetadata("t", 0, 5, 9)]
+)
+def test_what_comes_and_goes_can_be_pickled(value: object) -> None:
+    assert pickle.loads(pickle.dumps(value)) == value
+
+
+def size_of(value: bytes | None, key: bytes | None, *headers: tuple[str, bytes]) -> int:
+    return serialized(value=value, key=key, headers=headers).size_bytes_max
+
+
+def test_the_size_of_a_record_counts_everything_in_it() -> None:
+    bare = size_of(None, None)
+    assert size_of(b"12345", b"678") == bare + 8
+    assert size_of(None, None, ("ab", b"123")) >= bare + 5

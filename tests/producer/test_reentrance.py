@@ -85,21 +85,6 @@ def test_send_in_a_handler_that_interrupted_send_goes_through(
     assert not producer.core.accumulator.inside
 
 
-def test_rows_that_a_handler_sends_go_through(
-    producer: ScriptedProducer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    appended: list[object] = []
-    interrupt(
-        monkeypatch,
-        OpenBatches,
-        "_begin",
-        lambda: appended.append(producer.send("t", b"inner", partition=0)),
-    )
-    producer.send("t", b"outer", partition=0)
-    producer.turn(9, after_ms=TICK_MS)
-    assert values_of(producer, 0) == [b"outer", b"inner"]
-
-
 @pytest.mark.promise("the sender waits for no lock for long")
 def test_the_sender_goes_on_with_others_while_somebody_holds_a_lock() -> None:
     bench = SenderBench(leaders=(1, 1), delivery_timeout_ms=1_000)

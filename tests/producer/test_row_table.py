@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from pykclient import accel
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
-from pykclient.producer.bulk.table import RowTables
+from pykclient.producer.bulk.table import BulkInput, RowTables
+from pykclient.producer.config import ProducerConfig
 from pykclient.producer.serializers import RecordSerializer
-from tests.accel.appended_rows import new_appender, records_of
+from tests.accel.records import new_appender, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,28 +24,14 @@ NOW_MS = 1_700_000_000_000
 
 
 def tables(max_request_size: int = 10**6) -> RowTables:
-    serializer = RecordSerializer(
-        None,
-        None,
-        max_request_size=max_request_size,
-        buffer_memory=10**9,
-        clock_ms=lambda: NOW_MS,
+    config = ProducerConfig.from_settings(
+        bootstrap_servers="localhost:9092", max_request_size=max_request_size
     )
-    return RowTables(serializer, lambda: NOW_MS)
+    return RowTables(RecordSerializer(config, lambda: NOW_MS), lambda: NOW_MS)
 
 
-def table(
-    values: Iterable[object],
-    keys: Iterable[object] | None = None,
-    *,
-    topic: object = "t",
-    partition: int | None = None,
-    timestamps_ms: Timestamps | None = None,
-    headers: BulkHeaders | None = None,
-) -> RowTable:
-    return tables().table(
-        topic, values, keys, partition=partition, timestamps_ms=timestamps_ms, headers=headers
-    )
+def table(values: Iterable[object], keys: Iterable[object] | None = None, **rest: Any) -> RowTable:
+    return tables().table(BulkInput(rest.pop("topic", "t"), values, keys, **rest))
 
 
 def written(made: RowTable) -> RecordColumns:
@@ -99,9 +86,7 @@ def test_headers_are_for_all_or_one_list_for_each(
     given: BulkHeaders, expected: list[tuple[object, ...]]
 ) -> None:
     assert list(written(table([b"", b""], headers=given)).headers) == expected
-    made = tables().records(
-        "t", [b"", b""], None, partition=None, timestamps_ms=None, headers=given
-    )
+    made = tables().records(BulkInput("t", [b"", b""], headers=given))
     if given != [["a", b"1"]]:
         assert [record.headers for record in made] == expected
 
@@ -151,19 +136,12 @@ def test_wrong_entries_are_named() -> None:
     with pytest.raises(SerializationError, match=r"keys\[1\] is of type str.*key_serializer"):
         table([b"", b""], [b"", "k"])
     with pytest.raises(SerializationError, match=r"headers\[1\]: "):
-        table([b"", b""], headers=[None, [("a", "text")]])  # type: ignore[arg-type]
+        table([b"", b""], headers=[None, [("a", "text")]])
     with pytest.raises(SerializationError, match="headers: number 0 is wrong"):
-        table([b"", b""], headers=[("a", 7)])  # type: ignore[arg-type]
+        table([b"", b""], headers=[("a", 7)])
 
 
 @pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 def test_a_record_too_large_is_named_with_the_setting() -> None:
     with pytest.raises(RecordTooLargeError, match=r"record at index 2 .* max_request_size is 1000"):
-        tables(1_000).table(
-            "t",
-            [b"", b"x" * 890, b"x" * 950],
-            None,
-            partition=None,
-            timestamps_ms=None,
-            headers=None,
-        )
+        tables(1_000).table(BulkInput("t", [b"", b"x" * 890, b"x" * 950]))

@@ -9,10 +9,8 @@ from pykclient.errors import (
     DisconnectedError,
     KafkaError,
     KafkaTimeoutError,
-    MessageTooLargeError,
     NotLeaderOrFollowerError,
     OutOfOrderSequenceNumberError,
-    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     error_for_code,
@@ -186,45 +184,7 @@ def test_a_batch_too_large_for_the_broker_is_split_until_it_fits() -> None:
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
 
-def test_one_record_too_large_for_the_broker_fails() -> None:
-    bench = SenderBench()
-    delivery = bench.send_batch()
-    bench.answer(bench.requests[0], error_code=10)
-    assert isinstance(delivery.exception(), MessageTooLargeError)
-
-
 # Idempotence, as far as the sender has its part in it.
-
-
-def test_a_batch_that_overtook_another_waits_for_it_and_both_keep_their_numbers() -> None:
-    bench = SenderBench(batch_size=100)
-    bench.send_batch()
-    bench.answer(bench.requests[0])
-    bench.send(b"1" * 50)
-    bench.send(b"2" * 50)
-    first, second = bench.poll() + bench.poll()
-    bench.answer(first, error_code=19)
-    bench.answer(second, error_code=45)
-    places = []
-    for _ in range(2):
-        (request,) = bench.poll(after_ms=1_000)
-        batch = batches_of(request)[PARTITION]
-        places.append((batch.producer_epoch, batch.base_sequence))
-        bench.answer(request)
-    assert places == [(0, 1), (0, 2)]
-
-
-def test_a_broker_that_has_forgotten_the_producer_gets_the_batch_under_a_new_epoch() -> None:
-    bench = SenderBench()
-    bench.send_batch()
-    bench.answer(bench.requests[0])
-    delivery = bench.send_batch()
-    bench.answer(bench.requests[0], error_code=59)
-    (request,) = bench.poll(after_ms=100)
-    batch = batches_of(request)[PARTITION]
-    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
-    bench.answer(request)
-    assert delivery.exception() is None
 
 
 def test_a_batch_whose_response_is_lost_is_never_sent_under_other_numbers() -> None:
@@ -285,19 +245,6 @@ def test_a_leader_that_knows_a_new_topic_late_loses_no_record(
     assert [delivery.exception() for delivery in deliveries] == [None, None]
 
 
-def test_after_a_topic_was_made_anew_one_batch_goes_alone() -> None:
-    bench = SenderBench(batch_size=100)
-    bench.send_batch()
-    bench.answer(bench.requests[0])
-    made_anew(bench)
-    for number in range(3):
-        bench.send(b"%d" % number * 50)
-    (first,) = bench.poll()
-    assert bench.poll() == []
-    bench.answer(first)
-    assert len(bench.poll() + bench.poll()) == 2
-
-
 def test_after_the_last_epoch_what_waits_is_known_to_flush_and_close() -> None:
     bench = SenderBench(has_producer_id=False)
     assert bench.idempotence is not None
@@ -338,13 +285,3 @@ def test_not_being_allowed_to_write_idempotently_ends_the_producer() -> None:
     assert bench.failed_count == 1
     bench.answer(bench.requests[0])  # what comes now changes nothing any more
     assert bench.pool.free_bytes == bench.pool.size_bytes
-
-
-def test_a_topic_that_may_not_be_written_fails_alone() -> None:
-    bench = SenderBench()
-    refused = bench.send_batch()
-    bench.answer(bench.requests[0], error_code=29)
-    assert isinstance(refused.exception(), TopicAuthorizationFailedError)
-    allowed = bench.send_batch()
-    bench.answer(bench.requests[0])
-    assert allowed.exception() is None

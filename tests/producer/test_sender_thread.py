@@ -20,7 +20,7 @@ from pykclient.types import TopicPartition
 from tests.producer.scripted_producer import ScriptedProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pykclient.producer.sender.lifecycle import Lifecycle
 
@@ -130,8 +130,10 @@ class Running:
 
 
 @pytest.fixture
-def running() -> Running:
-    return Running()
+def running() -> Iterator[Running]:
+    running = Running()
+    yield running
+    running.end()
 
 
 def new_result(thread: SenderThread) -> ProduceResult:
@@ -158,12 +160,6 @@ def test_its_death_is_told_and_everything_is_closed_all_the_same(
     assert "a bug" in caplog.text
 
 
-def test_only_the_thread_itself_is_current(running: Running) -> None:
-    assert not running.thread.is_current()
-    assert running.run_in_it(running.thread.is_current) is True
-    running.end()
-
-
 def test_others_wait_until_the_result_is_announced(running: Running) -> None:
     result = new_result(running.thread)
     waiting = threading.Event()
@@ -180,7 +176,6 @@ def test_others_wait_until_the_result_is_announced(running: Running) -> None:
     result.take_call()
     waiter.join(JOIN_S)
     assert results == [True]
-    running.end()
 
 
 def test_a_wait_ends_when_its_time_is_up(running: Running) -> None:
@@ -189,7 +184,6 @@ def test_a_wait_ends_when_its_time_is_up(running: Running) -> None:
     assert not running.thread.wait(result, 0, 0.01)
     assert not running.thread.wait(result, 0, -1.0)
     assert not result._wakers
-    running.end()
 
 
 def test_a_wait_goes_on_with_the_part_of_a_split_batch(running: Running) -> None:
@@ -202,7 +196,6 @@ def test_a_wait_goes_on_with_the_part_of_a_split_batch(running: Running) -> None
     part.take_call()
     waiter.join(JOIN_S)
     assert results == [True]
-    running.end()
 
 
 def test_the_thread_itself_never_waits(running: Running) -> None:
@@ -211,7 +204,6 @@ def test_the_thread_itself_never_waits(running: Running) -> None:
     assert isinstance(refusal, UsageError)
     result.succeed(1, None)  # decided, but not announced: its own callbacks may ask
     assert running.run_in_it(lambda: running.thread.wait(result, 0, None)) is True
-    running.end()
 
 
 def test_a_child_process_cannot_wait(running: Running) -> None:
@@ -219,7 +211,6 @@ def test_a_child_process_cannot_wait(running: Running) -> None:
     assert running.forks == ["forked"]
     with pytest.raises(ForkedClientError):
         running.thread.wait(new_result(running.thread), 0, None)
-    running.end()
 
 
 @pytest.mark.promise("code that interrupts `send` and would wait for the sender is refused at once")
@@ -228,7 +219,6 @@ def test_what_interrupted_a_send_cannot_wait(running: Running) -> None:
     with pytest.raises(UsageError, match="interrupted send"):
         running.thread.wait(new_result(running.thread), 0, None)
     running.inside.clear()
-    running.end()
 
 
 def test_the_end_of_the_program_closes_for_a_bounded_time(running: Running) -> None:
@@ -244,13 +234,11 @@ def test_the_end_of_the_program_reports_what_it_cannot_wait_for(running: Running
     assert running.thread.begin_exit()
     running.thread.end_exit(time.monotonic())
     assert running.order == ["the program ends"]
-    running.end()
 
 
 def test_the_end_of_a_child_process_leaves_the_parents_thread_alone(running: Running) -> None:
     running.thread.on_fork()
     assert not running.thread.begin_exit()
-    running.end()
 
 
 def test_a_thread_that_cannot_be_started_leaves_no_descriptors(

@@ -17,7 +17,6 @@ import pytest
 
 from pykclient.errors import DisconnectedError, KafkaTimeoutError
 from pykclient.protocol.messages.produce import PartitionProduceResponse
-from tests.producer.broker_model import NONE, PartitionLog
 from tests.producer.sender_bench import TOPIC, SenderBench, batches_of
 from tests.soak import seeds
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.network.manager import Request
     from pykclient.producer.record import RecordMetadata
+    from pykclient.records.batch import RecordBatch
     from pykclient.types import TopicPartition
 
 PARTITION_COUNT = 2
@@ -266,3 +266,77 @@ def test_the_simulation_notices_what_a_producer_without_sequences_doubles() -> N
     simulation.run()
     with pytest.raises(AssertionError, match="doubled"):
         simulation.check()
+
+
+NONE = 0
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+INVALID_PRODUCER_EPOCH = 47
+
+REMEMBERED_MAX = 5
+
+
+class Appended(NamedTuple):
+    """What an append came to: an error code, and the first record's offset, -1 for none."""
+
+    error_code: int
+    base_offset: int
+
+
+class _Remembered(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class PartitionLog:
+    """A partition's log, which checks producers' sequences as Kafka's brokers do.
+
+    It has the values, and for each producer id the epoch and the last five batches. Written from
+    the protocol's side, it shares the reading of batches with the client and nothing else.
+
+    Source: KIP-98, KIP-360; Java classes ``ProducerStateManager``, ``ProducerAppendInfo``.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self._epochs: dict[int, int] = {}
+        self._remembered: dict[int, list[_Remembered]] = {}
+
+    def append(self, batch: RecordBatch) -> Appended:
+        """Append a batch, recognise it as one that is there, or refuse it."""
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return self._write(batch)
+        epoch = self._epochs.get(producer_id)
+        first = batch.base_sequence
+        last = first + batch.record_count - 1
+        if epoch is not None and batch.producer_epoch < epoch:
+            return Appended(INVALID_PRODUCER_EPOCH, -1)
+        if epoch is not None and batch.producer_epoch == epoch:
+            remembered = self._remembered[producer_id]
+            for old in remembered:
+                if (old.first_sequence, old.last_sequence) == (first, last):
+                    return Appended(NONE, old.base_offset)
+            if first != remembered[-1].last_sequence + 1:
+                return Appended(OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+        elif epoch is not None and first != 0:
+            return Appended(OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+        # A producer that the log has never seen may begin with any number.
+        appended = self._write(batch)
+        if epoch != batch.producer_epoch:
+            self._epochs[producer_id] = batch.producer_epoch
+            self._remembered[producer_id] = []
+        remembered = self._remembered[producer_id]
+        remembered.append(_Remembered(first, last, appended.base_offset))
+        del remembered[:-REMEMBERED_MAX]
+        return appended
+
+    def forget_producers(self) -> None:
+        """Lose what is known of producers, as a broker does once they have been silent long."""
+        self._epochs.clear()
+        self._remembered.clear()
+
+    def _write(self, batch: RecordBatch) -> Appended:
+        base_offset = len(self.values)
+        self.values.extend(batch.records().values)
+        return Appended(NONE, base_offset)

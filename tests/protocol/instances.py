@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tools.protogen.spec import Field, Struct
     from tools.protogen.spec import Message as Schema
 
-__all__ = ["DrawnChoices", "Instances", "SeededChoices"]
-
 _RANGES = {
     "int8": (-(2**7), 2**7 - 1),
     "int16": (-(2**15), 2**15 - 1),

@@ -16,8 +16,6 @@ from tools.protogen.spec import Message, parse_all, snake_case
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["all_schemas", "generated", "jar_or_skip"]
-
 
 def jar_or_skip() -> None:
     """End the test module where Kafka's jar can neither be found nor fetched."""

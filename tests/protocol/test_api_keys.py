@@ -48,7 +48,7 @@ def test_table_and_classes_agree() -> None:
     for key, api in APIS.items():
         request, response = request_type(key), response_type(key)
         assert request.response_type is response
-        for message, name in ((request, api.request), (response, api.response)):
+        for message, name in ((request, f"{api.name}Request"), (response, f"{api.name}Response")):
             assert message.__name__ == name
             assert message.api_key is key
             assert (message.min_version, message.max_version) == (api.min_version, api.max_version)

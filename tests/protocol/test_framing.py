@@ -61,17 +61,8 @@ FRAMES = [
 ]
 
 
-def test_frames_come_out_of_one_piece() -> None:
-    assert received(framed(FRAMES)) == FRAMES
-
-
-def test_frames_come_out_byte_by_byte() -> None:
-    frames = [b"", b"a", b"bcd" * 20, content(SCRATCH_BYTES + 10), b"end"]
-    assert received(framed(frames), chunk_size=1) == frames
-
-
-@pytest.mark.parametrize("chunk_size", [2, 3, 5, 1000, SCRATCH_BYTES - 1, SCRATCH_BYTES])
-def test_frames_come_out_of_pieces_of(chunk_size: int) -> None:
+@pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 1000, SCRATCH_BYTES - 1, SCRATCH_BYTES, None])
+def test_frames_come_out_of_pieces_of(chunk_size: int | None) -> None:
     assert received(framed(FRAMES), chunk_size) == FRAMES
 
 

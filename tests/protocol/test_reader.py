@@ -1,18 +1,65 @@
-"""Reading the wire types: golden bytes from Kafka's protocol guide, limits, and what is refused."""
+"""The wire types, read and written: golden bytes from Kafka's guide, limits, what is refused."""
 
 from __future__ import annotations
 
 import struct
 from struct import Struct
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykclient.errors.base import DecodeError
+from pykclient.errors.base import DecodeError, EncodeError
 from pykclient.protocol import primitives
+from pykclient.protocol.primitives import GATHER_MIN_BYTES, GatherBuffer
 from pykclient.protocol.reader import ELEMENTS_MAX, NUMBERS_MAX, Reader
-from tests.protocol.golden_types import FIXED, GOLDEN, NULL_16, NULL_32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+NULL_16, NULL_32 = b"\xff\xff", b"\xff\xff\xff\xff"
+
+# What a reader's method gives for which bytes; the writer of the same name gives those bytes.
+GOLDEN: list[tuple[str, bytes, object]] = [
+    ("uuid", bytes(range(16)), bytes(range(16))),
+    ("string", b"\x00\x03a\xc3\xa9", "aé"),
+    ("string", b"\x00\x00", ""),
+    ("nullable_string", b"\x00\x01a", "a"),
+    ("nullable_string", NULL_16, None),
+    ("compact_string", b"\x04a\xc3\xa9", "aé"),
+    ("compact_string", b"\x81\x01" + b"x" * 128, "x" * 128),
+    ("compact_nullable_string", b"\x02a", "a"),
+    ("compact_nullable_string", b"\x00", None),
+    ("bytes", b"\x00\x00\x00\x02ab", b"ab"),
+    ("nullable_bytes", b"\x00\x00\x00\x00", b""),
+    ("nullable_bytes", NULL_32, None),
+    ("compact_bytes", b"\x03ab", b"ab"),
+    ("compact_nullable_bytes", b"\x01", b""),
+    ("compact_nullable_bytes", b"\x00", None),
+    ("records", b"\x00\x00\x00\x02ab", b"ab"),
+    ("nullable_records", b"\x00\x00\x00\x02ab", b"ab"),
+    ("nullable_records", NULL_32, None),
+    ("compact_records", b"\x03ab", b"ab"),
+    ("compact_nullable_records", b"\x03ab", b"ab"),
+    ("compact_nullable_records", b"\x00", None),
+    ("unsigned_varint", b"\x00", 0),
+    ("unsigned_varint", b"\x7f", 127),
+    ("unsigned_varint", b"\x80\x01", 128),
+    ("unsigned_varint", b"\xff\xff\xff\xff\x0f", 2**32 - 1),
+]
+
+FIXED: list[tuple[str, bytes, object]] = [
+    ("boolean", b"\x01", True),
+    ("boolean", b"\x00", False),
+    ("int8", b"\x80", -128),
+    ("int16", b"\x80\x00", -(2**15)),
+    ("uint16", b"\xff\xff", 2**16 - 1),
+    ("int32", b"\x80\x00\x00\x00", -(2**31)),
+    ("int64", b"\x7f" + b"\xff" * 7, 2**63 - 1),
+    ("float64", b"\x3f\xf8" + bytes(6), 1.5),
+]
 
 
 def read(name: str, data: bytes) -> object:
@@ -211,3 +258,69 @@ def test_tag_must_end_where_it_said() -> None:
     reader.int8()
     with pytest.raises(DecodeError, match="tag 5 ends at byte 3 instead of 4"):
         reader.end_tag(tag, end)
+
+
+@pytest.mark.parametrize(("name", "data", "value"), GOLDEN)
+def test_writer_gives_the_bytes(name: str, data: bytes, value: object) -> None:
+    out = bytearray()
+    getattr(primitives, f"write_{name}")(out, value)
+    assert out == data
+
+
+@pytest.mark.parametrize(("name", "data", "value"), FIXED)
+def test_pack_gives_the_bytes(name: str, data: bytes, value: object) -> None:
+    assert getattr(primitives, f"pack_{name}")(value) == data
+
+
+def test_counts_are_written_as_they_are_read() -> None:
+    out = bytearray()
+    primitives.write_count(out, [1, 2])
+    primitives.write_nullable_count(out, None)
+    primitives.write_compact_count(out, [1, 2])
+    primitives.write_compact_nullable_count(out, None)
+    assert out == b"\x00\x00\x00\x02" + NULL_32 + b"\x03" + b"\x00"
+
+
+def test_tags_are_written_with_their_sizes() -> None:
+    out = bytearray()
+    primitives.write_tags(out, {0: bytearray(b"ab"), 3: bytearray()})
+    assert out == b"\x02\x00\x02ab\x03\x00"
+
+
+@pytest.mark.parametrize(
+    "write", [primitives.write_string, primitives.write_compact_string], ids=["plain", "compact"]
+)
+def test_string_beyond_32767_bytes_is_refused(write: Callable[[bytearray, str], None]) -> None:
+    out = bytearray()
+    write(out, "x" * 32767)
+    with pytest.raises(EncodeError, match="32768 bytes; at most 32767"):
+        write(out, "é" * 16384)
+
+
+@pytest.mark.parametrize("value", [b"", bytes(15), bytes(17)])
+def test_uuid_of_the_wrong_length_is_refused(value: bytes) -> None:
+    with pytest.raises(EncodeError, match="a UUID has 16 bytes"):
+        primitives.write_uuid(bytearray(), value)
+
+
+def test_large_records_are_kept_by_reference_in_their_place() -> None:
+    large = bytearray(b"L" * GATHER_MIN_BYTES)
+    small = b"s" * (GATHER_MIN_BYTES - 1)
+    gathered, plain = GatherBuffer(), bytearray()
+    for out in (gathered, plain):
+        out += b"head"
+        primitives.write_compact_records(out, large)
+        primitives.write_nullable_records(out, small)
+        primitives.write_records(out, memoryview(large))
+        primitives.write_nullable_records(out, None)
+    parts = gathered.parts()
+    assert b"".join(parts) == plain
+    assert gathered.size == len(plain)
+    assert sum(part is large for part in parts) == 1
+    assert all(len(part) > 0 for part in parts)
+
+
+def test_gathering_nothing_gives_one_part() -> None:
+    out = GatherBuffer()
+    out += b"only"
+    assert out.parts() == [b"only"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import strategies as st
 
 from pykclient.accel import crc32c
 from pykclient.accel.batch_layout import CRC_AT, CRC_START
+from pykclient.errors.base import CorruptRecordError
 from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.types import Headers
-
-__all__ = ["CODECS", "ROWS", "Row", "build", "header_changed", "read", "resealed", "rows_of"]
 
 Row = tuple[int, bytes | None, bytes | None, "Headers"]
 """Timestamp, key, value, headers."""
@@ -45,6 +45,21 @@ def read(data: bytes | bytearray | memoryview, start_offset: int = 0) -> list[Re
     """The batches of `data` as one of ``flights-3``."""
     view = memoryview(data)
     return list(iterate_batches(view, topic="flights", partition=3, start_offset=start_offset))
+
+
+def read_all(data: bytes) -> None:
+    """Read the batches of `data` with their records."""
+    for batch in read(data):
+        batch.records()
+
+
+def assert_corrupt(data: bytes, reason: str, offset: int = 0) -> None:
+    """Reading it is an error that has the reason and the place."""
+    with pytest.raises(CorruptRecordError, match=reason) as caught:
+        read_all(data)
+    error = caught.value
+    assert (error.topic, error.partition, error.offset) == ("flights", 3, offset)
+    assert f"flights-3: the record batch at offset {offset} is corrupt" in str(error)
 
 
 def rows_of(batch: RecordBatch) -> list[Row]:

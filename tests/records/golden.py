@@ -14,8 +14,6 @@ from tests.records.record_mirror import JavaRecord, RecordMirror
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GAPS", "PLAIN", "PRODUCER", "RECORDS", "golden", "write_all"]
-
 FILE: Final = Path(__file__).parent / "golden" / "java.json"
 
 RECORDS: Final = [

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from tests.java_mirror import JavaMirror
 
-__all__ = ["JavaBatch", "JavaRecord", "RecordMirror"]
-
 
 class JavaRecord(NamedTuple):
     """One record as Java read it, or is to write it."""

@@ -21,9 +21,11 @@ from tests.records.batches import (
     CODECS,
     ROWS,
     Row,
+    assert_corrupt,
     build,
     header_changed,
     read,
+    read_all,
     resealed,
     rows_of,
 )
@@ -35,27 +37,9 @@ ROW: Row = (1000, b"k", b"v", ())
 THREE: list[Row] = [(1000, None, b"a", ()), (1001, b"k", None, ()), (1002, b"", b"", (("h", b""),))]
 
 
-def test_the_header_has_the_layout_that_the_protocol_says() -> None:
-    data = build(
-        THREE,
-        Codec.GZIP,
-        base_offset=0x0102,
-        producer_id=7,
-        producer_epoch=8,
-        base_sequence=9,
-        is_transactional=True,
-        partition_leader_epoch=6,
-    )
-    (batch,) = read(data)
-    assert data[:8].hex() == "0000000000000102"
-    assert data[8:12] == (len(data) - 12).to_bytes(4, "big")
-    assert data[12:16].hex() == "00000006"
-    assert data[16] == 2
-    assert data[17:21] == batch.crc.to_bytes(4, "big")
-    # attributes, last offset delta, base and max timestamp, producer id, epoch, sequence, count
-    expected = "0011 00000002 00000000000003e8 00000000000003ea 0000000000000007 0008 00000009"
-    assert data[21:57] == bytes.fromhex(expected)
-    assert data[57:61].hex() == "00000003"
+sizes_fit = pytest.mark.promise(
+    "offset, count and size of a batch fit each other, and a batch without progress is an error"
+)
 
 
 @pytest.mark.promise("control and transactional flags are read back")
@@ -78,18 +62,9 @@ def test_the_header_is_read_back() -> None:
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 8, 9)
     assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (1000, 1002)
     assert (batch.codec, batch.partition_leader_epoch) == (Codec.ZSTD, 6)
-    assert (batch.is_transactional, batch.is_control, batch.has_delete_horizon) == (
-        True,
-        True,
-        False,
-    )
+    assert (batch.is_transactional, batch.is_control) == (True, True)
+    assert not batch.has_delete_horizon
     assert batch.timestamp_type is TimestampType.CREATE_TIME
-
-
-def test_a_batch_of_a_plain_producer_has_no_flags_and_no_producer() -> None:
-    (batch,) = read(build(THREE))
-    assert (batch.is_transactional, batch.is_control, batch.has_delete_horizon) == (False,) * 3
-    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
 
 
 def test_the_flag_of_a_delete_horizon_is_read() -> None:
@@ -181,27 +156,7 @@ def test_an_incomplete_first_batch_tells_how_much_it_needs() -> None:
         assert needed == (None if end < 12 else len(data))
 
 
-def test_nothing_is_nothing() -> None:
-    assert read(b"") == []
-    assert first_batch_size_bytes(memoryview(b"")) is None
-
-
-def read_all(data: bytes) -> None:
-    for batch in read(data):
-        batch.records()
-
-
-def assert_corrupt(data: bytes, reason: str, offset: int) -> None:
-    with pytest.raises(CorruptRecordError, match=reason) as caught:
-        read_all(data)
-    error = caught.value
-    assert (error.topic, error.partition, error.offset) == ("flights", 3, offset)
-    assert f"flights-3: the record batch at offset {offset} is corrupt" in str(error)
-
-
-@pytest.mark.promise(
-    "offset, count and size of a batch fit each other, and a batch without progress is an error"
-)
+@sizes_fit
 @pytest.mark.promise(
     "malformed records raise `CorruptRecordError` with topic, partition and offset"
 )
@@ -231,18 +186,14 @@ def test_more_records_than_bytes_are_refused_before_anything_is_made_of_them() -
     assert_corrupt(header_changed(data, RECORD_COUNT_AT, 2**31 - 1, 4), "cannot stand in", 0)
 
 
-@pytest.mark.promise(
-    "offset, count and size of a batch fit each other, and a batch without progress is an error"
-)
+@sizes_fit
 def test_a_record_beyond_the_last_offset_is_corrupt() -> None:
     compacted = header_changed(build(THREE, base_offset=7), RECORD_COUNT_AT, 1, 4)
     first_record = compacted[:HEADER_SIZE_BYTES] + bytes.fromhex("0e0000080102 6100")
     assert_corrupt(resealed(first_record), "a record at offset 11, its header says 9", 7)
 
 
-@pytest.mark.promise(
-    "offset, count and size of a batch fit each other, and a batch without progress is an error"
-)
+@sizes_fit
 def test_no_chunk_beyond_the_last_offset_is_handed_out() -> None:
     header = header_changed(build(THREE, base_offset=7), RECORD_COUNT_AT, 2, 4)[:HEADER_SIZE_BYTES]
     far_and_farther = bytes.fromhex("0e0000080102 6100 0e00000a0102 6100")
@@ -304,9 +255,7 @@ def test_batches_whose_offsets_do_not_ascend_are_corrupt() -> None:
     )
 
 
-@pytest.mark.promise(
-    "offset, count and size of a batch fit each other, and a batch without progress is an error"
-)
+@sizes_fit
 def test_batches_that_all_end_before_the_start_offset_are_an_error_not_a_spin() -> None:
     data = build(THREE) + build(THREE, base_offset=3)
     with pytest.raises(CorruptRecordError, match="the batches that came end at 5") as caught:

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.errors.base import CorruptRecordError
-from pykclient.records.control import AbortedTransactions, ControlType, control_type
+from pykclient.records.compression import Codec
+from pykclient.records.control import (
+    CONTROL_SIZE_BYTES_MAX,
+    AbortedTransactions,
+    ControlType,
+    control_type,
+)
 from tests.records.batches import build, header_changed, read, resealed
 
 if TYPE_CHECKING:
@@ -66,6 +72,13 @@ def test_two_markers_in_one_batch_are_corrupt() -> None:
     data = build([(0, ABORT, VALUE, ())] * 2, is_control=True)
     with pytest.raises(CorruptRecordError, match="should hold one control record, and holds 2"):
         control_type(read(data)[0])
+
+
+@pytest.mark.promise("a decompression bomb ends at the limit, in every codec, with its place")
+def test_a_control_batch_that_decompresses_to_more_than_a_marker_is_corrupt() -> None:
+    bomb = build([(0, ABORT, bytes(CONTROL_SIZE_BYTES_MAX), ())], Codec.GZIP, is_control=True)
+    with pytest.raises(CorruptRecordError, match="decompress"):
+        control_type(read(bomb)[0])
 
 
 def test_a_control_batch_that_compaction_emptied_says_nothing() -> None:

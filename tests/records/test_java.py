@@ -59,16 +59,11 @@ def test_records_that_java_wrote_are_read(codec: Codec) -> None:
 def test_what_is_written_here_is_byte_for_byte_what_java_wrote() -> None:
     rows: list[Row] = [record[1:] for record in RECORDS]
     assert build(rows, base_offset=100) == GOLDEN["none"]
-    producer_id, producer_epoch, base_sequence = PRODUCER
-    written = build(
-        rows,
-        base_offset=100,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        partition_leader_epoch=6,
-    )
+    producer = dict(zip(("producer_id", "producer_epoch", "base_sequence"), PRODUCER, strict=True))
+    written = build(rows, Codec.NONE, 100, **producer, partition_leader_epoch=6)
     assert written == GOLDEN["idempotent"]
+    written = build(rows, Codec.NONE, 100, **producer, is_transactional=True)
+    assert written == GOLDEN["transactional"]
 
 
 def test_the_producer_of_java_is_read() -> None:

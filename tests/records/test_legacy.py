@@ -15,7 +15,7 @@ from pykclient.errors.base import CorruptRecordError
 from pykclient.records.compression import Codec, compress
 from pykclient.records.legacy import LegacyBatch
 from pykclient.types import TimestampType
-from tests.records.batches import build, read
+from tests.records.batches import assert_corrupt, build, read
 
 
 def message(
@@ -154,23 +154,6 @@ def test_old_and_new_formats_may_follow_one_another() -> None:
         + build([(1000, None, b"2", ())], base_offset=2)
     )
     assert [row[3] for row in rows(data)] == [b"0", b"1", b"2"]
-
-
-def test_a_cut_off_last_message_is_left_for_the_next_fetch() -> None:
-    whole = message(0, None, b"a")
-    data = whole + message(1, None, b"b")
-    for end in range(len(whole), len(data)):
-        assert [row[0] for row in rows(data[:end])] == [0]
-
-
-def assert_corrupt(data: bytes, reason: str, offset: int = 0) -> None:
-    with pytest.raises(CorruptRecordError, match=reason) as caught:
-        rows(data)
-    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (
-        "flights",
-        3,
-        offset,
-    )
 
 
 def changed(data: bytes, position: int, new: bytes) -> bytes:

@@ -15,34 +15,39 @@ Owner: the test that made it.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from pykclient.consumer.group.kip848.membership import Kip848Membership, MemberState
 from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
 from pykclient.errors.broker import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    FencedMemberEpochError,
     IllegalGenerationError,
     NotCoordinatorError,
     RebalanceInProgressError,
+    StaleMemberEpochError,
     UnknownMemberIdError,
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.groups.group import GroupSettings
+from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
 from pykclient.types import TopicPartition
-from tests.simulation.processed_records import ProcessedRecords
 from tests.simulation.simulated_clients import SimulatedProducer
-from tests.simulation.simulated_member import POLL_MS, Habits, SimulatedMember
-from tests.simulation.simulated_time import SimulatedTime
-from tests.simulation.simulated_world import SimulatedWorld
+from tests.simulation.simulated_member import (
+    POLL_MS,
+    Habits,
+    ProcessedRecords,
+    SimulatedMember,
+)
+from tests.simulation.simulated_world import SimulatedTime, SimulatedWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.simulation.simulated_world import ApiFaults
-
-__all__ = ["GroupSimulation"]
 
 TOPIC = "t"
 GROUP = "g"
@@ -89,6 +94,9 @@ API_FAULTS = {
     ApiKey.OFFSET_FETCH: (NotCoordinatorError, CoordinatorLoadInProgressError),
     ApiKey.LEAVE_GROUP: (NotCoordinatorError,),
 }
+
+
+READING = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
 
 
 class GroupSimulation(SimulatedWorld):
@@ -348,3 +356,73 @@ class GroupSimulation(SimulatedWorld):
             )
         lines.append(str(self.cluster.groups.snapshot(GROUP)))
         return "\n".join(lines)
+
+
+class SimulatedKip848Member(SimulatedMember):
+    """One member."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        # What it drew before it was given the seed's randomness.
+        member = self._membership.member
+        self._membership.member = member._replace(member_id=str(settings["client_id"]))
+
+    @property
+    def _membership(self) -> Kip848Membership:
+        group = self.consumer._wiring.group
+        assert group is not None
+        assert isinstance(group._membership, Kip848Membership)
+        return group._membership
+
+    @property
+    def holds(self) -> frozenset[TopicPartition]:
+        """What it reads as a member; nothing when it is none for the coordinator any more."""
+        if self._membership.state not in READING:
+            return frozenset()
+        group = self._network.cluster.groups.find(GROUP)
+        assert isinstance(group, ConsumerGroup)
+        member_id = self._membership.member.member_id
+        is_known = any(member.member_id == member_id for member, _ in group.member_targets())
+        return self.consumer._wiring.subscription.partitions if is_known else frozenset()
+
+    @property
+    def generation(self) -> int:
+        """The same for all."""
+        return 0
+
+
+class Kip848GroupSimulation(GroupSimulation):
+    """One run with members of KIP-848: the coordinator assigns.
+
+    Members of one group differ in their epochs here, so what two of them hold is compared whatever
+    their epochs are, as long as the coordinator counts both as members.
+    """
+
+    api_faults: ClassVar[ApiFaults] = {
+        ApiKey.FIND_COORDINATOR: (CoordinatorNotAvailableError,),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: (
+            *GROUP_ERRORS,
+            UnknownMemberIdError,
+            FencedMemberEpochError,
+        ),
+        ApiKey.OFFSET_COMMIT: (*GROUP_ERRORS, StaleMemberEpochError, UnknownMemberIdError),
+        ApiKey.OFFSET_FETCH: (NotCoordinatorError, *GROUP_ERRORS),
+    }
+    group_settings: ClassVar[GroupSettings] = GroupSettings(
+        group_consumer_session_timeout_ms=6_000,
+        group_consumer_heartbeat_interval_ms=1_000,
+    )
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        member_class: type[SimulatedMember] = SimulatedKip848Member,
+        is_mild: bool = False,
+    ) -> None:
+        super().__init__(seed, member_class=member_class, is_mild=is_mild)
+
+    def protocol_settings(self) -> dict[str, object]:
+        """Say who assigns, and how."""
+        assignor = self.random.choice(("", "uniform", "range"))
+        return {"group_protocol": "consumer", "group_remote_assignor": assignor}

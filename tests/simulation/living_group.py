@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Self
 
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake.cluster import FakeCluster
-from tests.simulation.processed_records import ProcessedRecords
-from tests.simulation.simulated_member import Habits, SimulatedMember
-from tests.simulation.simulated_network import SimulatedNetwork
-from tests.simulation.simulated_time import SimulatedTime
+from tests.simulation.simulated_member import Habits, ProcessedRecords, SimulatedMember
+from tests.simulation.simulated_world import SimulatedTime, SimulatedWorld
 
 if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.testing.fake.state import Broker
-
-__all__ = ["GROUP", "JOIN_MS", "LivingGroup"]
 
 GROUP = "g"
 STEP_MS = 50
@@ -27,17 +23,17 @@ JOIN_MS = 10_000
 """In which a member alone has joined."""
 
 
-class LivingGroup:
+class LivingGroup(SimulatedWorld):
     """Members that commit each second, one at first, and a network that may refuse one broker.
 
     A context manager, whose end is that of the members.
     """
 
     def __init__(self, protocol: str) -> None:
-        self.clock = ManualClock(1_000)
-        self.cluster = FakeCluster(3, min_insync_replicas=1, now_ms=self.clock.now_ms)
-        self.cluster.create_topic("t", 3)
-        self.network = SimulatedNetwork(self.cluster, self.clock, Random(1))
+        clock = ManualClock(1_000)
+        cluster = FakeCluster(3, min_insync_replicas=1, now_ms=clock.now_ms)
+        super().__init__(Random(1), clock, cluster)
+        cluster.create_topic("t", 3)
         self.members: list[SimulatedMember] = []
         self._protocol = protocol
         self.member = self.join()
@@ -58,9 +54,7 @@ class LivingGroup:
             ProcessedRecords(),
             topic="t",
             habits=Habits(),
-            bootstrap_servers=",".join(
-                f"{each.host}:{each.port}" for each in self.cluster.brokers.values()
-            ),
+            bootstrap_servers=self.bootstrap,
             group_id=GROUP,
             group_protocol=self._protocol,
             auto_commit_interval_ms=1_000,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.log import PartitionLog
     from tests.simulation.simulated_network import SimulatedNetwork
 
-__all__ = ["History", "P", "PositionConsumer", "Reader"]
-
 P = TopicPartition("t", 0)
 
 

@@ -25,13 +25,11 @@ from tests.records.batches import build, header_changed
 from tests.simulation.position_judge import History, P, PositionConsumer, Reader
 from tests.simulation.simulated_world import SimulatedWorld
 from tests.simulation.simulation import API_FAULTS
-from tests.testing.fake.batches import batch_of
+from tests.testing.fake.requests import batch_of
 
 if TYPE_CHECKING:
     from pykclient.records.batch import RecordBatch
     from tests.simulation.simulated_world import ApiFaults
-
-__all__ = ["PositionSimulation"]
 
 BROKER_COUNT = 3
 STEP_COUNT = 300
@@ -287,14 +285,6 @@ class PositionSimulation(SimulatedWorld):
             self.met["old commit"] += 1
             committed = OffsetAndMetadata(reader.end, leader_epoch=self._partition.leader_epoch)
         reader.leave(committed)
-
-    def _stall_or_resume(self) -> None:
-        broker_id = self.random.randrange(BROKER_COUNT)
-        if self.random.random() < 0.5:
-            self.met["stall"] += 1
-            self.cluster.stall_replicas(broker_id)
-        else:
-            self.cluster.resume_replicas(broker_id)
 
     def _heal(self) -> None:
         super()._heal()

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.types import TopicPartition
 
-__all__ = ["SimulatedConsumer", "SimulatedProducer"]
-
 TURN_COUNT_MAX = 100
 
 

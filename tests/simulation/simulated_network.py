@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pykclient.testing.clock import ManualClock
     from pykclient.testing.fake.cluster import FakeCluster
 
-__all__ = ["SimulatedNetwork", "SimulatedPort", "WaitingPort"]
-
 DELAYS_MS = (0, 0, 0, 1, 1, 2, 5, 20)
 TURN_COUNT_MAX = 1_000
 """How often a client may look for news while no time passes."""

@@ -9,14 +9,17 @@ Owner: the test that made it.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
+from unittest.mock import patch
 
+from pykclient.network import drive
 from pykclient.network.manager import NEVER_MS
 from pykclient.testing.fake import faults
 from tests.simulation.simulated_network import SimulatedNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from random import Random
 
     from pykclient.errors import BrokerError
@@ -26,10 +29,31 @@ if TYPE_CHECKING:
 
     ApiFaults = Mapping[ApiKey, tuple[type[BrokerError], ...]]
 
-__all__ = ["SimulatedWorld"]
-
+NS_PER_MS = 1_000_000
 STALLED_STEP_MS = 1_000
 """How far time jumps when nothing is to come."""
+
+
+class SimulatedTime:
+    """The module `time` as the driver sees it, while calls that wait are simulated."""
+
+    def __init__(self, clock: ManualClock, cluster: FakeCluster) -> None:
+        self._clock = clock
+        self._cluster = cluster
+
+    def monotonic_ns(self) -> int:
+        """Return the run's clock."""
+        return self._clock.now_ms * NS_PER_MS
+
+    def time_ns(self) -> int:
+        """Return the cluster's wall clock."""
+        return self._cluster.wall_ms * NS_PER_MS
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Have the driver, which alone knows the real time, go by this one."""
+        with patch.object(drive, "time", self):
+            yield
 
 
 class SimulatedWorld:
@@ -80,6 +104,14 @@ class SimulatedWorld:
         else:
             self.met["broker stop"] += 1
             self.cluster.stop_broker(self.random.randrange(len(self.cluster.brokers)))
+
+    def _stall_or_resume(self) -> None:
+        broker_id = self.random.randrange(len(self.cluster.brokers))
+        if self.random.random() < 0.5:
+            self.met["stall"] += 1
+            self.cluster.stall_replicas(broker_id)
+        else:
+            self.cluster.resume_replicas(broker_id)
 
     def _cut(self) -> None:
         links = [link for link in self.network.links if not link.is_closed]

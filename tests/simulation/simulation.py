@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.topics import Partition
     from tests.simulation.simulated_world import ApiFaults
 
-__all__ = ["Simulation"]
-
 TOPIC = "t"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
 BROKER_COUNT = 3
@@ -216,14 +214,6 @@ class Simulation(SimulatedWorld):
         if candidates:
             self.met["leader move"] += 1
             self.cluster.move_leader(name, self.random.choice(candidates))
-
-    def _stall_or_resume(self) -> None:
-        broker_id = self.random.randrange(BROKER_COUNT)
-        if self.random.random() < 0.5:
-            self.met["stall"] += 1
-            self.cluster.stall_replicas(broker_id)
-        else:
-            self.cluster.resume_replicas(broker_id)
 
     def _is_done(self) -> bool:
         return all(sent.delivery.done() for sent in self.sent) and all(

@@ -1,4 +1,4 @@
-"""A consumer on a log that loses its end: it hears of it, or goes back, and skips nothing."""
+"""A consumer on a log that loses its end: it raises that, or goes back, and skips nothing."""
 
 from __future__ import annotations
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from random import Random
     from types import FrameType
 
-__all__ = ["KINDS", "RAISED", "Interruption", "Interruptions"]
-
 SHORTEST_S = 1e-5
 LONGEST_S = 8e-4
 LOGGED_SHARE = 0.02
@@ -70,11 +68,9 @@ class Interruptions:
 
     @property
     def count(self) -> int:
-        """How many there were."""
         return self.counts.total()
 
     def begin(self) -> None:
-        """Let them come."""
         self._depth.value = 0
         self._is_wanted = True
 

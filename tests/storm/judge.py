@@ -1,4 +1,4 @@
-"""What must hold after a storm, whatever was interrupted: the judge over its journal and the log.
+"""What a storm noted of itself; and what must hold after it, whatever was interrupted.
 
 - A record whose delivery says where it is stands there; no record stands in the log twice.
 - A record whose `send` returned is in the log, unless its producer was closed before its time.
@@ -8,23 +8,71 @@
 - Nothing is committed that was not returned and processed.
 - In the end everything was read.
 
-Owner: the test that calls it.
+Owner: a journal is written by one program, and read by one test when that has ended.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from tests.storm.journal import Event, Journal, Sending
-
-__all__ = ["violations"]
+    from pathlib import Path
 
 Log = dict[int, list[int]]
 """By partition the numbers of its records, in the order of their offsets, from 0 on."""
+
+Event = list[object]
+"""What happened to the consumers, in the order in which it did:
+
+- ``["opened"]``: from here on it is a new consumer, with all partitions assigned anew;
+- ``["moved", [partition ...]]``: a rebalance callback named these partitions;
+- ``["returned", [[partition, [offset ...]] ...]]``: one poll's records. Who polls has
+  processed what was returned before;
+- ``["finished"]``: whatever was returned before is processed;
+- ``["committed", [[partition, offset] ...]]``: what the coordinator had, while nothing else ran.
+"""
+
+
+class Sending(NamedTuple):
+    """One call of `send`. Times are ticks of one counter."""
+
+    number: int
+    """The record's value, and the tick at which the call began."""
+    producer: int
+    returned: int | None = None
+    """When the call returned; None if it raised, or an interrupt came right after it."""
+    partition: int | None = None
+    offset: int | None = None
+    """Where the record is, as its delivery says."""
+    error: str = ""
+    """Why the record failed, as its delivery says."""
+
+
+@dataclass(slots=True)
+class Journal:
+    """What one run of the storm noted."""
+
+    sendings: list[Sending] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    cut_producers: list[int] = field(default_factory=list)
+    """Producers that were closed without the time to deliver what they had."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many interruptions there were, by kind; and how many calls in them were refused."""
+    faults: list[str] = field(default_factory=list)
+    """What the program saw itself and that must not be."""
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Journal:
+        journal = cls(**json.loads(path.read_text()))
+        journal.sendings = [Sending(*row) for row in journal.sendings]
+        return journal
 
 
 def violations(journal: Journal, log: Log) -> list[str]:

@@ -45,7 +45,7 @@ from pykclient.errors import (
     WakeupError,
 )
 from tests.storm.interruptions import RAISED, Interruption, Interruptions
-from tests.storm.journal import Event, Journal, Sending
+from tests.storm.judge import Event, Journal, Sending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -464,7 +464,6 @@ def _descriptors() -> int:
 
 
 def main(servers: str, reading: str, seed: str, count: str, journal: str) -> None:
-    """Run the storm, and write its journal."""
     faulthandler.enable()
     storm = Storm(servers, reading, int(seed))
     storm.run(int(count))

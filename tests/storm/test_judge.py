@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.storm.journal import Event, Journal, Sending
-from tests.storm.judge import violations
+from tests.storm.judge import Event, Journal, Sending, violations
 
 if TYPE_CHECKING:
     from pathlib import Path

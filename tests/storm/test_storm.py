@@ -20,8 +20,7 @@ from pykclient.accel import implementation
 from pykclient.testing import FakeKafka
 from pykclient.testing.fake.groups.group import GroupSettings
 from tests.storm.interruptions import KINDS
-from tests.storm.journal import Journal
-from tests.storm.judge import Log, violations
+from tests.storm.judge import Journal, Log, violations
 from tests.storm.program import HEARTBEAT_INTERVAL_MS, PARTITIONS, SESSION_TIMEOUT_MS, TOPIC
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 READINGS = ("classic", "consumer", "assign")
-COUNT, SOAK_COUNT = (int(os.environ.get("PYKCLIENT_STORM_COUNT", n)) for n in ("800", "1700"))
+COUNT, SOAK_COUNT = (int(os.environ.get("PYKCLIENT_STORM_COUNT", n)) for n in ("400", "1700"))
 COUNT_WITH_WARNINGS = 300
 TIMEOUT_S = 240.0
 TOLD_MAX = 30
@@ -56,7 +55,6 @@ CASES_WITH_WARNINGS = [("compiled", "classic"), ("pure", "consumer"), ("compiled
 
 @pytest.fixture
 def core(request: pytest.FixtureRequest) -> str:
-    """The core that the test names."""
     name: str = request.param
     if name == "compiled" and implementation != name:
         pytest.skip("the core is not compiled here")

@@ -24,8 +24,6 @@ from urllib.parse import parse_qs, urlsplit
 from pykclient.testing.fake.cluster import FakeCluster
 from tests.integration.loopback_server import HOST
 
-__all__ = ["Container", "DockerEngine"]
-
 SIZE_BYTES = 4
 STATUS_OF = {"start": "running", "unpause": "running", "pause": "paused"}
 

@@ -68,45 +68,39 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+DOCKER = {"PYKCLIENT_KAFKA_PROVIDER": "docker", "DOCKER_HOST": "tcp://127.0.0.1:1"}
+DOCKER_SOCKET = DOCKER | {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+NO_ENGINE = "needs a Docker engine, and none responds at {DOCKER_HOST}"
+
+
 @pytest.mark.promise("a fixture skips what cannot be installed; in CI it fails")
-@pytest.mark.parametrize("variables", [{}, {"CI": ""}, {"CI": "false"}])
-def test_what_cannot_be_had_is_a_skip_with_its_reason(
-    project: Path, variables: dict[str, str]
-) -> None:
-    status, output = run_pytest(project, **variables)
-    assert status == pytest.ExitCode.OK, output
-    assert "1 passed, 1 skipped" in output
-    assert "apt-get install maven" in output
-
-
 @pytest.mark.promise(
     "without an engine or a known provider the cure is named, and the test is skipped"
 )
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "unix:///nowhere/docker.sock"])
-def test_without_a_docker_engine_it_is_a_skip_with_its_reason(project: Path, address: str) -> None:
+@pytest.mark.parametrize(
+    ("variables", "counts", "said"),
+    [
+        ({}, "1 passed, 1 skipped", "apt-get install maven"),
+        ({"CI": ""}, "1 passed, 1 skipped", "apt-get install maven"),
+        ({"CI": "false"}, "1 passed, 1 skipped", "apt-get install maven"),
+        ({"CI": "true"}, "1 passed, 1 error", "apt-get install maven"),
+        (DOCKER, "1 passed, 1 skipped", NO_ENGINE),
+        (DOCKER_SOCKET, "1 passed, 1 skipped", NO_ENGINE),
+        (DOCKER | {"CI": "true"}, "1 passed, 1 error", NO_ENGINE),
+        (DOCKER_SOCKET | {"CI": "true"}, "1 passed, 1 error", NO_ENGINE),
+        # No other error is turned into a skip.
+        ({"PYKCLIENT_KAFKA_PROVIDER": "podman"}, "1 passed, 1 error", "it can be jars or docker"),
+    ],
+)
+def test_what_cannot_be_had_is_a_skip_and_in_ci_a_failure_with_its_reason(
+    project: Path, variables: dict[str, str], counts: str, said: str
+) -> None:
     """Also where every warning is an error: nothing may be left open that a test is blamed for."""
-    nowhere = {"PYKCLIENT_KAFKA_PROVIDER": "docker", "DOCKER_HOST": address}
-    status, output = run_pytest(project, "-Werror", **nowhere)
-    assert status == pytest.ExitCode.OK, output
-    assert "1 passed, 1 skipped" in output
-    assert f"needs a Docker engine, and none responds at {address}" in output
-    status, output = run_pytest(project, "-Werror", **nowhere, CI="true")
-    assert status == pytest.ExitCode.TESTS_FAILED, output
-    assert "1 passed, 1 error" in output
-
-
-@pytest.mark.promise("a fixture skips what cannot be installed; in CI it fails")
-def test_in_ci_it_is_a_failure_with_its_reason(project: Path) -> None:
-    status, output = run_pytest(project, CI="true")
-    assert status == pytest.ExitCode.TESTS_FAILED, output
-    assert "1 passed, 1 error" in output
-    assert "apt-get install maven" in output
-
-
-def test_no_other_error_is_turned_into_a_skip(project: Path) -> None:
-    status, output = run_pytest(project, PYKCLIENT_KAFKA_PROVIDER="podman")
-    assert status == pytest.ExitCode.TESTS_FAILED, output
-    assert "1 passed, 1 error" in output
+    status, output = run_pytest(project, "-Werror", **variables)
+    is_failure = counts.endswith("error")
+    assert status == (pytest.ExitCode.TESTS_FAILED if is_failure else pytest.ExitCode.OK), output
+    assert counts in output
+    assert said.format(**variables) in output
 
 
 def test_a_second_loading_is_no_error(project: Path) -> None:

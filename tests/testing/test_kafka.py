@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,50 +23,39 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("brokers", [0, -1, 100])
-def test_a_number_of_brokers_that_cannot_be_is_refused(folder: Path, brokers: int) -> None:
-    with pytest.raises(ConfigError, match=f"brokers is {brokers}; give a number from 1 to 99"):
-        KafkaCluster(brokers)
-    assert not list(folder.iterdir())
-
-
-def test_a_version_that_cannot_be_is_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'2\.8\.2' is not a Kafka version"):
-        KafkaCluster(version="2.8.2")
-    assert not list(folder.iterdir())
+SERVERS, PROVIDER = "PYKCLIENT_BOOTSTRAP_SERVERS", "PYKCLIENT_KAFKA_PROVIDER"
+HERE = {SERVERS: "localhost:9092"}
+A_NUMBER = "brokers is {brokers}; give a number from 1 to 99"
 
 
 @pytest.mark.promise(
     "without an engine or a known provider the cure is named, and the test is skipped"
 )
 @pytest.mark.parametrize(
-    ("provider", "said"),
-    [("podman", "it can be jars or docker"), ("Dokcer", "Did you mean 'docker'")],
+    ("asked", "environment", "error", "said"),
+    [
+        *(({"brokers": count}, {}, ConfigError, A_NUMBER) for count in (0, -1, 100)),
+        ({"version": "2.8.2"}, {}, ConfigError, "'2.8.2' is not a Kafka version"),
+        ({}, {PROVIDER: "podman"}, ConfigError, "it can be jars or docker"),
+        ({}, {PROVIDER: "Dokcer"}, ConfigError, "Did you mean 'docker'"),
+        ({}, {SERVERS: "localhost"}, ConfigError, "PYKCLIENT_BOOTSTRAP_SERVERS cannot be used"),
+        ({}, {SERVERS: "localhost"}, ConfigError, "has no port"),
+        ({"config": {"num.partitions": 3}}, HERE, UsageError, "num.partitions"),
+        ({"proxied": True}, HERE, UsageError, "advertises addresses without proxies; unset it"),
+    ],
 )
-def test_a_provider_that_there_is_not_is_refused_with_what_was_meant(
-    monkeypatch: pytest.MonkeyPatch, provider: str, said: str
-) -> None:
-    monkeypatch.setenv("PYKCLIENT_KAFKA_PROVIDER", provider)
-    with pytest.raises(ConfigError, match=said):
-        KafkaCluster()
-
-
-def test_malformed_addresses_of_an_existing_cluster_are_refused_by_the_variables_name(
+def test_what_there_cannot_be_is_refused_before_anything_is_made(
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    asked: dict[str, Any],
+    environment: dict[str, str],
+    error: type[Exception],
+    said: str,
 ) -> None:
-    monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", "localhost")
-    with pytest.raises(ConfigError, match="PYKCLIENT_BOOTSTRAP_SERVERS cannot be used") as caught:
-        KafkaCluster()
-    assert "has no port" in str(caught.value)
-
-
-def test_an_existing_cluster_takes_no_config(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", "localhost:9092")
-    with pytest.raises(UsageError, match=r"num\.partitions"):
-        KafkaCluster(config={"num.partitions": 3})
-
-
-def test_an_existing_cluster_takes_no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", "localhost:9092")
-    with pytest.raises(UsageError, match="advertises addresses without proxies; unset it"):
-        KafkaCluster(proxied=True)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(error) as caught:
+        KafkaCluster(**asked)
+    assert said.format(**asked) in str(caught.value)
+    assert not list(folder.iterdir())

@@ -1,7 +1,11 @@
-"""What is written must come back as it was, by the reader that this package has for the format."""
+"""The settings of each server: who votes, who listens where, what a small cluster can fulfil.
+
+What is written comes back as it was, by the reader that this package has for the format.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,11 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykclient.config.properties import from_properties
-from pykclient.testing.cluster.properties import dump_properties
+from pykclient.errors.base import ConfigError
+from pykclient.testing.cluster.properties import (
+    CONTROLLER_ID,
+    ClusterLayout,
+    ProxyPorts,
+    dump_properties,
+)
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pykclient.testing.cluster.properties import PropertyValue
 
 # A lone surrogate is no text, and a name is never empty.
@@ -36,3 +44,97 @@ def test_any_text_comes_back_as_it_was(tmp_path: Path, properties: dict[str, str
     file = tmp_path / "some.properties"
     file.write_text(text)
     assert from_properties(file) == properties
+
+
+FOLDER = Path("data")
+
+
+def layout(broker_count: int, **config: str) -> ClusterLayout:
+    ports = {node_id: 9000 + node_id for node_id in range(1, broker_count + 1)}
+    return ClusterLayout(ports, 9100, {name.replace("_", "."): v for name, v in config.items()})
+
+
+def test_a_single_broker_is_its_own_controller() -> None:
+    assert not layout(1).has_own_controller
+    settings = layout(1).broker(1, FOLDER)
+    assert settings["process.roles"] == "broker,controller"
+    assert settings["controller.quorum.voters"] == "1@127.0.0.1:9100"
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:9001,CONTROLLER://127.0.0.1:9100"
+
+
+def test_several_brokers_have_one_controller_beside_them() -> None:
+    three = layout(3)
+    assert three.has_own_controller
+    for node_id in (1, 2, 3):
+        settings = three.broker(node_id, FOLDER)
+        assert settings["process.roles"] == "broker"
+        assert settings["node.id"] == node_id
+        assert settings["controller.quorum.voters"] == f"{CONTROLLER_ID}@127.0.0.1:9100"
+        assert settings["listeners"] == settings["advertised.listeners"]
+        assert settings["listeners"] == f"PLAINTEXT://127.0.0.1:{9000 + node_id}"
+    controller = three.controller(FOLDER)
+    assert controller["process.roles"] == "controller"
+    assert controller["node.id"] == CONTROLLER_ID
+
+
+@pytest.mark.parametrize("broker_count", [1, 2])
+def test_clients_are_sent_to_the_proxies_and_brokers_are_not(broker_count: int) -> None:
+    ports = {node_id: 9000 + node_id for node_id in range(1, broker_count + 1)}
+    proxies = {node_id: ProxyPorts(9200 + node_id, 9300 + node_id) for node_id in ports}
+    settings = ClusterLayout(ports, 9100, {}, proxies).broker(1, FOLDER)
+    for_brokers = "REPLICATION://127.0.0.1:9301"
+    listeners = str(settings["listeners"]).split(",")
+    assert listeners[:2] == ["PLAINTEXT://127.0.0.1:9001", for_brokers]
+    assert ("CONTROLLER://127.0.0.1:9100" in listeners) is (broker_count == 1)
+    assert settings["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:9201,{for_brokers}"
+    assert settings["inter.broker.listener.name"] == "REPLICATION"
+    names = {listener.partition("://")[0] for listener in listeners} | {"CONTROLLER"}
+    mapped = str(settings["listener.security.protocol.map"]).split(",")
+    assert {f"{name}:PLAINTEXT" for name in names} <= set(mapped)
+
+
+def test_the_listeners_protocols_are_the_clusters_to_choose_behind_proxies() -> None:
+    config = {"listener.security.protocol.map": "PLAINTEXT:SSL"}
+    with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):
+        ClusterLayout({1: 9001}, 9100, config, {1: ProxyPorts(9201, 9301)})
+
+
+@pytest.mark.parametrize(
+    ("broker_count", "factor", "in_sync_min"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)]
+)
+def test_kafkas_own_topics_survive_one_broker_where_they_can(
+    broker_count: int, factor: int, in_sync_min: int
+) -> None:
+    settings = layout(broker_count).broker(1, FOLDER)
+    assert settings["offsets.topic.replication.factor"] == factor
+    for topic in ("transaction.state.log", "share.coordinator.state.topic"):
+        assert settings[f"{topic}.replication.factor"] == factor
+        assert settings[f"{topic}.min.isr"] == in_sync_min
+
+
+def test_the_users_settings_win_over_those_for_quick_tests() -> None:
+    assert layout(1).broker(1, FOLDER)["group.initial.rebalance.delay.ms"] == 0
+    own = layout(1, group_initial_rebalance_delay_ms="500", num_partitions="7")
+    for server in (own.broker(1, FOLDER), own.controller(FOLDER)):
+        assert server["group.initial.rebalance.delay.ms"] == "500"
+        assert server["num.partitions"] == "7"
+
+
+def test_a_setting_that_the_cluster_chooses_itself_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"listeners, node\.id"):
+        layout(1, node_id="7", listeners="PLAINTEXT://:9092")
+
+
+@pytest.mark.promise("a test broker keeps records of any age")
+@pytest.mark.parametrize("unit", ["ms", "minutes", "hours"])
+def test_records_stay_for_ever_unless_the_user_gives_a_time_in_whatever_unit(unit: str) -> None:
+    assert layout(1).broker(1, FOLDER)["log.retention.ms"] == -1
+    settings = layout(1, **{f"log_retention_{unit}": "5"}).broker(1, FOLDER)
+    given = {name: value for name, value in settings.items() if name.startswith("log.retention.")}
+    assert given == {f"log.retention.{unit}": "5"}
+
+
+def test_a_setting_may_have_the_number_of_its_broker() -> None:
+    two = layout(2, broker_rack="rack-${node.id}")
+    racks = [two.broker(number, FOLDER)["broker.rack"] for number in (1, 2)]
+    assert racks == ["rack-1", "rack-2"]

@@ -1,16 +1,19 @@
-"""The generated files are what the tool writes, and the tool notices when they are not."""
+"""Kafka's message schemas are read, and the generated files are what the tool writes of them."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from tests.java_mirror import java_with_compiler
-from tests.protocol.schemas import jar_or_skip
+from tests.protocol.schemas import all_schemas, jar_or_skip
 from tests.testing.test_jvm import fake_java
 from tools.protogen.__main__ import main
+from tools.protogen.spec import Message, parse, parse_all, snake_case
+from tools.protogen.versions import NONE, Versions
 
 jar_or_skip()
 
@@ -59,3 +62,114 @@ def test_a_java_without_a_compiler_checks_all_but_the_error_codes(
     with pytest.raises(MissingPrerequisiteError, match="full JDK"):
         main(["--into", str(tmp_path)])
     assert not (tmp_path / FETCH).exists()
+
+
+jar_or_skip()
+
+
+def schema(**changes: object) -> str:
+    return json.dumps(
+        {
+            "apiKey": 99,
+            "type": "request",
+            "name": "TryRequest",
+            "validVersions": "0-3",
+            "flexibleVersions": "2+",
+            "fields": [{"name": "Id", "type": "int32", "versions": "0+"}],
+        }
+        | changes
+    )
+
+
+def struct_field(name: str, versions: str, *fields: dict[str, object]) -> dict[str, object]:
+    return {"name": name, "type": f"[]{name}", "versions": versions, "fields": list(fields)}
+
+
+def test_comments_are_passed_over() -> None:
+    assert parse("// one\n" + schema().replace("{", "{\n  // two\n", 1)).name == "TryRequest"
+
+
+def test_the_last_version_is_left_out_while_it_is_unstable() -> None:
+    assert parse(schema(latestVersionUnstable=True)).versions == Versions(0, 2)
+    assert parse(schema(latestVersionUnstable=False)).versions == Versions(0, 3)
+
+
+def test_response_has_no_version_that_its_request_lacks() -> None:
+    texts = {
+        "TryRequest": schema(latestVersionUnstable=True),
+        "TryResponse": schema(name="TryResponse", type="response"),
+    }
+    assert parse_all(texts)["TryResponse"].versions == Versions(0, 2)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "Id", "type": "int128", "versions": "0+"},
+        {"name": "Id", "type": "int32", "versions": "0+", "encrypted": True},
+    ],
+)
+def test_what_the_generator_does_not_know_is_refused(field: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"unknown type int128|properties .*'encrypted'"):
+        parse(schema(fields=[field]))
+
+
+def test_unknown_property_of_a_message_is_refused() -> None:
+    with pytest.raises(ValueError, match="TryRequest has properties"):
+        parse(schema(compression="zstd"))
+
+
+def test_structures_come_once_and_the_outer_ones_first() -> None:
+    number: dict[str, object] = {"name": "Id", "type": "int32", "versions": "0+"}
+    inner = struct_field("Inner", "2+", number)
+    message = parse(
+        schema(fields=[struct_field("Outer", "1+", inner), struct_field("Other", "0+", number)])
+    )
+    assert [struct.name for struct in message.structs()] == [
+        "TryRequest",
+        "Outer",
+        "Other",
+        "Inner",
+    ]
+    assert used_in(message) == {
+        "TryRequest": Versions(0, 3),
+        "Outer": Versions(1, 3),
+        "Other": Versions(0, 3),
+        "Inner": Versions(2, 3),
+    }
+
+
+def used_in(message: Message) -> dict[str, Versions]:
+    return {struct.name: message.used_in(struct) for struct in message.structs()}
+
+
+def test_structure_that_no_stable_version_has_is_left_out() -> None:
+    number: dict[str, object] = {"name": "Id", "type": "int32", "versions": "0+"}
+    message = parse(schema(fields=[struct_field("Future", "4+", number)]))
+    assert [struct.name for struct in message.structs()] == ["TryRequest"]
+
+
+@pytest.mark.parametrize(
+    ("name", "snake"),
+    [
+        ("ThrottleTimeMs", "throttle_time_ms"),
+        ("ISR", "isr"),
+        ("TopicIDs", "topic_i_ds"),
+        ("KRaftVersion", "k_raft_version"),
+        ("Name", "name"),
+    ],
+)
+def test_names_become_snake_case(name: str, snake: str) -> None:
+    assert snake_case(name) == snake
+
+
+def test_every_schema_of_kafka_can_be_read() -> None:
+    kinds = [schema.kind for schema in all_schemas().values()]
+    assert kinds.count("request") == kinds.count("response") > 90
+    removed = [schema.name for schema in all_schemas().values() if schema.versions is NONE]
+    assert sorted(name.removesuffix("Request") for name in removed if name.endswith("Request")) == [
+        "ControlledShutdown",
+        "LeaderAndIsr",
+        "StopReplica",
+        "UpdateMetadata",
+    ]

@@ -10,22 +10,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
-from pykclient.consumer.config import ConsumerConfig
-from pykclient.consumer.group.assignors import GroupMember
-from pykclient.consumer.group.assignors.setting import make_assignors
-from pykclient.consumer.group.classic.coordinator import ConsumerCoordinator
+from pykclient.consumer.group.assignors import CooperativeStickyAssignor, GroupMember, RangeAssignor
 from pykclient.consumer.group.classic.protocol import encode_assignment, encode_subscription
-from pykclient.consumer.group.kip848.coordinator import Kip848Coordinator
+from pykclient.consumer.group.group import ConsumerGroup
 from pykclient.consumer.group.rebalance import RebalanceListener
-from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.coordinators import (
     Coordinators,
     CoordinatorType,
-    GroupCoordinator,
 )
-from pykclient.network.manager import Operation
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -40,6 +34,13 @@ from pykclient.protocol.messages.join_group import (
     JoinGroupResponseMember,
 )
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.consumer.group.member_scene import (
+    GROUP,
+    INTERVAL_MS,
+    MAX_POLL_MS,
+    group_config,
+    group_context,
+)
 from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     START_MS,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pykclient.consumer.group.assignors import Assignor
-    from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.errors import BrokerError
     from pykclient.network.cluster.cluster import TopicInfo
     from pykclient.network.manager import Request, UserCall
@@ -62,9 +62,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUP", "INTERVAL_MS", "MAX_POLL_MS", "GroupScene"]
 
-GROUP = "g"
-INTERVAL_MS = 3_000
-MAX_POLL_MS = 20_000
 TURN_COUNT = 4
 
 MessageT = TypeVar("MessageT")
@@ -83,31 +80,17 @@ class GroupScene:
         self.diary: list[str] = []
         self.sent: list[Request] = []
         self._user_calls: deque[UserCall] = deque()
-        config = ConsumerConfig.from_settings(
-            {
-                "bootstrap_servers": "broker:9092",
-                "group_id": GROUP,
-                "group_protocol": protocol,
-                "max_poll_interval_ms": MAX_POLL_MS,
-                "retry_backoff_ms": 100,
-            }
+        self.is_classic = protocol == "classic"
+        self.group = ConsumerGroup(
+            group_config(group_protocol=protocol),
+            group_context(
+                subscription=self.subscription,
+                metadata=self.metadata,
+                coordinator=self.coordinators.find(CoordinatorType.GROUP, GROUP),
+                user_calls=self._user_calls,
+            ),
+            assignors or [RangeAssignor(), CooperativeStickyAssignor()],
         )
-        wiring = GroupWiring(
-            subscription=self.subscription,
-            drop=lambda assigned: None,
-            refresh=lambda assigned: None,
-            metadata=self.metadata,
-            coordinator=GroupCoordinator(self.coordinators, GROUP),
-            user_calls=self._user_calls,
-            commit=self._commit,
-            follow_topics=lambda: None,
-        )
-        self.group: ConsumerGroup
-        if protocol == "consumer":
-            self.group = Kip848Coordinator(config, wiring)
-        else:
-            chosen = assignors or make_assignors(config.partition_assignment_strategy)
-            self.group = ConsumerCoordinator(config, wiring, chosen)
         self.listener = RebalanceListener(
             lambda partitions: self._write("assigned", partitions),
             lambda partitions: self._write("revoked", partitions),
@@ -129,7 +112,7 @@ class GroupScene:
         self.group.on_cluster(self.metadata.cluster)
 
     def _find_coordinator(self) -> None:
-        self.coordinators.coordinator(CoordinatorType.GROUP, GROUP)
+        self.coordinators.find(CoordinatorType.GROUP, GROUP).node()
         (request,) = self.coordinators.poll(self.now_ms).requests
         found = Coordinator(GROUP, 2, "broker-2", 9092)
         request.on_response(FindCoordinatorResponse(coordinators=[found]), self.now_ms)
@@ -189,7 +172,7 @@ class GroupScene:
 
     def assign(self, partitions: Iterable[TopicPartition], generation: int = 1) -> None:
         """Take the member, which has asked for that, into a generation with these partitions."""
-        if isinstance(self.group, Kip848Coordinator):
+        if not self.is_classic:
             self.sent_request(ConsumerGroupHeartbeatRequest)
             self.beat(partitions, generation)
             self.poll()
@@ -209,7 +192,7 @@ class GroupScene:
 
     def beat(self, partitions: Iterable[TopicPartition] | None = None, epoch: int = 1) -> None:
         """Answer the heartbeat that waits; under KIP-848 with an assignment, perhaps."""
-        if not isinstance(self.group, Kip848Coordinator):
+        if self.is_classic:
             assert partitions is None
             self.sent_request(HeartbeatRequest)
             self._respond(HeartbeatResponse())
@@ -231,12 +214,6 @@ class GroupScene:
         self.sent.pop(0).on_response(response, self.now_ms)  # type: ignore[arg-type]  # a Message
 
     # The consumer.
-
-    def _commit(self, deadline_ms: int) -> Operation[None]:
-        del deadline_ms
-        done: Operation[None] = Operation()
-        done.succeed(None)
-        return done
 
     def _run_user_calls(self) -> None:
         while self._user_calls:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.group.classic.membership import NEXT, ClassicState
-from pykclient.consumer.group.classic.protocol import read_subscription
-from pykclient.consumer.group.protocols import AT_ONCE_COUNT
+from pykclient.consumer.group.classic.membership import ClassicState
+from pykclient.consumer.group.classic.protocol import read_assignment, read_subscription
+from pykclient.consumer.group.metadata import AT_ONCE_COUNT
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -29,8 +29,14 @@ from pykclient.errors import (
 )
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykclient.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.consumer.group.classic_scene import (
+from pykclient.types import TopicPartition
+from tests.consumer.group.member_scene import (
     MAX_POLL_MS,
     NODE_ID,
     OTHER_NODE_ID,
@@ -38,6 +44,7 @@ from tests.consumer.group.classic_scene import (
     SESSION_MS,
     ClassicScene,
 )
+from tests.consumer.known_cluster import know
 
 if TYPE_CHECKING:
     from pykclient.errors import BrokerError
@@ -51,7 +58,6 @@ def scene() -> ClassicScene:
 @pytest.fixture
 def joined(scene: ClassicScene) -> ClassicScene:
     scene.join()
-    scene.carried_out.diary.clear()
     return scene
 
 
@@ -75,34 +81,30 @@ def test_a_member_joins_with_its_settings_and_takes_its_assignment(scene: Classi
     sync = scene.take(SyncGroupRequest)
     assert (sync.generation_id, sync.member_id, sync.protocol_name) == (1, "m-1", "range")
     assert sync.assignments == []
-    scene.respond_to_sync(b"share")
+    scene.respond_to_sync()
     scene.poll()
     assert scene.membership.state is ClassicState.STABLE
-    assert scene.carried_out.diary == ["lose all", "assign share"]
+    assert scene.carried_out.diary == ["lose all", "assign t0"]
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
-def test_the_leader_assigns_before_it_syncs(scene: ClassicScene) -> None:
-    scene.leader.assigned = None
+def test_the_leader_assigns_before_it_syncs_and_only_in_a_poll(scene: ClassicScene) -> None:
     scene.start_joining()
+    know(scene.metadata)
     scene.respond_to_join(leader="m-1")
     scene.poll()
     assert not scene.sent, "not all topics are known yet"
-    scene.leader.assigned = [("m-1", b"mine"), ("m-2", b"yours")]
-    scene.poll()
-    sync = scene.take(SyncGroupRequest)
-    assert [(each.member_id, each.assignment) for each in sync.assignments] == [
-        ("m-1", b"mine"),
-        ("m-2", b"yours"),
-    ]
-
-
-def test_a_leader_assigns_only_while_the_application_polls(scene: ClassicScene) -> None:
-    scene.start_joining()
-    scene.respond_to_join(leader="m-1")
+    scene.know()
     scene.wait(1)
     assert not scene.sent
-    assert scene.leader.call_count == 0
+    scene.poll()
+    sync = scene.take(SyncGroupRequest)
+    assert [
+        (each.member_id, read_assignment(each.assignment).partitions) for each in sync.assignments
+    ] == [
+        ("m-1", (TopicPartition("t", 0),)),
+        ("m-2", (TopicPartition("t", 1),)),
+    ]
 
 
 @pytest.mark.promise("nothing is revoked while the application is at work")
@@ -117,7 +119,7 @@ def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     assert scene.membership.state is ClassicState.ASSIGNING
     assert scene.carried_out.diary == ["lose all"]
     scene.poll()
-    assert scene.carried_out.diary == ["lose all", "assign share"]
+    assert scene.carried_out.diary == ["lose all", "assign t0"]
 
 
 @pytest.mark.promise("nothing is revoked while the application is at work")
@@ -154,7 +156,7 @@ def test_heartbeats_go_on_while_partitions_are_given_up(joined: ClassicScene) ->
 def test_an_assignment_that_takes_something_away_leads_to_another_round(
     scene: ClassicScene,
 ) -> None:
-    scene.carried_out.rejoin_reason = "need to revoke partitions and re-join"
+    scene.subscription.assign_from_group([TopicPartition("t", 1)])
     scene.start_joining()
     scene.respond_to_join()
     scene.poll()
@@ -262,7 +264,7 @@ def test_one_that_is_no_member_any_more_joins_anew(
 ) -> None:
     joined.beat(error.code)
     assert not joined.membership.can_commit
-    assert joined.carried_out.diary == [], "the application hears of it when it polls"
+    assert joined.carried_out.diary == [], "the application gets it when it polls"
     joined.poll()
     assert joined.carried_out.diary == ["lose all"]
     again = joined.take(JoinGroupRequest)
@@ -376,7 +378,9 @@ def test_an_old_broker_that_knows_no_static_members_is_reported() -> None:
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
-def test_heartbeats_are_sent_one_at_a_time(joined: ClassicScene) -> None:
+def test_heartbeats_are_sent_one_at_a_time_and_each_response_begins_a_session(
+    joined: ClassicScene,
+) -> None:
     joined.wait(2_999)
     assert not joined.sent
     joined.wait(1)
@@ -384,6 +388,11 @@ def test_heartbeats_are_sent_one_at_a_time(joined: ClassicScene) -> None:
     assert (beat.group_id, beat.generation_id, beat.member_id) == ("g", 1, "m-1")
     joined.wait(3_000)
     joined.take(HeartbeatRequest)
+    joined.respond(HeartbeatResponse())
+    joined.wait(SESSION_MS - 1)
+    assert joined.coordinator.reasons == []
+    joined.wait(1)
+    assert len(joined.coordinator.reasons) == 1
 
 
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
@@ -397,11 +406,19 @@ def test_a_heartbeat_follows_a_coordinator_that_moved(
     assert joined.membership.state is ClassicState.STABLE
 
 
-def test_a_heartbeat_that_is_lost_is_followed_by_another(joined: ClassicScene) -> None:
+def test_heartbeats_that_are_lost_are_followed_by_others_ever_later(joined: ClassicScene) -> None:
+    joined.wait(3_000)
+    for delay_ms in (RETRY_MS, 2 * RETRY_MS):
+        joined.fail(KafkaTimeoutError("late"))
+        joined.wait(delay_ms - 1)
+        assert not joined.sent
+        joined.wait(1)
+        joined.take(HeartbeatRequest)
+    assert joined.coordinator.reasons == ["late", "late"]
+    joined.respond(HeartbeatResponse())
     joined.wait(3_000)
     joined.fail(KafkaTimeoutError("late"))
-    assert joined.coordinator.reasons == ["late"]
-    joined.wait(100)
+    joined.wait(RETRY_MS)
     joined.take(HeartbeatRequest)
 
 
@@ -495,15 +512,17 @@ def test_reasons_are_cut_to_what_coordinators_take(scene: ClassicScene) -> None:
 
 def test_a_refused_commit_counts_for_the_membership(joined: ClassicScene) -> None:
     member = joined.membership.member
-    joined.membership.on_commit_refused(IllegalGenerationError.code, member._replace(generation=0))
-    assert not joined.membership.needs_join, "it was about another generation"
-    joined.membership.on_commit_refused(RebalanceInProgressError.code, member)
+    before = member._replace(generation=0)
+    joined.membership.on_commit_refused(before, IllegalGenerationError("g"))
+    joined.poll()
+    assert not joined.sent, "it was about another generation"
+    joined.membership.on_commit_refused(member, RebalanceInProgressError("g"))
     joined.poll()
     assert joined.carried_out.diary == ["revoke to join"]
 
 
 def test_a_commit_of_a_stranger_ends_the_membership(joined: ClassicScene) -> None:
-    joined.membership.on_commit_refused(UnknownMemberIdError.code, joined.membership.member)
+    joined.membership.on_commit_refused(joined.membership.member, UnknownMemberIdError("g"))
     assert not joined.membership.can_commit
     joined.poll()
     assert joined.carried_out.diary == ["lose all"]
@@ -523,10 +542,124 @@ def test_another_protocol_than_ours_is_reported(field: str, scene: ClassicScene)
     assert isinstance(scene.membership.take_error(), InconsistentGroupProtocolError)
 
 
-def test_every_state_can_be_left_and_reached() -> None:
-    assert NEXT.keys() == set(ClassicState)
-    assert all(NEXT.values())
-    assert frozenset().union(*NEXT.values()) == set(ClassicState)
+# Leaving.
+
+
+@pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
+def test_a_member_that_is_late_leaves_the_group(joined: ClassicScene) -> None:
+    joined.membership.leave_late()
+    joined.wait(0)
+    leave = joined.take(LeaveGroupRequest)
+    [identity] = leave.members
+    assert (identity.member_id, identity.reason) == ("m-1", "consumer poll timeout has expired.")
+    joined.respond(LeaveGroupResponse())
+    joined.wait(10_000)
+    assert not joined.sent, "it joins when the application polls"
+    assert not joined.membership.can_commit
+    joined.poll()
+    assert joined.carried_out.diary == ["lose all"]
+    assert joined.take(JoinGroupRequest).member_id == ""
+
+
+def test_a_static_member_that_does_not_poll_says_nothing() -> None:
+    scene = ClassicScene(group_instance_id="i")
+    scene.join()
+    scene.membership.leave_late()
+    scene.wait(0)
+    assert not scene.sent
+    assert not scene.membership.can_commit
+    scene.poll()
+    assert scene.take(JoinGroupRequest).group_instance_id == "i"
+
+
+def test_a_member_whose_rebalance_was_interrupted_leaves_when_it_is_late(
+    joined: ClassicScene,
+) -> None:
+    joined.carried_out.is_slow = True
+    joined.membership.request_join("a test wants it")
+    joined.poll()
+    joined.membership.restart(joined.now_ms, is_wanted=True)
+    joined.membership.leave_late()
+    joined.wait(0)
+    [identity] = joined.take(LeaveGroupRequest).members
+    assert identity.member_id == "m-1"
+    joined.respond(LeaveGroupResponse())
+    joined.carried_out.diary.clear()
+    joined.poll()
+    assert joined.carried_out.diary == ["lose all"]
+
+
+def test_what_a_late_member_was_about_to_revoke_is_lost(joined: ClassicScene) -> None:
+    joined.carried_out.is_slow = True
+    joined.membership.request_join("a test wants it")
+    joined.poll()
+    [revoking] = joined.carried_out.pending
+    joined.membership.leave_late()
+    assert revoking.is_cancelled
+    joined.poll()
+    assert joined.carried_out.diary == ["revoke to join", "lose all"]
+
+
+def test_leaving_gives_up_everything_first(joined: ClassicScene) -> None:
+    joined.carried_out.is_slow = True
+    left = joined.leave()
+    joined.poll()
+    assert not joined.sent
+    assert joined.membership.can_commit
+    joined.carried_out.finish()
+    joined.poll()
+    leave = joined.take(LeaveGroupRequest)
+    [identity] = leave.members
+    assert (leave.group_id, identity.member_id, identity.reason) == ("g", "m-1", "done")
+    was_left = left.is_done
+    joined.respond(LeaveGroupResponse())
+    assert not was_left
+    assert left.is_done
+    assert joined.carried_out.diary == ["revoke all"]
+    joined.poll(passed_ms=60_000)
+    assert not joined.sent
+
+
+def test_a_leave_that_is_refused_or_lost_ends_well(joined: ClassicScene) -> None:
+    for end in ("refused", "lost"):
+        left = joined.leave()
+        joined.poll()
+        if end == "lost":
+            joined.fail(DisconnectedError("gone"))
+        else:
+            unknown = MemberResponse(member_id="m-1", error_code=UnknownMemberIdError.code)
+            joined.respond(LeaveGroupResponse(members=[unknown]))
+        assert left.is_done
+        joined.join()
+
+
+def test_leaving_without_a_word_keeps_the_membership_elsewhere(joined: ClassicScene) -> None:
+    left = joined.leave(sends=False)
+    joined.poll()
+    assert left.is_done
+    assert not joined.sent
+
+
+def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: ClassicScene) -> None:
+    joined.membership.request_join("again")
+    joined.poll()
+    joined.leave()
+    late = joined.sent.pop()
+    late.on_response(JoinGroupResponse(generation_id=2, member_id="m-1"), joined.now_ms)
+    joined.poll()
+    assert joined.carried_out.diary == ["revoke to join", "lose all"]
+    joined.take(LeaveGroupRequest)
+
+
+@pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
+def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: ClassicScene) -> None:
+    joined.membership.request_join("again")
+    joined.poll()
+    joined.sent.clear()
+    joined.leave()
+    joined.poll()
+    [leave] = joined.sent
+    assert leave.node_id == OTHER_NODE_ID
 
 
 def refuse(scene: ClassicScene, error: type[BrokerError], *, is_syncing: bool) -> None:

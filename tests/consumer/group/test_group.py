@@ -1,26 +1,37 @@
-"""What the groups of both protocols have alike: errors of topics, patterns, who commits."""
+"""A group as its consumer sees it: topics, patterns, commits; in both protocols, then in each."""
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import UTC, datetime
 
 import pytest
 
+from pykclient.consumer.group.assignors import RoundRobinAssignor
+from pykclient.consumer.group.classic.protocol import read_assignment, read_subscription
 from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.errors import (
     BrokerError,
     CommitFailedError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
     LeaderNotAvailableError,
+    RebalanceInProgressError,
+    StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
+    UsageError,
 )
+from pykclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from pykclient.protocol.messages.join_group import JoinGroupRequest
+from pykclient.protocol.messages.sync_group import SyncGroupRequest
 from pykclient.types import TopicPartition
 from tests.consumer.group.group_scene import GROUP, INTERVAL_MS, MAX_POLL_MS, GroupScene
 from tests.consumer.known_cluster import topic
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-T = topic("t", [1, 1])
+T, U = topic("t", [1, 1]), topic("u", [1])
 PROTOCOLS = ("classic", "consumer")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -217,3 +228,272 @@ def test_a_commit_of_no_member_says_that_the_group_has_members(scene: GroupScene
     error = scene.group.on_commit_refused(GroupMetadata(GROUP), UnknownMemberIdError("no"))
     assert isinstance(error, CommitFailedError)
     assert "assign()" in str(error)
+
+
+# Classic.
+
+
+@pytest.fixture
+def classic() -> GroupScene:
+    return GroupScene("classic")
+
+
+def topics_in(message: JoinGroupRequest) -> frozenset[str]:
+    """What the member asks for."""
+    return read_subscription(message.protocols[0].metadata, None).topics
+
+
+def test_a_pattern_is_joined_with_when_its_topics_are_known(classic: GroupScene) -> None:
+    classic.know(T)
+    classic.subscription.subscribe_pattern(re.compile("t|u"))
+    classic.group.on_subscribed(classic.listener)
+    classic.poll()
+    assert classic.sent == []
+    assert not classic.group.wants_turn(classic.now_ms)
+    classic.know(T, U)
+    assert classic.group.wants_turn(classic.now_ms)
+    classic.poll()
+    assert topics_in(classic.sent_request(JoinGroupRequest)) == {"t", "u"}
+
+
+def test_a_new_pattern_begins_a_round_with_its_topics(classic: GroupScene) -> None:
+    classic.know(T, U)
+    classic.subscription.subscribe_pattern(re.compile("t"))
+    classic.group.on_subscribed(classic.listener)
+    classic.know(T, U)
+    classic.poll()
+    classic.assign([A])
+    classic.subscription.subscribe_pattern(re.compile("u"))
+    classic.group.on_subscribed(classic.listener)
+    classic.poll(INTERVAL_MS)
+    classic.beat()
+    assert classic.subscription.partitions == {A}
+    classic.know(T, U)
+    classic.poll()
+    assert topics_in(classic.sent_request(JoinGroupRequest)) == {"u"}
+
+
+def test_a_leader_assigns_what_a_pattern_matches_however_metadata_came(
+    classic: GroupScene,
+) -> None:
+    """Metadata of all topics lack one that is gone; while they start over, they lack every topic.
+
+    The first is no error of its own; in the second case the next response has to be awaited.
+    """
+    classic.subscription.subscribe_pattern(re.compile("t"))
+    classic.group.on_subscribed(classic.listener)
+    classic.know(T)
+    classic.poll()
+    classic.lead({"m-1": ["t"], "m-2": ["t", "gone"]})
+    classic.poll()
+    classic.start_over()
+    classic.poll()
+    assert classic.sent == []
+    classic.know(T)
+    classic.poll()
+    given = classic.sent_request(SyncGroupRequest).assignments
+    assert {
+        each.member_id: [
+            str(partition) for partition in read_assignment(each.assignment).partitions
+        ]
+        for each in given
+    } == {"m-1": ["t-0"], "m-2": ["t-1"]}
+
+
+def test_a_leader_requests_the_topics_of_the_others_in_each_round(classic: GroupScene) -> None:
+    classic.subscription.subscribe_pattern(re.compile("t"))
+    classic.group.on_subscribed(classic.listener)
+    classic.know(T)
+    classic.poll()
+    classic.lead({"m-1": ["t"], "m-2": ["gone"]})
+    classic.poll()
+    assert classic.sent == [], "metadata may tell of the other topic"
+    classic.group.begin_leave("a test", sends=False, now_ms=classic.now_ms, commit_deadline_ms=0)
+    classic.poll()
+    classic.group.on_subscribed(classic.listener)
+    classic.know(T)
+    classic.poll()
+    classic.lead({"m-1": ["t"], "m-2": ["come"]})
+    classic.poll()
+    assert classic.sent == [], "metadata may tell of this one, too"
+    classic.know(T, topic("come", [1]))
+    classic.poll()
+    given = classic.sent_request(SyncGroupRequest).assignments
+    assert [each.member_id for each in given if read_assignment(each.assignment).partitions] == [
+        "m-1",
+        "m-2",
+    ]
+
+
+def test_other_topics_begin_a_round(classic: GroupScene) -> None:
+    classic.subscription.subscribe(["t"])
+    classic.join(A)
+    classic.subscription.subscribe(["t", "u"])
+    classic.group.on_subscribed(classic.listener)
+    classic.poll()
+    assert topics_in(classic.sent_request(JoinGroupRequest)) == {"t", "u"}
+
+
+def test_a_round_can_be_enforced(classic: GroupScene) -> None:
+    classic.subscription.subscribe(["t"])
+    classic.join(A)
+    classic.group.enforce_rebalance("racks have changed")
+    classic.poll()
+    assert classic.sent_request(JoinGroupRequest).reason == "racks have changed"
+
+
+def test_no_member_commits_while_the_group_rebalances(classic: GroupScene) -> None:
+    classic.subscription.subscribe(["t"])
+    classic.join(A)
+    classic.group.enforce_rebalance("now")
+    classic.poll()
+    with pytest.raises(RebalanceInProgressError, match="poll until"):
+        classic.group.member()
+
+
+@pytest.mark.parametrize("data", [ValueError("mistake"), "text"])
+def test_user_data_that_cannot_be_sent_is_the_assignors_fault(data: object) -> None:
+    class Own(RoundRobinAssignor):
+        def user_data(self, topics: frozenset[str]) -> None:
+            if isinstance(data, Exception):
+                raise data
+            return data  # type: ignore[return-value]
+
+    classic = GroupScene("classic", [Own()])
+    classic.know(T)
+    classic.subscription.subscribe(["t"])
+    classic.group.on_subscribed(classic.listener)
+    with pytest.raises(UsageError, match=r"'roundrobin' (failed: .*mistake|gave user data)"):
+        classic.poll()
+
+
+@pytest.mark.promise("a leader's mistake causes no storm of rebalances")
+def test_a_leader_that_assigns_what_is_not_read_is_reported(classic: GroupScene) -> None:
+    """Once may be what a static member had before; to join for ever would be a storm."""
+    classic.know(T)
+    classic.subscription.subscribe(["t"])
+    classic.group.on_subscribed(classic.listener)
+    classic.poll()
+    classic.assign([TopicPartition("u", 0)])
+    assert not classic.group.has_error
+    classic.assign([TopicPartition("u", 0)], generation=2)
+    assert isinstance(classic.group.take_error(), UsageError)
+    classic.poll()
+    assert classic.sent == []
+    assert not classic.subscription.partitions
+
+
+@pytest.mark.promise("a leader's mistake causes no storm of rebalances")
+def test_what_was_read_when_it_joined_is_no_fault_of_the_leader(classic: GroupScene) -> None:
+    classic.know(T, U)
+    classic.subscription.subscribe(["t"])
+    classic.group.on_subscribed(classic.listener)
+    classic.poll()
+    classic.subscription.subscribe(["u"])
+    classic.assign([A])
+    assert not classic.group.has_error
+    assert topics_in(classic.sent_request(JoinGroupRequest)) == {"u"}
+
+
+def test_a_refused_commit_says_that_others_may_read(classic: GroupScene) -> None:
+    classic.subscription.subscribe(["t"])
+    classic.join(A)
+    error = classic.group.on_commit_refused(classic.group.member(), StaleMemberEpochError("old"))
+    assert isinstance(error, CommitFailedError)
+
+
+@pytest.mark.parametrize("error", [FencedInstanceIdError, UnknownMemberIdError])
+def test_a_commit_of_a_generation_of_before_ends_nothing(
+    classic: GroupScene, error: type[BrokerError]
+) -> None:
+    classic.subscription.subscribe(["t"])
+    classic.join(A)
+    before = classic.group.member()
+    classic.group.enforce_rebalance("now")
+    classic.poll()
+    classic.assign([A], generation=2)
+    assert isinstance(classic.group.on_commit_refused(before, error("late")), CommitFailedError)
+    classic.group.enforce_rebalance("again")
+    classic.poll()
+    refused = classic.group.on_commit_refused(before, error("later"))
+    assert isinstance(refused, RebalanceInProgressError)
+    assert not classic.group.has_error
+    assert classic.group.identity.generation == 2
+
+
+# KIP-848.
+
+
+@pytest.fixture
+def joined() -> GroupScene:
+    """A member that has one partition of two."""
+    scene = GroupScene("consumer")
+    scene.subscription.subscribe(["t"])
+    scene.join(A)
+    return scene
+
+
+@pytest.mark.promise(
+    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
+)
+@pytest.mark.parametrize("starts_over", [True, False])
+def test_a_topic_that_metadata_loses_sight_of_stays(joined: GroupScene, starts_over: bool) -> None:
+    if starts_over:
+        joined.start_over()
+    else:
+        joined.know()
+    joined.poll(INTERVAL_MS)
+    joined.beat([A, B], 2)
+    joined.poll()
+    assert joined.diary == [f"assigned {B}"]
+    assert joined.subscription.partitions == {A, B}
+
+
+def test_what_is_taken_away_is_revoked_before_the_rest_is_assigned(joined: GroupScene) -> None:
+    joined.poll(INTERVAL_MS)
+    joined.beat([B], 2)
+    joined.poll()
+    assert joined.diary == [f"revoked {A}", f"assigned {B}"]
+
+
+@pytest.mark.parametrize(
+    ("is_of_brokers", "topics", "regex"), [(False, ["t"], None), (True, [], "t.*")]
+)
+def test_a_pattern_of_pythons_is_sent_as_topics_and_one_of_the_brokers_as_it_is(
+    is_of_brokers: bool, topics: list[str], regex: str | None
+) -> None:
+    scene = GroupScene("consumer")
+    scene.know(T, U)
+    if is_of_brokers:
+        scene.subscription.subscribe_broker_pattern("t.*")
+    else:
+        scene.subscription.subscribe_pattern(re.compile("t.*"))
+    scene.group.on_subscribed(scene.listener)
+    scene.poll()
+    message = scene.sent_request(ConsumerGroupHeartbeatRequest)
+    assert (message.subscribed_topic_names, message.subscribed_topic_regex) == (topics, regex)
+
+
+def test_a_member_whose_epoch_has_grown_may_commit_again(joined: GroupScene) -> None:
+    stale = StaleMemberEpochError("old")
+    assert joined.group.on_commit_refused(joined.group.member(), stale) is stale
+    fenced = joined.group.on_commit_refused(joined.group.member(), FencedMemberEpochError("no"))
+    assert isinstance(fenced, CommitFailedError)
+
+
+def test_a_refused_commit_is_followed_by_a_heartbeat_at_once(joined: GroupScene) -> None:
+    joined.wait(0)
+    assert joined.sent == []
+    joined.group.on_commit_refused(joined.group.member(), FencedMemberEpochError("no"))
+    joined.wait(0)
+    joined.sent_request(ConsumerGroupHeartbeatRequest)
+
+
+def test_a_rebalance_is_not_for_members_to_request(
+    joined: GroupScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        joined.group.enforce_rebalance("now")
+    joined.poll()
+    assert "no effect" in caplog.text
+    assert joined.sent == []

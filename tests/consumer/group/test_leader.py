@@ -1,4 +1,4 @@
-"""What a leader makes of its members and the cluster."""
+"""What a leader makes of its members and the cluster, and of what its coordinator describes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,38 @@ from pykclient.consumer.group.assignors import (
     TopicRacks,
 )
 from pykclient.consumer.group.classic.leader import (
+    UnassignedPartitions,
     assign_partitions,
     is_known,
-    read_members,
     topic_racks,
 )
-from pykclient.consumer.group.classic.protocol import encode_subscription
-from pykclient.errors import DecodeError, UnknownTopicOrPartitionError, UsageError
+from pykclient.consumer.group.classic.protocol import encode_assignment
+from pykclient.errors import (
+    BrokerError,
+    CoordinatorLoadInProgressError,
+    DisconnectedError,
+    GroupAuthorizationFailedError,
+    NotCoordinatorError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+)
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
-from pykclient.protocol.messages.join_group import JoinGroupResponseMember
+from pykclient.network.log import ClientLog
+from pykclient.network.manager import NEVER_MS, Request
+from pykclient.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from pykclient.types import Node, TopicPartition
+from tests.consumer.group.member_scene import (
+    GROUP,
+    NODE_ID,
+    RETRY_MS,
+    KnownCoordinator,
+    group_context,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,19 +79,6 @@ def cluster() -> Cluster:
         topics=[TopicInfo("a", bytes(16), is_internal=False, partitions=infos)],
         topic_errors={"gone": UnknownTopicOrPartitionError("gone")},
     )
-
-
-def test_members_are_read_with_their_instance_ids() -> None:
-    member = GroupMember(frozenset({"a"}), group_instance_id="i")
-    answer = JoinGroupResponseMember(
-        member_id="m", group_instance_id="i", metadata=encode_subscription(member)
-    )
-    assert read_members([answer]) == {"m": member}
-
-
-def test_a_member_that_cannot_be_read_is_reported() -> None:
-    with pytest.raises(DecodeError):
-        read_members([JoinGroupResponseMember(member_id="m", metadata=b"x")])
 
 
 def test_topics_are_known_when_the_brokers_have_said_something_of_each() -> None:
@@ -146,3 +155,114 @@ def test_a_cooperative_assignor_gives_nothing_that_another_one_has() -> None:
         CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, TWO, members
     )
     assert first == {"m1": Assignment((A0,)), "m2": Assignment(())}
+
+
+# Partitions that a static leader finds unassigned (KIP-814).
+
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+class Scene:
+    """A comparison that begins at 0."""
+
+    def __init__(self) -> None:
+        self.coordinator = KnownCoordinator()
+        self.unassigned = UnassignedPartitions(
+            group_context(coordinator=self.coordinator), ClientLog("pykclient.consumer", "")
+        )
+        self.unassigned.compare(frozenset({P0, P1, P2}))
+
+    def sent(self, now_ms: int = 0) -> Request:
+        [request] = self.unassigned.poll(now_ms).requests
+        message = request.message
+        assert isinstance(message, DescribeGroupsRequest)
+        assert (request.node_id, message.groups) == (NODE_ID, [GROUP])
+        return request
+
+    def is_idle(self, now_ms: int = 10 * RETRY_MS) -> bool:
+        result = self.unassigned.poll(now_ms)
+        return not result.requests and result.next_poll_ms == NEVER_MS
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def described(*shares: bytes, state: str = "Stable", error_code: int = 0) -> DescribeGroupsResponse:
+    members = [DescribedGroupMember(member_assignment=share) for share in shares]
+    group = DescribedGroup(
+        error_code=error_code, group_id=GROUP, group_state=state, members=members
+    )
+    return DescribeGroupsResponse(groups=[group])
+
+
+@pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
+@pytest.mark.parametrize(
+    ("second", "has_found"),
+    [([P1, P2], False), ([P1], True), ([P1, P2, TopicPartition("u", 0)], False)],
+)
+def test_a_partition_that_no_member_has_is_unassigned(
+    scene: Scene, second: list[TopicPartition], has_found: bool
+) -> None:
+    answer = described(encode_assignment([P0]), encode_assignment(second))
+    scene.sent().on_response(answer, 0)
+    assert scene.unassigned.has_found == has_found
+    assert scene.is_idle()
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Dead"])
+def test_a_group_that_is_about_to_assign_partitions_has_no_gap(scene: Scene, state: str) -> None:
+    scene.sent().on_response(described(state=state), 0)
+    assert not scene.unassigned.has_found
+    assert scene.is_idle()
+
+
+@pytest.mark.parametrize(
+    ("error", "doubt_count"), [(NotCoordinatorError, 1), (CoordinatorLoadInProgressError, 0)]
+)
+def test_what_passes_is_requested_again(
+    scene: Scene, error: type[BrokerError], doubt_count: int
+) -> None:
+    scene.sent().on_response(described(error_code=error.code), 0)
+    assert len(scene.coordinator.reasons) == doubt_count
+    assert scene.unassigned.poll(0).next_poll_ms == RETRY_MS
+    scene.sent(RETRY_MS).on_failure(DisconnectedError("gone"), RETRY_MS)
+    assert len(scene.coordinator.reasons) == doubt_count + 1
+    scene.sent(3 * RETRY_MS).on_response(described(encode_assignment([P0])), 3 * RETRY_MS)
+    assert scene.unassigned.has_found
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        described(error_code=GroupAuthorizationFailedError.code),
+        described(b"\x00"),
+        DescribeGroupsResponse(),
+    ],
+)
+def test_what_no_attempt_cures_leaves_the_group_as_it_is(
+    scene: Scene, answer: DescribeGroupsResponse
+) -> None:
+    scene.sent().on_response(answer, 0)
+    assert not scene.unassigned.has_found
+    assert scene.is_idle()
+
+
+def test_nothing_is_requested_before_there_is_a_coordinator(scene: Scene) -> None:
+    scene.coordinator.known = None
+    assert scene.is_idle()
+    scene.coordinator.known = NODE_ID
+    scene.sent()
+    assert scene.is_idle(), "it is asked"
+
+
+def test_a_response_that_comes_too_late_is_void(scene: Scene) -> None:
+    first = scene.sent()
+    scene.unassigned.forget()
+    first.on_response(described(), 0)
+    first.on_failure(DisconnectedError("gone"), 0)
+    assert not scene.unassigned.has_found
+    assert scene.coordinator.reasons == []
+    assert scene.is_idle()

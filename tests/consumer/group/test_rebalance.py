@@ -10,20 +10,19 @@ import pytest
 from pykclient.consumer.group.assignors import RebalanceProtocol
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.rebalance import (
+    Assign,
     Intent,
     LoseAll,
     RebalanceListener,
     Reconciliation,
     RevokeAll,
+    RevokeToJoin,
 )
-from pykclient.consumer.group.wiring import GroupWiring
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.errors import GroupAuthorizationFailedError, RebalanceListenerError, WakeupError
-from pykclient.network.coordinators import Coordinators, GroupCoordinator
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.types import TopicPartition
-from tests.consumer.group.classic_scene import MAX_POLL_MS, group_config
-from tests.consumer.known_cluster import RETRY_BACKOFF, ReachableNetwork, make_metadata
+from tests.consumer.group.member_scene import MAX_POLL_MS, group_config, group_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,23 +49,14 @@ class Scene:
         self.commit_deadline_ms = MAX_POLL_MS
         self.is_commit_slow = False
         self.commit_error: KafkaError | None = None
-        metadata = make_metadata()
-        self.reconciliation = Reconciliation(
-            group_config(),
-            GroupWiring(
-                subscription=self.subscription,
-                metadata=metadata,
-                coordinator=GroupCoordinator(
-                    Coordinators(metadata, ReachableNetwork(), retry_backoff=RETRY_BACKOFF), "g"
-                ),
-                user_calls=self.user_calls,
-                drop=self.drop,
-                refresh=self.refresh,
-                commit=self._commit,
-                follow_topics=lambda: None,
-            ),
-            GroupHistory(),
+        context = group_context(
+            subscription=self.subscription,
+            user_calls=self.user_calls,
+            drop=self.drop,
+            refresh=self.refresh,
+            commit=self._commit,
         )
+        self.reconciliation = Reconciliation(group_config(), context, GroupHistory())
         self.reconciliation.listener = RebalanceListener(
             lambda partitions: self.write("assigned", partitions),
             lambda partitions: self.write("revoked", partitions),
@@ -78,20 +68,19 @@ class Scene:
 
     def change_to(self, *partitions: TopicPartition) -> Intent:
         """Have these partitions, in place of an intent before."""
-        intent = Intent()
-        self.reconciliation.change_to(intent, partitions, 0)
-        return intent
+        return self._carry_out(Assign(partitions))
 
     def before_join(self, protocol: RebalanceProtocol) -> Intent:
         """Give up what must not be kept while joining."""
-        intent = Intent()
-        self.reconciliation.before_join(intent, protocol, 0)
-        return intent
+        return self._carry_out(RevokeToJoin(protocol))
 
     def give_up(self, intent: Intent) -> Intent:
         """Give up everything; a commit may take until `LEAVE_MS`."""
         intent.commit_deadline_ms = self.commit_deadline_ms = LEAVE_MS
-        self.reconciliation.give_up(intent, 0)
+        return self._carry_out(intent)
+
+    def _carry_out(self, intent: Intent) -> Intent:
+        self.reconciliation.carry_out(intent, 0)
         return intent
 
     def write(self, what: str, partitions: Sequence[TopicPartition]) -> None:

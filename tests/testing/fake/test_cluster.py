@@ -29,13 +29,6 @@ from pykclient.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     ForgottenTopic,
-    PartitionData,
-)
-from pykclient.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
 )
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -44,13 +37,28 @@ from pykclient.protocol.messages.metadata import (
 )
 from pykclient.testing import FakeCluster, faults
 from pykclient.testing.fake import handlers
-from pykclient.testing.fake.call import Call, CallState
+from pykclient.testing.fake.call import CallState
+from pykclient.testing.fake.faults import Faults
 from pykclient.testing.fake.replication import LAG_MS_MAX
 from pykclient.types import TopicPartition
-from tests.testing.fake.asked import fetch, fetched_bytes, produce, produced
-from tests.testing.fake.batches import batch_of
+from tests.testing.fake.requests import (
+    batch_of,
+    fetch,
+    fetched,
+    fetched_bytes,
+    produce,
+    produced,
+    response_of,
+    response_to,
+)
 
 T0 = TopicPartition("t", 0)
+NAMED, UNNAMED = MetadataRequest(topics=[]), MetadataRequest(topics=None)
+
+
+faults_by_api = pytest.mark.promise(
+    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
+)
 
 
 @pytest.fixture
@@ -58,12 +66,6 @@ def cluster() -> FakeCluster:
     cluster = FakeCluster(3)
     cluster.create_topic("t", 1, config={"min.insync.replicas": "2"})
     return cluster
-
-
-def answer_of(call: Call) -> PartitionData:
-    response = call.answered()
-    assert isinstance(response, FetchResponse)
-    return response.responses[0].partitions[0]
 
 
 # Acknowledgements.
@@ -217,7 +219,7 @@ def test_a_fetch_is_told_at_once_what_is_wrong(cluster: FakeCluster) -> None:
         (fetch(cluster, 0, 0, leader_epoch=0), FencedLeaderEpochError),
         (fetch(cluster, 0, 0, leader_epoch=2), UnknownLeaderEpochError),
     ):
-        assert answer_of(call).error_code == error.code
+        assert fetched(call).error_code == error.code
 
 
 @pytest.mark.promise(
@@ -225,8 +227,7 @@ def test_a_fetch_is_told_at_once_what_is_wrong(cluster: FakeCluster) -> None:
 )
 def test_a_session_tells_only_what_is_new(cluster: FakeCluster) -> None:
     produce(cluster, 0, batch_of(b"v"))
-    first = fetch(cluster, 0, 1, max_wait_ms=0, session_epoch=0).answered()
-    assert isinstance(first, FetchResponse)
+    first = response_of(fetch(cluster, 0, 1, max_wait_ms=0, session_epoch=0), FetchResponse)
     assert first.session_id > 0
     assert len(first.responses) == 1
     session = first.session_id
@@ -235,9 +236,7 @@ def test_a_session_tells_only_what_is_new(cluster: FakeCluster) -> None:
         call = fetch(
             cluster, 0, 1, max_wait_ms=0, session_id=session, session_epoch=epoch, is_named=False
         )
-        response = call.answered()
-        assert isinstance(response, FetchResponse)
-        return response
+        return response_of(call, FetchResponse)
 
     assert later(1).responses == []
     produce(cluster, 0, batch_of(b"w"))
@@ -250,8 +249,7 @@ def test_a_session_tells_only_what_is_new(cluster: FakeCluster) -> None:
 def test_what_a_session_forgets_while_a_fetch_of_it_waits_may_have_records(
     cluster: FakeCluster,
 ) -> None:
-    first = fetch(cluster, 0, 0, max_wait_ms=0, session_epoch=0).answered()
-    assert isinstance(first, FetchResponse)
+    first = response_of(fetch(cluster, 0, 0, max_wait_ms=0, session_epoch=0), FetchResponse)
     session = first.session_id
     waiting = fetch(cluster, 0, 0, session_id=session, session_epoch=1, is_named=False)
     forget = FetchRequest(
@@ -278,9 +276,9 @@ def test_a_reader_in_another_rack_is_sent_to_a_follower_that_serves_it() -> None
     cluster = FakeCluster(3, racks=("a", "b", "c"))
     cluster.create_topic("t")
     produce(cluster, 0, batch_of(b"v"))
-    told = fetch(cluster, 0, 0, rack_id="b")
-    assert answer_of(told).preferred_read_replica == 1
-    assert fetched_bytes(told) == 0
+    responded = fetch(cluster, 0, 0, rack_id="b")
+    assert fetched(responded).preferred_read_replica == 1
+    assert fetched_bytes(responded) == 0
     assert fetched_bytes(fetch(cluster, 1, 0, rack_id="b")) > 0
 
 
@@ -295,9 +293,7 @@ def test_a_missing_topic_is_made_for_those_who_may() -> None:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=may_create
         )
-        response = cluster.ask(0, request, 0).answered()
-        assert isinstance(response, MetadataResponse)
-        return response
+        return response_to(cluster, request, MetadataResponse)
 
     assert ask(may_create=False).topics[0].error_code
     assert not cluster.topics
@@ -312,8 +308,7 @@ def test_a_setting_that_must_be_a_number_and_is_none_is_refused(name: str) -> No
     cluster = FakeCluster(1)
     config = CreatableTopicConfig(name=name, value="many")
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])
-    response = cluster.ask(0, CreateTopicsRequest(topics=[topic]), 0).answered()
-    assert isinstance(response, CreateTopicsResponse)
+    response = response_to(cluster, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
     assert response.topics[0].error_code == InvalidConfigError.code
     with pytest.raises(UsageError, match="cannot have these settings"):
         cluster.create_topic("t", config={name: "many"})
@@ -323,9 +318,7 @@ def test_a_setting_that_must_be_a_number_and_is_none_is_refused(name: str) -> No
 # Faults.
 
 
-@pytest.mark.promise(
-    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
-)
+@faults_by_api
 def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> None:
     handle = cluster.faults.add(
         faults.fail_with(KafkaStorageError), ApiKey.PRODUCE, broker_id=0, times=2
@@ -340,9 +333,7 @@ def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> Non
     assert produced(produce(cluster, 0, batch_of(b"v"))).base_offset == 1
 
 
-@pytest.mark.promise(
-    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
-)
+@faults_by_api
 def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
     cluster: FakeCluster,
 ) -> None:
@@ -358,9 +349,7 @@ def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
         assert log.log_end_offset == end_offset
 
 
-@pytest.mark.promise(
-    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
-)
+@faults_by_api
 def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_response(300))
     call = produce(cluster, 0, batch_of(b"v"), now_ms=100)
@@ -373,20 +362,34 @@ def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
     assert cluster.ask(0, MetadataRequest(), 400).answered() is other
 
 
-# Versions.
+@faults_by_api
+def test_a_fault_is_for_its_api_its_broker_and_the_requests_it_looks_for() -> None:
+    waiting = Faults()
+    fault = faults.drop()
+    handle = waiting.add(
+        fault, ApiKey.METADATA, broker_id=1, when=lambda request: request is NAMED, times=2
+    )
+    assert waiting.take(1, ApiKey.PRODUCE, NAMED) is None
+    assert waiting.take(0, ApiKey.METADATA, NAMED) is None
+    assert waiting.take(1, ApiKey.METADATA, UNNAMED) is None
+    assert handle.used_count == 0
+    taken = [waiting.take(1, ApiKey.METADATA, NAMED) for _ in range(3)]
+    assert taken == [fault, fault, None]
+    assert handle.used_count == 2
 
 
-@pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
-@pytest.mark.parametrize(
-    "version", range(ListOffsetsRequest.min_version, ListOffsetsRequest.max_version + 1)
-)
-@pytest.mark.parametrize("timestamp", [-1, -2, 1_000])
-def test_offsets_are_listed_in_every_version(
-    version: int, timestamp: int, cluster: FakeCluster
-) -> None:
-    produce(cluster, 0, batch_of(b"v"))
-    asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp)])
-    response = cluster.ask(0, ListOffsetsRequest(topics=[asked]), 0, version=version).answered()
-    assert isinstance(response, ListOffsetsResponse)
-    answer = response.topics[0].partitions[0]
-    assert (answer.error_code, answer.offset) == (0, 1 if timestamp == -1 else 0)
+def test_the_oldest_that_fits_comes_first_and_what_was_taken_back_never() -> None:
+    waiting = Faults()
+    first, second, third = (faults.delay_response(delay_ms) for delay_ms in (1, 2, 3))
+    waiting.add(first)
+    taken_back = waiting.add(second, times=None)
+    waiting.add(third)
+    assert waiting.take(0, ApiKey.METADATA, NAMED) == first
+    assert waiting.take(0, ApiKey.METADATA, NAMED) == second
+    taken_back.remove()
+    taken_back.remove()
+    assert waiting.take(0, ApiKey.METADATA, NAMED) == third
+    assert waiting.take(0, ApiKey.METADATA, NAMED) is None
+    waiting.add(first, times=None)
+    waiting.clear()
+    assert waiting.take(0, ApiKey.METADATA, NAMED) is None

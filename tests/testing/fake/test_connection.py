@@ -28,7 +28,7 @@ from pykclient.testing.fake.handlers import HANDLERS
 from pykclient.types import TopicPartition
 from tests.protocol.instances import SeededChoices
 from tests.protocol.schemas import generated, jar_or_skip
-from tests.testing.fake.batches import batch_of
+from tests.testing.fake.requests import batch_of, response_to
 
 VERSIONS = bytes(encode_request(ApiVersionsRequest(), 0, 1, "test"))
 
@@ -84,6 +84,36 @@ def test_a_version_of_api_versions_that_is_not_spoken_is_told_the_range(
     assert versions_in(client.send(VERSIONS)).error_code == 0
     client.send(bytes(encode_request(MetadataRequest(), 1, 1, None)))
     assert client.connection.is_closed
+
+
+@pytest.mark.promise("the fake cluster names the feature `group.version` as Kafka does")
+@pytest.mark.parametrize(
+    ("version", "has_groups", "supported", "finalized"),
+    [
+        (3, True, [], [("group.version", 1, 1)]),
+        (4, True, [("group.version", 0, 1)], [("group.version", 1, 1)]),
+        (4, False, [], []),
+    ],
+)
+def test_groups_of_kip_848_are_a_feature(
+    cluster: FakeCluster,
+    version: int,
+    has_groups: bool,
+    supported: list[tuple[str, int, int]],
+    finalized: list[tuple[str, int, int]],
+) -> None:
+    """A range from 0 on is named from version 4 on: older clients refuse the whole response."""
+    if not has_groups:
+        cluster.limit_versions({ApiKey.CONSUMER_GROUP_HEARTBEAT: None})
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    response = response_to(cluster, request, ApiVersionsResponse, version=version)
+    assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == (
+        supported
+    )
+    assert [
+        (f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features
+    ] == finalized
+    assert (response.finalized_features_epoch >= 0) is has_groups
 
 
 @pytest.mark.promise(

@@ -17,7 +17,7 @@ from pykclient.errors.broker import (
 from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.testing.fake.log import Appended, LogSettings, PartitionLog, Refused
 from pykclient.types import TimestampType
-from tests.testing.fake.batches import batch_of, many
+from tests.testing.fake.requests import batch_of
 
 NOW_MS = 5_000
 
@@ -106,8 +106,7 @@ def test_a_read_is_bounded_but_has_its_first_batch_whole() -> None:
 def test_a_batch_that_comes_again_is_answered_as_before_and_not_appended() -> None:
     log = PartitionLog()
     numbered = [
-        batch_of(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=2 * number)
-        for number in range(7)
+        batch_of(b"a", b"b", producer_id=7, base_sequence=2 * number) for number in range(7)
     ]
     offsets = [append(log, data).base_offset for data in numbered]
     for data, offset in zip(numbered[-5:], offsets[-5:], strict=True):
@@ -138,7 +137,7 @@ def test_sequences_and_epochs_are_checked() -> None:
 def test_the_sequence_after_the_largest_is_zero() -> None:
     log = PartitionLog()
     for sequence in (2**31 - 2, 0):
-        append(log, batch_of(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=sequence))
+        append(log, batch_of(b"a", b"b", producer_id=7, base_sequence=sequence))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def whole(log: PartitionLog) -> bytes:
 def test_leader_epochs_tell_where_each_ended() -> None:
     log = PartitionLog()
     for epoch, count in ((0, 3), (2, 2), (5, 1)):
-        append(log, batch_of(*many(count)), leader_epoch=epoch)
+        append(log, batch_of(*[b"v"] * count), leader_epoch=epoch)
     assert [log.epoch_end(epoch) for epoch in (0, 1, 2, 4, 5, 6)] == [
         *((0, 3), (0, 3), (2, 5), (2, 5), (5, 6), (-1, -1)),
     ]
@@ -187,7 +186,7 @@ def test_leader_epochs_tell_where_each_ended() -> None:
 
 def test_an_epoch_without_a_write_is_known_to_its_leader_alone() -> None:
     log = PartitionLog()
-    append(log, batch_of(*many(3)))
+    append(log, batch_of(*[b"v"] * 3))
     log.begin_epoch(1)
     assert log.epoch_end(1) == (1, 3)
     log.begin_epoch(2)
@@ -198,7 +197,7 @@ def test_deleted_and_cleaned_records_take_their_epochs_along() -> None:
     """What was before the log's start ends there; what was cleaned away ends with what is left."""
     log = PartitionLog()
     for epoch in range(4):
-        append(log, batch_of(*many(2)), leader_epoch=epoch)
+        append(log, batch_of(*[b"v"] * 2), leader_epoch=epoch)
     log.clean(lambda batch, data: None if batch.partition_leader_epoch == 1 else data)
     assert read(log, 0) == [0, 1, 4, 5, 6, 7]
     assert [log.epoch_end(epoch) for epoch in (0, 1, 2)] == [(0, 4), (0, 4), (2, 6)]
@@ -208,7 +207,7 @@ def test_deleted_and_cleaned_records_take_their_epochs_along() -> None:
 
 def test_a_transaction_is_undecided_until_its_marker_is_in_all_replicas() -> None:
     log = PartitionLog()
-    append(log, batch_of(b"v", producer_id=7, producer_epoch=0, is_transactional=True))
+    append(log, batch_of(b"v", producer_id=7, is_transactional=True))
     log.append_marker(7, 0, is_commit=False, leader_epoch=0, now_ms=NOW_MS)
     log.high_watermark = 1
     assert log.last_stable_offset == 0
@@ -219,14 +218,14 @@ def test_a_transaction_is_undecided_until_its_marker_is_in_all_replicas() -> Non
 def test_truncation_forgets_records_epochs_and_producers() -> None:
     log = PartitionLog(LogSettings(segment_bytes=100))
     for number in range(4):
-        data = batch_of(b"v", producer_id=7, producer_epoch=0, base_sequence=number)
+        data = batch_of(b"v", producer_id=7, base_sequence=number)
         append(log, data, leader_epoch=number)
     log.high_watermark = 4
     log.truncate(2)
     assert (log.log_end_offset, log.high_watermark) == (2, 2)
     log.begin_epoch(4)
     assert log.epoch_end(3) == (1, 2)
-    data = batch_of(b"w", producer_id=7, producer_epoch=0, base_sequence=2)
+    data = batch_of(b"w", producer_id=7, base_sequence=2)
     assert not append(log, data, leader_epoch=4).is_duplicate
     assert read(log, 0)[0] == 0
 
@@ -250,18 +249,10 @@ def test_deleted_and_old_records_are_gone_and_the_rest_is_not() -> None:
 def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_told() -> None:
     log = PartitionLog()
 
-    def transactional(producer_id: int, sequence: int) -> bytes:
-        return batch_of(
-            b"v",
-            producer_id=producer_id,
-            producer_epoch=0,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-
     append(log, batch_of(b"plain"))
-    append(log, transactional(7, 0))
-    append(log, transactional(8, 0))
+    for producer_id in (7, 8):
+        opened = batch_of(b"v", producer_id=producer_id, base_sequence=0, is_transactional=True)
+        append(log, opened)
     log.high_watermark = log.log_end_offset
     assert log.last_stable_offset == 1
     log.append_marker(8, 0, is_commit=True, leader_epoch=0, now_ms=NOW_MS)

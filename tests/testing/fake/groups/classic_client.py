@@ -31,39 +31,28 @@ from pykclient.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.testing.fake.requests import coordinator_id, response_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pykclient.protocol.message import Request
     from pykclient.testing import FakeCluster
     from pykclient.testing.fake.call import Call
-
-__all__ = [
-    "REBALANCE_MS",
-    "SESSION_MS",
-    "ClassicClient",
-    "assignment_of",
-    "begin",
-    "joined",
-    "settle",
-    "share_out",
-    "subscription_to",
-    "synced",
-]
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 
 
 def subscription_to(*topics: str) -> bytes:
-    """What a consumer tells the leader."""
+    """The metadata of a consumer that subscribes to these."""
     out = bytearray(b"\0\0")
     ConsumerProtocolSubscription(topics=list(topics)).write(out, 0)
     return bytes(out)
 
 
 def assignment_of(topic: str, *partitions: int) -> bytes:
-    """What a leader gives a consumer."""
+    """An assignment of partitions of one topic."""
     out = bytearray(b"\0\0")
     part = ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(partitions))
     ConsumerProtocolAssignment(assigned_partitions=[part]).write(out, 0)
@@ -71,21 +60,17 @@ def assignment_of(topic: str, *partitions: int) -> bytes:
 
 
 def joined(call: Call) -> JoinGroupResponse:
-    """The answer to JoinGroup."""
-    response = call.answered()
-    assert isinstance(response, JoinGroupResponse)
-    return response
+    """The response to JoinGroup."""
+    return response_of(call, JoinGroupResponse)
 
 
 def synced(call: Call) -> SyncGroupResponse:
-    """The answer to SyncGroup."""
-    response = call.answered()
-    assert isinstance(response, SyncGroupResponse)
-    return response
+    """The response to SyncGroup."""
+    return response_of(call, SyncGroupResponse)
 
 
 class ClassicClient:
-    """One member of group ``g``; it remembers its id and generation when it is told to `accept`."""
+    """One member of group ``g``; `accept` sets its id and generation."""
 
     def __init__(
         self,
@@ -107,15 +92,8 @@ class ClassicClient:
         self.generation = -1
         self.leader_id = ""
 
-    @property
-    def broker_id(self) -> int:
-        """The coordinator."""
-        broker = self.cluster.coordinator(0, "g")
-        assert broker is not None
-        return broker.id
-
     def join(self, *, version: int = 9, broker_id: int | None = None, group: str = "g") -> Call:
-        """Ask to be in the next generation."""
+        """Join the next generation."""
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=self.session_ms,
@@ -125,16 +103,16 @@ class ClassicClient:
             protocol_type=self.protocol_type,
             protocols=[JoinGroupRequestProtocol(*each) for each in self.protocols.items()],
         )
-        asked = self.broker_id if broker_id is None else broker_id
-        return self.cluster.ask(asked, request, self.cluster.now_ms, version=version)
+        return self._send(request, version, broker_id)
 
     def join_by_id(self) -> Call:
-        """Ask for a member id first, as newer clients must, and then join with it."""
-        self.member_id = joined(self.join()).member_id
+        """Join; a dynamic member gets its id first, as newer clients must."""
+        if self.instance_id is None:
+            self.member_id = joined(self.join()).member_id
         return self.join()
 
     def accept(self, call: Call) -> JoinGroupResponse:
-        """Keep what the answer says of this member."""
+        """Keep what the response has of this member."""
         response = joined(call)
         assert response.error_code == 0
         self.member_id = response.member_id
@@ -143,7 +121,7 @@ class ClassicClient:
         return response
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, *, version: int = 5) -> Call:
-        """Ask for its own share; a leader gives everybody's."""
+        """Wait for its own assignment; the leader sends all."""
         request = SyncGroupRequest(
             group_id="g",
             generation_id=self.generation,
@@ -153,30 +131,29 @@ class ClassicClient:
             protocol_name=next(iter(self.protocols)),
             assignments=[SyncGroupRequestAssignment(*each) for each in (assignments or {}).items()],
         )
-        return self.cluster.ask(self.broker_id, request, self.cluster.now_ms, version=version)
+        return self._send(request, version)
 
-    def heartbeat(self) -> int:
-        """Say that it is alive; the error code."""
+    def heartbeat(self, version: int = 4) -> int:
+        """The error code."""
         request = HeartbeatRequest(
             group_id="g",
             generation_id=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
         )
-        response = self.cluster.ask(self.broker_id, request, self.cluster.now_ms).answered()
-        assert isinstance(response, HeartbeatResponse)
-        return response.error_code
+        return response_of(self._send(request, version), HeartbeatResponse).error_code
 
-    def leave(self) -> int:
-        """Go; the error code."""
-        identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
-        request = LeaveGroupRequest(group_id="g", members=[identity])
-        response = self.cluster.ask(self.broker_id, request, self.cluster.now_ms).answered()
-        assert isinstance(response, LeaveGroupResponse)
-        return response.error_code or response.members[0].error_code
+    def leave(self, version: int = 5) -> int:
+        """The error code."""
+        request = LeaveGroupRequest(group_id="g", member_id=self.member_id)
+        if version >= 3:
+            identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
+            request = LeaveGroupRequest(group_id="g", members=[identity])
+        response = response_of(self._send(request, version), LeaveGroupResponse)
+        return response.error_code or sum(each.error_code for each in response.members)
 
     def commit(
-        self, offsets: Mapping[int, int], *, metadata: str = "", version: int = 9, topic: str = "t"
+        self, offsets: Mapping[int, int], *, metadata: str = "", topic: str = "t"
     ) -> list[int]:
         """Commit offsets by partition; the error codes."""
         partitions = [
@@ -192,10 +169,13 @@ class ClassicClient:
             group_instance_id=self.instance_id,
             topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
         )
-        call = self.cluster.ask(self.broker_id, request, self.cluster.now_ms, version=version)
-        response = call.answered()
-        assert isinstance(response, OffsetCommitResponse)
+        response = response_of(self._send(request, 9), OffsetCommitResponse)
         return [each.error_code for each in response.topics[0].partitions]
+
+    def _send(self, request: Request, version: int, broker_id: int | None = None) -> Call:
+        if broker_id is None:
+            broker_id = coordinator_id(self.cluster)
+        return self.cluster.ask(broker_id, request, self.cluster.now_ms, version=version)
 
 
 def begin(cluster: FakeCluster) -> None:
@@ -208,15 +188,29 @@ def settle(*clients: ClassicClient) -> None:
     """Have these join and get to a stable group; the first is the leader of a new group."""
     calls = [client.join_by_id() for client in clients]
     begin(clients[0].cluster)
-    share_out(clients, calls)
+    assign_each(clients, calls)
 
 
-def share_out(clients: Sequence[ClassicClient], calls: Sequence[Call]) -> None:
+def settled(cluster: FakeCluster, *instance_ids: str | None) -> list[ClassicClient]:
+    """The members of a new stable group; those without an instance id are dynamic."""
+    clients = [ClassicClient(cluster, instance_id) for instance_id in instance_ids]
+    settle(*clients)
+    return clients
+
+
+def begun(*clients: ClassicClient) -> list[JoinGroupResponse]:
+    """The responses to the joins of a new group that is not yet assigned."""
+    calls = [client.join_by_id() for client in clients]
+    begin(clients[0].cluster)
+    return [client.accept(call) for client, call in zip(clients, calls, strict=True)]
+
+
+def assign_each(clients: Sequence[ClassicClient], calls: Sequence[Call]) -> None:
     """Accept the generation, and have the leader give each member the partition of its number."""
     for client, call in zip(clients, calls, strict=True):
         client.accept(call)
-    shares = {each.member_id: assignment_of("t", number) for number, each in enumerate(clients)}
+    assigned = {each.member_id: assignment_of("t", number) for number, each in enumerate(clients)}
     waiting = [client.sync() for client in clients if client.member_id != client.leader_id]
     leader = next(client for client in clients if client.member_id == client.leader_id)
-    waiting.append(leader.sync(shares))
+    waiting.append(leader.sync(assigned))
     assert [synced(call).error_code for call in waiting] == [0] * len(clients)

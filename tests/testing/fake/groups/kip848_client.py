@@ -18,13 +18,12 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
+from tests.testing.fake.requests import coordinator_id, response_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pykclient.testing import FakeCluster
-
-__all__ = ["GROUP", "Kip848Client", "owned_by"]
 
 GROUP = "g"
 REBALANCE_MS = 20_000
@@ -125,11 +124,12 @@ class Kip848Client:
         request.member_id = self.member_id
         request.member_epoch = self.epoch
         request.instance_id = self.instance_id
-        coordinator = self._cluster.coordinator(0, GROUP)
-        assert coordinator is not None
-        answer = self._cluster.ask(coordinator.id, request, self._cluster.now_ms).answered()
-        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
-        return answer
+        return response_to(
+            self._cluster,
+            request,
+            ConsumerGroupHeartbeatResponse,
+            broker_id=coordinator_id(self._cluster),
+        )
 
 
 def owned_by(cluster: FakeCluster, client: Kip848Client) -> dict[str, list[int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pykclient.errors import UsageError
 from pykclient.errors.broker import (
@@ -17,31 +19,37 @@ from pykclient.errors.broker import (
     UnknownMemberIdError,
     UnknownServerError,
 )
+from pykclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from pykclient.protocol.messages.join_group import JoinGroupRequest
 from pykclient.protocol.messages.sync_group import SyncGroupRequest
 from pykclient.testing import FakeCluster, GroupSettings
 from pykclient.testing.fake.groups.classic.group import NEW_MEMBER_JOIN_TIMEOUT_MS
-from pykclient.testing.fake.groups.classic.state import NEXT, ClassicState
+from pykclient.testing.fake.groups.classic.state import (
+    NEXT,
+    ClassicState,
+    assigned_partitions,
+    subscribed_topics,
+)
 from pykclient.types import TopicPartition
 from tests.testing.fake.groups.classic_client import (
     REBALANCE_MS,
     SESSION_MS,
     ClassicClient,
+    assign_each,
     assignment_of,
     begin,
+    begun,
     joined,
     settle,
-    share_out,
+    settled,
+    subscription_to,
     synced,
 )
+from tests.testing.fake.requests import coordinator_id
 
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    settings = GroupSettings(group_initial_rebalance_delay_ms=50)
-    cluster = FakeCluster(3, group_settings=settings)
-    cluster.create_topic("t", 4)
-    return cluster
+votes_and_refusals = pytest.mark.promise(
+    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
+)
 
 
 def state_of(cluster: FakeCluster) -> str:
@@ -70,9 +78,13 @@ def test_a_member_joins_and_is_assigned_in_every_version(
         client.member_id = first.member_id
         call = client.join(version=version)
     begin(cluster)
-    told = client.accept(call)
-    assert (told.generation_id, told.leader, told.protocol_name) == (1, client.member_id, "range")
-    assert [each.member_id for each in told.members] == [client.member_id]
+    response = client.accept(call)
+    assert (response.generation_id, response.leader, response.protocol_name) == (
+        1,
+        client.member_id,
+        "range",
+    )
+    assert [each.member_id for each in response.members] == [client.member_id]
     sync_version = min(version, SyncGroupRequest.max_version)
     call = client.sync({client.member_id: assignment_of("t", 0, 1)}, version=sync_version)
     assert synced(call).assignment == assignment_of("t", 0, 1)
@@ -92,23 +104,20 @@ def test_an_id_that_was_asked_for_and_not_used_is_forgotten(cluster: FakeCluster
 
 
 def test_a_member_that_was_given_an_id_is_waited_for(cluster: FakeCluster) -> None:
-    settled, slow = ClassicClient(cluster), ClassicClient(cluster)
-    settle(settled)
+    [old], slow = settled(cluster, None), ClassicClient(cluster)
     slow.member_id = joined(slow.join()).member_id
-    call = settled.join()
+    call = old.join()
     assert not call.is_ended
     late = slow.join()
-    share_out([settled, slow], [call, late])
+    assign_each([old, slow], [call, late])
     assert cluster.group("g").generation == 2
 
 
 def test_only_the_leader_is_told_the_members(cluster: FakeCluster) -> None:
     clients = [ClassicClient(cluster) for _ in range(3)]
-    calls = [client.join_by_id() for client in clients]
-    begin(cluster)
-    told = [client.accept(call) for client, call in zip(clients, calls, strict=True)]
-    assert [len(each.members) for each in told] == [3, 0, 0]
-    assert {each.leader for each in told} == {clients[0].member_id}
+    response = begun(*clients)
+    assert [len(each.members) for each in response] == [3, 0, 0]
+    assert {each.leader for each in response} == {clients[0].member_id}
 
 
 @pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
@@ -140,12 +149,11 @@ def test_the_initial_delay_is_not_prolonged_when_nobody_comes() -> None:
 
 
 def test_a_new_member_makes_the_others_join_again(cluster: FakeCluster) -> None:
-    old, new = ClassicClient(cluster), ClassicClient(cluster)
-    settle(old)
+    [old], new = settled(cluster, None), ClassicClient(cluster)
     call = new.join_by_id()
     assert old.heartbeat() == RebalanceInProgressError.code
     assert not call.is_ended
-    share_out([old, new], [old.join(), call])
+    assign_each([old, new], [old.join(), call])
     assert old.heartbeat() == new.heartbeat() == 0
     assert [each.partitions for each in cluster.group("g").members] == [
         (TopicPartition("t", 0),),
@@ -162,8 +170,8 @@ def test_members_that_do_not_join_again_in_time_are_lost(cluster: FakeCluster) -
     pause(cluster, REBALANCE_MS - 1)
     assert not call.is_ended, "the slowest member's time counts"
     pause(cluster, 1)
-    told = new.accept(call)
-    assert (told.leader, len(told.members)) == (new.member_id, 1)
+    response = new.accept(call)
+    assert (response.leader, len(response.members)) == (new.member_id, 1)
     assert gone.heartbeat() == UnknownMemberIdError.code
 
 
@@ -183,8 +191,7 @@ def test_a_new_member_waits_only_so_long_for_its_first_generation(cluster: FakeC
 def test_a_leader_that_joins_again_makes_a_rebalance_and_a_follower_does_not(
     cluster: FakeCluster, is_leader: bool
 ) -> None:
-    leader, follower = ClassicClient(cluster), ClassicClient(cluster)
-    settle(leader, follower)
+    leader, follower = settled(cluster, None, None)
     call = (leader if is_leader else follower).join()
     assert call.is_ended is not is_leader
     assert state_of(cluster) == ("PreparingRebalance" if is_leader else "Stable")
@@ -194,8 +201,7 @@ def test_a_leader_that_joins_again_makes_a_rebalance_and_a_follower_does_not(
 
 
 def test_changed_metadata_of_a_follower_makes_a_rebalance(cluster: FakeCluster) -> None:
-    leader, follower = ClassicClient(cluster), ClassicClient(cluster)
-    settle(leader, follower)
+    leader, follower = settled(cluster, None, None)
     follower.protocols["range"] = b"changed"
     assert not follower.join().is_ended
     assert leader.heartbeat() == RebalanceInProgressError.code
@@ -213,9 +219,7 @@ def test_an_answer_that_was_lost_is_given_again(cluster: FakeCluster) -> None:
 # Which protocol.
 
 
-@pytest.mark.promise(
-    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
-)
+@votes_and_refusals
 @pytest.mark.parametrize(
     ("wishes", "chosen"),
     [
@@ -229,14 +233,10 @@ def test_the_protocol_with_most_votes_that_all_speak_is_chosen(
     wishes: list[str], chosen: str, cluster: FakeCluster
 ) -> None:
     clients = [ClassicClient(cluster, protocols=dict.fromkeys(wish, b"")) for wish in wishes]
-    calls = [client.join_by_id() for client in clients]
-    begin(cluster)
-    assert {joined(call).protocol_name for call in calls} == {chosen}
+    assert {response.protocol_name for response in begun(*clients)} == {chosen}
 
 
-@pytest.mark.promise(
-    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
-)
+@votes_and_refusals
 @pytest.mark.parametrize(
     "stranger",
     [
@@ -264,13 +264,11 @@ def test_a_first_member_needs_a_protocol(cluster: FakeCluster) -> None:
 # What is refused.
 
 
-@pytest.mark.promise(
-    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
-)
+@votes_and_refusals
 def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     assert joined(client.join(group="")).error_code == InvalidGroupIdError.code
-    elsewhere = (client.broker_id + 1) % 3
+    elsewhere = (coordinator_id(cluster) + 1) % 3
     assert joined(client.join(broker_id=elsewhere)).error_code == NotCoordinatorError.code
     for session_ms in (5_999, 1_800_001):
         asking = ClassicClient(cluster, session_ms=session_ms)
@@ -280,9 +278,7 @@ def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
     assert cluster.groups.find("g") is None, "none of these makes a group"
 
 
-@pytest.mark.promise(
-    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
-)
+@votes_and_refusals
 def test_a_full_group_takes_no_more_members() -> None:
     cluster = FakeCluster(1, group_settings=GroupSettings(50, group_max_size=2))
     clients = [ClassicClient(cluster) for _ in range(3)]
@@ -290,17 +286,14 @@ def test_a_full_group_takes_no_more_members() -> None:
     refused = joined(calls[2])
     assert (refused.error_code, refused.member_id) == (GroupMaxSizeReachedError.code, "")
     begin(cluster)
-    share_out(clients[:2], calls[:2])
+    assign_each(clients[:2], calls[:2])
     assert joined(clients[2].join()).error_code == GroupMaxSizeReachedError.code
     assert not clients[0].join().is_ended, "a member is no new one"
 
 
-@pytest.mark.promise(
-    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
-)
+@votes_and_refusals
 def test_members_of_another_generation_or_name_are_refused(cluster: FakeCluster) -> None:
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     client.generation = 0
     assert client.heartbeat() == IllegalGenerationError.code
     assert synced(client.sync()).error_code == IllegalGenerationError.code
@@ -325,10 +318,7 @@ def test_a_pending_member_cannot_turn_static(cluster: FakeCluster) -> None:
 @pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 def test_members_wait_for_the_leaders_assignment(cluster: FakeCluster) -> None:
     leader, follower = ClassicClient(cluster), ClassicClient(cluster)
-    calls = [leader.join_by_id(), follower.join_by_id()]
-    begin(cluster)
-    leader.accept(calls[0])
-    follower.accept(calls[1])
+    begun(leader, follower)
     waiting = follower.sync()
     assert not waiting.is_ended
     own = synced(leader.sync({leader.member_id: assignment_of("t", 0)}))
@@ -339,22 +329,18 @@ def test_members_wait_for_the_leaders_assignment(cluster: FakeCluster) -> None:
 
 
 def test_a_sync_must_name_the_protocol_that_was_chosen(cluster: FakeCluster) -> None:
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     request = SyncGroupRequest(group_id="g", generation_id=1, member_id=client.member_id)
-    told = cluster.ask(client.broker_id, request, 0, version=5)
-    assert synced(told).error_code == InconsistentGroupProtocolError.code
-    assert synced(cluster.ask(client.broker_id, request, 0, version=4)).error_code == 0
+    for version, code in ((5, InconsistentGroupProtocolError.code), (4, 0)):
+        call = cluster.ask(coordinator_id(cluster), request, 0, version=version)
+        assert synced(call).error_code == code
     client.protocols = {"other": b""}
     assert synced(client.sync()).error_code == InconsistentGroupProtocolError.code
 
 
 def test_a_member_that_joins_while_the_leader_assigns_begins_again(cluster: FakeCluster) -> None:
     leader, follower = ClassicClient(cluster), ClassicClient(cluster)
-    calls = [leader.join_by_id(), follower.join_by_id()]
-    begin(cluster)
-    leader.accept(calls[0])
-    follower.accept(calls[1])
+    begun(leader, follower)
     waiting = follower.sync()
     ClassicClient(cluster).join_by_id()
     assert synced(waiting).error_code == RebalanceInProgressError.code
@@ -365,10 +351,7 @@ def test_a_member_that_joins_while_the_leader_assigns_begins_again(cluster: Fake
 def test_members_that_never_ask_for_their_share_are_lost(cluster: FakeCluster) -> None:
     leader = ClassicClient(cluster, rebalance_ms=4_000)
     follower = ClassicClient(cluster, rebalance_ms=4_000)
-    calls = [leader.join_by_id(), follower.join_by_id()]
-    begin(cluster)
-    leader.accept(calls[0])
-    follower.accept(calls[1])
+    begun(leader, follower)
     leader.sync({})
     pause(cluster, 3_999)
     assert leader.heartbeat() == 0
@@ -382,15 +365,14 @@ def test_members_that_never_ask_for_their_share_are_lost(cluster: FakeCluster) -
 
 @pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_a_silent_member_is_lost_after_its_session(cluster: FakeCluster) -> None:
-    lively, silent = ClassicClient(cluster), ClassicClient(cluster)
-    settle(lively, silent)
+    lively, silent = settled(cluster, None, None)
     pause(cluster, SESSION_MS - 1)
     assert lively.heartbeat() == 0
     pause(cluster, 1)
     assert lively.heartbeat() == RebalanceInProgressError.code
     assert silent.heartbeat() == UnknownMemberIdError.code
-    told = lively.accept(lively.join())
-    assert len(told.members) == 1
+    response = lively.accept(lively.join())
+    assert len(response.members) == 1
 
 
 def test_a_member_that_waits_for_others_may_be_silent(cluster: FakeCluster) -> None:
@@ -401,18 +383,17 @@ def test_a_member_that_waits_for_others_may_be_silent(cluster: FakeCluster) -> N
     assert not call.is_ended
     assert slow.heartbeat() == RebalanceInProgressError.code
     calls = [call, slow.join()]
-    share_out([old, slow], calls)
+    assign_each([old, slow], calls)
     pause(cluster, SESSION_MS - 1)
     assert old.heartbeat() == 0
 
 
 def test_a_member_that_leaves_is_not_waited_for(cluster: FakeCluster) -> None:
-    stays, leaves = ClassicClient(cluster), ClassicClient(cluster)
-    settle(stays, leaves)
+    stays, leaves = settled(cluster, None, None)
     assert leaves.leave() == 0
     assert leaves.leave() == UnknownMemberIdError.code
     assert stays.heartbeat() == RebalanceInProgressError.code
-    share_out([stays], [stays.join()])
+    assign_each([stays], [stays.join()])
     assert stays.leave() == 0
     group = cluster.group("g")
     assert (group.state, group.generation, group.members) == ("Empty", 3, ())
@@ -420,8 +401,7 @@ def test_a_member_that_leaves_is_not_waited_for(cluster: FakeCluster) -> None:
 
 
 def test_the_last_one_missing_may_leave_and_the_others_go_on(cluster: FakeCluster) -> None:
-    stays, leaves = ClassicClient(cluster), ClassicClient(cluster)
-    settle(stays, leaves)
+    stays, leaves = settled(cluster, None, None)
     call = stays.join()
     assert not call.is_ended
     leaves.leave()
@@ -433,16 +413,14 @@ def test_a_leader_that_goes_leaves_the_lead_to_another(cluster: FakeCluster) -> 
     settle(*clients)
     clients[0].leave()
     calls = [client.join() for client in clients[1:]]
-    share_out(clients[1:], calls)
+    assign_each(clients[1:], calls)
     assert cluster.group("g").leader_id == clients[1].member_id
 
 
 def test_a_leader_that_does_not_come_in_time_leads_no_more(cluster: FakeCluster) -> None:
     leader = ClassicClient(cluster, "i", session_ms=5 * REBALANCE_MS)
     other = ClassicClient(cluster, session_ms=5 * REBALANCE_MS)
-    calls = [leader.join(), other.join_by_id()]
-    begin(cluster)
-    share_out([leader, other], calls)
+    settle(leader, other)
     other.protocols["range"] = b"changed"
     call = other.join()
     pause(cluster, REBALANCE_MS)
@@ -451,8 +429,7 @@ def test_a_leader_that_does_not_come_in_time_leads_no_more(cluster: FakeCluster)
 
 
 def test_a_test_can_end_a_members_session(cluster: FakeCluster) -> None:
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     cluster.expire_member("g", client.member_id)
     assert state_of(cluster) == "Empty"
     for name, member_id in (("g", client.member_id), ("none", "m")):
@@ -463,12 +440,8 @@ def test_a_test_can_end_a_members_session(cluster: FakeCluster) -> None:
 
 
 def test_an_emptied_group_leaves_no_timer_behind(cluster: FakeCluster) -> None:
-    clients = [ClassicClient(cluster, "i"), ClassicClient(cluster)]
-    calls = [clients[0].join(), clients[1].join_by_id()]
-    begin(cluster)
     before_ms = FakeCluster(1).next_deadline_ms()
-    share_out(clients, calls)
-    for client in clients:
+    for client in settled(cluster, "i", None):
         client.leave()
     begin(cluster)
     assert cluster.next_deadline_ms() == before_ms
@@ -478,3 +451,29 @@ def test_every_state_can_be_left_for_dead_and_no_dead_group_comes_back() -> None
     assert set(NEXT) == set(ClassicState)
     assert all(ClassicState.DEAD in NEXT[state] for state in set(NEXT) - {ClassicState.DEAD})
     assert NEXT[ClassicState.DEAD] == frozenset()
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_subscriptions_of_all_versions_are_read(version: int) -> None:
+    out = bytearray(version.to_bytes(2))
+    ConsumerProtocolSubscription(topics=["a", "b"], user_data=b"x").write(out, version)
+    assert subscribed_topics([bytes(out), subscription_to("c")]) == frozenset("abc")
+
+
+def test_assignments_are_read() -> None:
+    assert assigned_partitions(assignment_of("t", 1, 3)) == (
+        TopicPartition("t", 1),
+        TopicPartition("t", 3),
+    )
+
+
+@given(st.binary())
+def test_garbage_is_nothing_known(data: bytes) -> None:
+    assert isinstance(assigned_partitions(data), tuple)
+    topics = subscribed_topics([data])
+    assert topics is None or isinstance(topics, frozenset)
+
+
+def test_one_unreadable_subscription_makes_all_unknown() -> None:
+    assert subscribed_topics([subscription_to("a"), b"\0"]) is None
+    assert assigned_partitions(b"") == ()

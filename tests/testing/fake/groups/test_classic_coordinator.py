@@ -20,19 +20,14 @@ from pykclient.types import TopicPartition
 from tests.testing.fake.groups.classic_client import (
     SESSION_MS,
     ClassicClient,
+    assign_each,
     assignment_of,
+    begun,
     joined,
-    settle,
-    share_out,
+    settled,
     synced,
 )
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    cluster = FakeCluster(3, group_settings=GroupSettings(group_initial_rebalance_delay_ms=50))
-    cluster.create_topic("t", 4)
-    return cluster
+from tests.testing.fake.requests import coordinator_id, response_to
 
 
 def move(cluster: FakeCluster) -> int:
@@ -49,16 +44,14 @@ def move(cluster: FakeCluster) -> int:
 def test_the_coordinator_is_found_in_every_version(version: int, cluster: FakeCluster) -> None:
     keys = ["g"] if version >= 4 else []
     request = FindCoordinatorRequest(key="" if keys else "g", coordinator_keys=keys)
-    response = cluster.ask(0, request, 0, version=version).answered()
-    assert isinstance(response, FindCoordinatorResponse)
+    response = response_to(cluster, request, FindCoordinatorResponse, version=version)
     found = response.coordinators[0].node_id if keys else response.node_id
-    assert found == ClassicClient(cluster).broker_id
+    assert found == coordinator_id(cluster)
 
 
 @pytest.mark.promise("a coordinator that moves or stops keeps what was written to the log")
 def test_a_stable_group_goes_on_at_its_new_coordinator(cluster: FakeCluster) -> None:
-    clients = [ClassicClient(cluster), ClassicClient(cluster)]
-    settle(*clients)
+    clients = settled(cluster, None, None)
     assert clients[0].commit({0: 7}) == [0]
     before = cluster.group("g")
     old_id = move(cluster)
@@ -71,8 +64,7 @@ def test_a_stable_group_goes_on_at_its_new_coordinator(cluster: FakeCluster) -> 
 
 
 def test_members_have_a_whole_session_from_the_move_on(cluster: FakeCluster) -> None:
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     cluster.advance(cluster.now_ms + SESSION_MS - 1)
     move(cluster)
     cluster.advance(cluster.now_ms + SESSION_MS - 1)
@@ -89,11 +81,7 @@ def test_who_waits_is_sent_to_the_new_coordinator(cluster: FakeCluster) -> None:
     assert [joined(call).error_code for call in calls] == [NotCoordinatorError.code] * 2
     assert cluster.group("g").members == ()
     leader.member_id = follower.member_id = ""
-    settle(leader, follower)
-    call = leader.join()
-    share_call = follower.join()
-    leader.accept(call)
-    follower.accept(share_call)
+    begun(leader, follower)
     waiting = follower.sync()
     move(cluster)
     assert synced(waiting).error_code == NotCoordinatorError.code
@@ -101,8 +89,7 @@ def test_who_waits_is_sent_to_the_new_coordinator(cluster: FakeCluster) -> None:
 
 @pytest.mark.promise("a coordinator that moves or stops keeps what was written to the log")
 def test_a_generation_that_was_never_assigned_is_gone(cluster: FakeCluster) -> None:
-    old, new = ClassicClient(cluster), ClassicClient(cluster)
-    settle(old)
+    [old], new = settled(cluster, None), ClassicClient(cluster)
     call = new.join_by_id()
     old.accept(old.join())
     new.accept(call)
@@ -116,8 +103,7 @@ def test_a_generation_that_was_never_assigned_is_gone(cluster: FakeCluster) -> N
 
 def test_a_member_that_left_is_back_until_its_session_ends(cluster: FakeCluster) -> None:
     """Kafka writes a group when its next generation is assigned, not when a member leaves."""
-    stays, left = ClassicClient(cluster), ClassicClient(cluster)
-    settle(stays, left)
+    stays, left = settled(cluster, None, None)
     left.leave()
     move(cluster)
     assert len(cluster.group("g").members) == 2
@@ -128,10 +114,9 @@ def test_a_member_that_left_is_back_until_its_session_ends(cluster: FakeCluster)
 
 
 def test_members_join_again_at_the_new_coordinator(cluster: FakeCluster) -> None:
-    clients = [ClassicClient(cluster), ClassicClient(cluster)]
-    settle(*clients)
+    clients = settled(cluster, None, None)
     move(cluster)
-    share_out(clients, [client.join() for client in clients])
+    assign_each(clients, [client.join() for client in clients])
     assert cluster.group("g").generation == 2
 
 
@@ -139,8 +124,7 @@ def test_members_join_again_at_the_new_coordinator(cluster: FakeCluster) -> None
 def test_a_group_outlives_its_only_broker() -> None:
     cluster = FakeCluster(1, group_settings=GroupSettings(group_initial_rebalance_delay_ms=50))
     cluster.create_topic("t", 4)
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     client.commit({1: 3})
     cluster.stop_broker(0)
     assert cluster.coordinator(0, "g") is None
@@ -151,8 +135,7 @@ def test_a_group_outlives_its_only_broker() -> None:
 
 
 def test_a_coordinator_that_still_loads_is_a_fault(cluster: FakeCluster) -> None:
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     cluster.faults.add(faults.fail_with(CoordinatorLoadInProgressError), ApiKey.HEARTBEAT)
     assert client.heartbeat() == CoordinatorLoadInProgressError.code
     assert client.heartbeat() == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pykclient.errors.broker import (
@@ -14,31 +16,20 @@ from pykclient.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-from pykclient.testing import FakeCluster, GroupSettings
 from tests.testing.fake.groups.classic_client import (
     SESSION_MS,
     ClassicClient,
+    assign_each,
     assignment_of,
-    begin,
+    begun,
     joined,
-    share_out,
+    settled,
     synced,
 )
+from tests.testing.fake.requests import coordinator_id, response_to
 
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    cluster = FakeCluster(3, group_settings=GroupSettings(group_initial_rebalance_delay_ms=50))
-    cluster.create_topic("t", 4)
-    return cluster
-
-
-def settled(cluster: FakeCluster, *instance_ids: str) -> list[ClassicClient]:
-    clients = [ClassicClient(cluster, instance_id) for instance_id in instance_ids]
-    calls = [client.join() for client in clients]
-    begin(cluster)
-    share_out(clients, calls)
-    return clients
+if TYPE_CHECKING:
+    from pykclient.testing import FakeCluster
 
 
 def test_a_static_member_joins_without_asking_for_an_id_first(cluster: FakeCluster) -> None:
@@ -98,17 +89,14 @@ def test_one_that_waits_is_fenced_at_once(cluster: FakeCluster) -> None:
     back = ClassicClient(cluster, "i")
     call = back.join()
     assert joined(waiting).error_code == FencedInstanceIdError.code
-    share_out([back, clients[1]], [call, clients[1].join()])
+    assign_each([back, clients[1]], [call, clients[1].join()])
 
 
 def test_one_that_comes_back_while_the_leader_assigns_makes_a_rebalance(
     cluster: FakeCluster,
 ) -> None:
     clients = [ClassicClient(cluster, instance_id) for instance_id in "ij"]
-    calls = [client.join() for client in clients]
-    begin(cluster)
-    for client, call in zip(clients, calls, strict=True):
-        client.accept(call)
+    begun(*clients)
     waiting = clients[1].sync()
     ClassicClient(cluster, "j").join()
     assert synced(waiting).error_code == FencedInstanceIdError.code
@@ -117,9 +105,7 @@ def test_one_that_comes_back_while_the_leader_assigns_makes_a_rebalance(
 
 def test_one_that_comes_back_with_another_protocol_makes_a_rebalance(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster, "i", protocols={"a": b"", "b": b""})
-    call = client.join()
-    begin(cluster)
-    client.accept(call)
+    begun(client)
     client.sync({})
     back = ClassicClient(cluster, "i", protocols={"b": b"", "a": b""})
     told = back.accept(back.join())
@@ -144,8 +130,7 @@ def test_an_administrator_removes_a_static_member_by_name(cluster: FakeCluster) 
         MemberIdentity(member_id="nobody"),
     ]
     request = LeaveGroupRequest(group_id="g", members=identities)
-    response = cluster.ask(clients[0].broker_id, request, cluster.now_ms).answered()
-    assert isinstance(response, LeaveGroupResponse)
+    response = response_to(cluster, request, LeaveGroupResponse, broker_id=coordinator_id(cluster))
     unknown = UnknownMemberIdError.code
     assert [each.error_code for each in response.members] == [0, unknown, unknown, unknown]
     assert [each.group_instance_id for each in response.members] == ["j", "k", "j", None]

@@ -11,11 +11,8 @@ import pytest
 from pykclient.errors import UsageError
 from pykclient.errors.broker import (
     BrokerUnsupportedVersionError,
-    FencedMemberEpochError,
     GroupIdNotFoundError,
-    GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
-    InvalidRegularExpressionError,
     NonEmptyGroupError,
     NotCoordinatorError,
     StaleMemberEpochError,
@@ -40,6 +37,7 @@ from pykclient.testing.fake.groups.kip848.regex import (
 from pykclient.testing.fake.handlers.describe_groups import ALL_OPERATIONS
 from pykclient.types import TopicPartition
 from tests.testing.fake.groups.kip848_client import GROUP, REBALANCE_MS, Kip848Client, owned_by
+from tests.testing.fake.requests import coordinator_id, response_to
 
 SETTINGS = GroupSettings(group_consumer_max_size=3)
 SESSION_MS = SETTINGS.group_consumer_session_timeout_ms
@@ -73,28 +71,12 @@ def two_settled(cluster: FakeCluster) -> tuple[Kip848Client, Kip848Client]:
     return first, second
 
 
-def test_two_members_share_a_topic(cluster: FakeCluster) -> None:
-    first, second = two_settled(cluster)
-    assert owned_by(cluster, first) == {"t": [0, 1]}
-    assert owned_by(cluster, second) == {"t": [2, 3]}
-    assert first.epoch == second.epoch == group_of(cluster).epoch
-    assert cluster.group(GROUP).state == "Stable"
-
-
-def test_an_answer_tells_the_interval_and_the_assignment_only_when_it_changed(
-    cluster: FakeCluster,
-) -> None:
-    client = Kip848Client(cluster, "m1", ["t"])
-    joined = client.beat()
-    assert joined.heartbeat_interval_ms == SETTINGS.group_consumer_heartbeat_interval_ms
-    assert joined.assignment is not None
-    assert client.beat().assignment is None
-
-
 def test_a_target_stands_for_the_interval_between_assignments(cluster: FakeCluster) -> None:
     first, second = Kip848Client(cluster, "m1", ["t"]), Kip848Client(cluster, "m2", ["t"])
     first.settle()
-    assert second.beat().member_epoch == first.epoch
+    response = second.beat()
+    assert response.member_epoch == first.epoch
+    assert response.heartbeat_interval_ms == SETTINGS.group_consumer_heartbeat_interval_ms
     assert cluster.group(GROUP).state == "Assigning"
     pass_time(cluster, INTERVAL_MS - 1)
     assert second.beat().member_epoch == first.epoch
@@ -265,52 +247,19 @@ def test_expressions_are_resolved_again_after_a_while(cluster: FakeCluster) -> N
     assert not group_of(cluster).is_subscribed_to("u1")
 
 
-def test_a_refused_expression_changes_nothing(cluster: FakeCluster) -> None:
-    answer = Kip848Client(cluster, "m1", regex="(").beat(is_heard=False)
-    assert answer.error_code == InvalidRegularExpressionError.code
-    assert answer.error_message is not None
-    assert "missing closing )" in answer.error_message
-    assert cluster.groups.find(GROUP) is None
-
-
 @pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
 def test_a_new_coordinator_gives_everybody_a_session_anew(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     epoch = group_of(cluster).epoch
     pass_time(cluster, SESSION_MS - 1)
-    old = cluster.coordinator(0, GROUP)
-    assert old is not None
-    cluster.move_coordinator(0, GROUP, (old.id + 1) % 3)
+    old_id = coordinator_id(cluster)
+    cluster.move_coordinator(0, GROUP, (old_id + 1) % 3)
     pass_time(cluster, SESSION_MS - 1)
     assert first.beat().error_code == second.beat().error_code == 0
     assert (first.epoch, group_of(cluster).epoch) == (epoch, epoch)
     request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m1", member_epoch=epoch)
-    answer = cluster.ask(old.id, request, cluster.now_ms).answered()
-    assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+    answer = response_to(cluster, request, ConsumerGroupHeartbeatResponse, broker_id=old_id)
     assert answer.error_code == NotCoordinatorError.code
-
-
-def test_a_group_takes_only_so_many(cluster: FakeCluster) -> None:
-    clients = [Kip848Client(cluster, f"m{number}", ["t"]) for number in range(4)]
-    for client in clients[:3]:
-        client.beat()
-    refused = clients[3].beat(is_heard=False)
-    assert refused.error_code == GroupMaxSizeReachedError.code
-    clients[0].leave()
-    assert clients[3].beat().error_code == 0
-
-
-def test_a_test_may_fence_a_member(cluster: FakeCluster) -> None:
-    first, _ = two_settled(cluster)
-    cluster.expire_member(GROUP, "m1")
-    assert first.beat().error_code == UnknownMemberIdError.code
-
-
-def test_a_member_of_another_epoch_is_fenced(cluster: FakeCluster) -> None:
-    first, _ = two_settled(cluster)
-    first.epoch += 1
-    assert first.beat().error_code == FencedMemberEpochError.code
-    assert first.beat().error_code == 0
 
 
 @pytest.mark.promise("fake KIP-848 groups fence commits and reads of offsets by member epoch")
@@ -378,14 +327,12 @@ def test_offsets_are_read_in_the_members_own_epoch(
 
 
 def join_classic(cluster: FakeCluster) -> JoinGroupResponse:
-    broker = cluster.coordinator(0, GROUP)
-    assert broker is not None
     request = JoinGroupRequest(
         group_id=GROUP, session_timeout_ms=10_000, protocol_type="consumer", protocols=[]
     )
-    answer = cluster.ask(broker.id, request, cluster.now_ms, version=3).answered()
-    assert isinstance(answer, JoinGroupResponse)
-    return answer
+    return response_to(
+        cluster, request, JoinGroupResponse, broker_id=coordinator_id(cluster), version=3
+    )
 
 
 @pytest.mark.promise("an empty fake group may change its protocol, and keeps its offsets")
@@ -397,13 +344,12 @@ def test_a_group_with_members_keeps_its_kind(cluster: FakeCluster) -> None:
 @pytest.mark.promise("administrators list and describe fake KIP-848 groups")
 def test_what_is_described_and_listed(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
-    broker = cluster.coordinator(0, GROUP)
-    assert broker is not None
     request = ConsumerGroupDescribeRequest(
         group_ids=[GROUP, "nobody's"], include_authorized_operations=True
     )
-    described = cluster.ask(broker.id, request, cluster.now_ms).answered()
-    assert isinstance(described, ConsumerGroupDescribeResponse)
+    described = response_to(
+        cluster, request, ConsumerGroupDescribeResponse, broker_id=coordinator_id(cluster)
+    )
     group = described.groups[0]
     assert (group.group_state, group.group_epoch) == ("Stable", first.epoch)
     assert group.authorized_operations == ALL_OPERATIONS
@@ -413,7 +359,11 @@ def test_what_is_described_and_listed(cluster: FakeCluster) -> None:
         GroupIdNotFoundError.code,
         NotCoordinatorError.code,
     )
-    listed = cluster.ask(broker.id, ListGroupsRequest(types_filter=["Consumer"]), 0).answered()
-    assert isinstance(listed, ListGroupsResponse)
+    listed = response_to(
+        cluster,
+        ListGroupsRequest(types_filter=["Consumer"]),
+        ListGroupsResponse,
+        broker_id=coordinator_id(cluster),
+    )
     assert [each.group_type for each in listed.groups] == ["consumer"]
     assert second.epoch == first.epoch

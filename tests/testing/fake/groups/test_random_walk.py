@@ -1,8 +1,9 @@
 """Members that come, go, stall and lie, in every order: a group always ends empty.
 
 Method: each step is mostly what a good client would do, with ids and generations that are right,
-and sometimes strange; the time moves on and coordinators move between the steps. The seed decides.
-At the end all sessions end: whoever waited was answered, and nobody is left.
+and sometimes stale or garbage; the time moves on, coordinators move, and administrators describe
+and delete between the steps. The seed decides. At the end all sessions end: each member that waited
+has got a response, and none is left.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from pykclient.protocol.messages.delete_groups import DeleteGroupsRequest
+from pykclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest
 from pykclient.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -20,16 +23,28 @@ from pykclient.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from pykclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from pykclient.protocol.messages.list_groups import ListGroupsRequest
 from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from pykclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from pykclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pykclient.testing import FakeCluster, GroupSettings
 from pykclient.testing.fake.groups.classic.group import NEW_MEMBER_JOIN_TIMEOUT_MS
 from pykclient.testing.fake.groups.classic.state import ClassicState
 from tests.testing.fake.groups.classic_client import assignment_of, subscription_to
+from tests.testing.fake.requests import coordinator_id
 
 if TYPE_CHECKING:
     from pykclient.protocol.message import Request
@@ -40,6 +55,8 @@ T = TypeVar("T")
 SEED_COUNT = 60
 STEP_COUNT = 150
 SESSION_MS = 30_000
+OTHER_NAMES = ("h", "", "\U0001f600")
+GARBAGE = (b"", b"\0", b"\0\0\x7f\xff\xff\xff")
 
 
 class Walk:
@@ -59,8 +76,11 @@ class Walk:
     def step(self) -> None:
         """One thing happens."""
         kind = self.random.choices(
-            [self.join, self.sync, self.heartbeat, self.commit, self.leave, self.wait, self.move],
-            [40, 40, 15, 10, 5, 15, 2],
+            [
+                *(self.join, self.sync, self.heartbeat, self.commit, self.leave, self.wait),
+                *(self.move, self.administer),
+            ],
+            [40, 40, 15, 10, 5, 15, 2, 5],
         )[0]
         kind()
         if self.cluster.groups.find("g") is not None:
@@ -72,14 +92,14 @@ class Walk:
         instance_id = self.random.choice([None, None, None, "i", "j"])
         names = self.random.sample(["range", "sticky", "odd"], self.random.choice([1, 2, 2, 3]))
         request = JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=self.mostly(SESSION_MS, 6_000, 0, 2**31 - 1),
-            rebalance_timeout_ms=self.mostly(5_000, -1, 0, 2**31 - 1),
+            group_id=self.mostly("g", *OTHER_NAMES),
+            session_timeout_ms=self.mostly(SESSION_MS, 6_000, 0, -1, 2**31 - 1),
+            rebalance_timeout_ms=self.mostly(5_000, -(2**31), -1, 0, 2**31 - 1),
             member_id=self.mostly(self.member_id(), "", "nobody"),
             group_instance_id=instance_id,
             protocol_type=self.mostly("consumer", "connect", ""),
             protocols=[
-                JoinGroupRequestProtocol("range", subscription_to("t")),
+                JoinGroupRequestProtocol("range", self.mostly(subscription_to("t"), *GARBAGE)),
                 *[JoinGroupRequestProtocol(name, b"") for name in names],
             ],
         )
@@ -94,7 +114,8 @@ class Walk:
             protocol_type="consumer",
             protocol_name=self.protocol_name(),
             assignments=[
-                SyncGroupRequestAssignment(each, assignment_of("t", 0)) for each in members[::2]
+                SyncGroupRequestAssignment(each, self.mostly(assignment_of("t", 0), *GARBAGE))
+                for each in members[::2]
             ],
         )
         self.ask(request, versions=[0, 3, 5])
@@ -103,7 +124,11 @@ class Walk:
         self.ask(HeartbeatRequest("g", self.generation(), self.member_id()), versions=[0, 4])
 
     def commit(self) -> None:
-        partition = OffsetCommitRequestPartition(self.mostly(0, -1, 9), 5)
+        partition = OffsetCommitRequestPartition(
+            self.mostly(0, -1, 9, 2**31 - 1),
+            self.mostly(5, -5),
+            committed_metadata=self.mostly("", None, "x" * 5_000),
+        )
         topic = OffsetCommitRequestTopic(name=self.mostly("t", "none"), partitions=[partition])
         request = OffsetCommitRequest("g", self.generation(), self.member_id(), topics=[topic])
         self.ask(request, versions=[2, 7, 9])
@@ -111,6 +136,24 @@ class Walk:
     def leave(self) -> None:
         identity = MemberIdentity(self.member_id(), self.random.choice([None, None, "i", "j"]))
         self.ask(LeaveGroupRequest("g", members=[identity, identity]), versions=[3, 5])
+
+    def administer(self) -> None:
+        names = ["g", self.random.choice(OTHER_NAMES)]
+        number = self.mostly(0, -1, 2**31 - 1)
+        fetched = [OffsetFetchRequestTopics("t", partition_indexes=[number])]
+        groups = [OffsetFetchRequestGroup(each, topics=fetched) for each in names]
+        deleted = [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(number)])]
+        request: Request = self.random.choice(
+            [
+                OffsetFetchRequest(groups=groups, require_stable=self.mostly(True, False)),
+                OffsetDeleteRequest("g", deleted),
+                DescribeGroupsRequest(names),
+                DeleteGroupsRequest(names),
+                ListGroupsRequest(),
+            ]
+        )
+        low = 8 if isinstance(request, OffsetFetchRequest) else request.min_version
+        self.ask(request, versions=[low, request.max_version])
 
     def wait(self) -> None:
         duration_ms = self.random.choice([0, 50, 50, 1_000, 5_000, SESSION_MS])
@@ -120,33 +163,32 @@ class Walk:
         self.cluster.move_coordinator(0, "g", self.random.randrange(3))
 
     def ask(self, request: Request, *, versions: list[int]) -> None:
-        broker = self.cluster.coordinator(0, "g")
-        assert broker is not None
-        broker_id = self.mostly(broker.id, 0, 1, 2)
+        name = getattr(request, "group_id", "g")
+        broker_id = self.mostly(coordinator_id(self.cluster, name), 0, 1, 2)
         version = self.random.choice(versions)
         # Fields that a version lacks are not sent.
         if version < 5 and isinstance(request, JoinGroupRequest):
             request.group_instance_id = None
-        before = self.present()
+        before = set(self.present())
         call = self.cluster.ask(broker_id, request, self.cluster.now_ms, version=version)
         self.calls.append(call)
-        member_id = getattr(request, "member_id", "") or next(iter(self.present() - before), "")
+        member_id = getattr(request, "member_id", "") or next(
+            iter(set(self.present()) - before), ""
+        )
         self.last[member_id, request.api_key] = call
 
-    def present(self) -> set[str]:
+    def present(self) -> list[str]:
         group = self.cluster.groups.snapshot("g")
-        return set() if group is None else {each.member_id for each in group.members}
+        return [] if group is None else [each.member_id for each in group.members]
 
     def known_ids(self) -> list[str]:
-        """The members, and who was given an id lately."""
-        group = self.cluster.groups.snapshot("g")
-        members = [] if group is None else [each.member_id for each in group.members]
+        """The members, and the ids that were given lately."""
         given = [
             call.response.member_id
             for call in self.calls[-5:]
             if isinstance(call.response, JoinGroupResponse)
         ]
-        return members + [each for each in given if each]
+        return self.present() + [each for each in given if each]
 
     def member_id(self) -> str:
         return self.random.choice([*self.known_ids(), ""])
@@ -183,8 +225,9 @@ def test_nobody_is_left_waiting_and_the_group_ends_empty(seed: int) -> None:
     walk = walked(seed)
     walk.end()
     assert [call.header for call in walk.last.values() if not call.is_ended] == []
-    group = walk.cluster.group("g")
-    assert (group.state, group.members) == ("Empty", ())
+    for name in ("g", *OTHER_NAMES):
+        group = walk.cluster.groups.snapshot(name)
+        assert group is None or (group.state, group.members) == ("Empty", ())
 
 
 def test_the_walks_meet_every_state_and_full_groups() -> None:

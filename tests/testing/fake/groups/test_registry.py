@@ -1,28 +1,28 @@
-"""All groups of a cluster, by name and by coordinator."""
+"""All groups of a cluster, by name and by coordinator; hashes are those of Java's Strings."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from pykclient.cli.groups.command import coordinator_partition
 from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
-from pykclient.testing import FakeCluster
+from pykclient.testing import FakeCluster, GroupSettings
 from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.groups.offsets import CommittedOffset
+from pykclient.testing.fake.groups.registry import place, utf16_unit_count
 from pykclient.types import TopicPartition
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster(3)
+from tests.testing.fake.requests import coordinator_id
 
 
 def test_a_groups_coordinator_and_nobody_else_serves_it(cluster: FakeCluster) -> None:
     registry = cluster.groups
     refusals = [registry.check_named(broker_id, "g") for broker_id in cluster.brokers]
     assert sorted(map(str, refusals)) == sorted(map(str, [None, *[NotCoordinatorError] * 2]))
-    coordinator_id = refusals.index(None)
-    assert registry.check_named(coordinator_id, "") is InvalidGroupIdError
-    assert registry.partition("g").leader_id == coordinator_id
+    leader_id = refusals.index(None)
+    assert registry.check_named(leader_id, "") is InvalidGroupIdError
+    assert registry.partition("g").leader_id == leader_id
 
 
 def test_groups_are_found_until_they_are_removed_with_their_offsets(cluster: FakeCluster) -> None:
@@ -62,3 +62,25 @@ def test_kafkas_own_topic_can_be_lost_and_is_made_again(cluster: FakeCluster) ->
     cluster.delete_topic("__consumer_offsets")
     assert cluster.groups.partition("g") is not before
     assert cluster.coordinator(0, "g") is not None
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=40), st.integers(1, 1_000))
+@example("polygenelubricants", 50)
+def test_a_group_is_placed_where_java_puts_it(group: str, partition_count: int) -> None:
+    """As the command `groups` places it, which `tests/conformance` holds against Java."""
+    assert place(group, partition_count) == coordinator_partition(group, partition_count)
+
+
+def test_a_length_counts_what_java_counts() -> None:
+    assert [utf16_unit_count(text) for text in ("", "abc", "é", "😀")] == [0, 3, 1, 2]
+
+
+@pytest.mark.promise(
+    "the fake cluster serves FindCoordinator in every version, and places groups by Java's hash"
+)
+def test_the_leader_of_the_groups_partition_coordinates_it() -> None:
+    cluster = FakeCluster(3, group_settings=GroupSettings(offsets_topic_num_partitions=7))
+    for name in ("group", "a", "b", ""):
+        broker_id = coordinator_id(cluster, name)
+        partition = cluster.topics["__consumer_offsets"].partitions[place(name, 7)]
+        assert partition.leader_id == broker_id

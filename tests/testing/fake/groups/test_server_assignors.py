@@ -14,6 +14,8 @@ from pykclient.testing.fake.groups.kip848.assignors import (
 
 A, B, C = b"a", b"b", b"c"
 NOTHING: frozenset[TopicIdPartition] = frozenset()
+GONE_TOO = frozenset({TopicIdPartition(A, 0), TopicIdPartition(A, 7), TopicIdPartition(B, 0)})
+"""Of which all but the first are gone."""
 
 
 def member(
@@ -39,44 +41,49 @@ def shown(assignment: dict[str, frozenset[TopicIdPartition]]) -> dict[str, list[
     "the brokers' assignors give each partition to one subscriber, evenly, and move little"
 )
 @pytest.mark.parametrize(
-    ("members", "counts", "expected"),
+    ("assignor", "members", "counts", "expected"),
     [
-        ([member("m1", b"ab")], {A: 2, B: 1}, {"m1": ["a0", "a1", "b0"]}),
+        ("range", [member("m1", b"ab")], {A: 2, B: 1}, {"m1": ["a0", "a1", "b0"]}),
         (
+            "range",
             [member("m1", b"ab"), member("m2", b"ab")],
             {A: 3, B: 3},
             {"m1": ["a0", "a1", "b0", "b1"], "m2": ["a2", "b2"]},
         ),
         (
+            "range",
             [member("m1", b"ab"), member("m2", b"b")],
             {A: 3, B: 3},
             {"m1": ["a0", "a1", "a2", "b0", "b1"], "m2": ["b2"]},
         ),
         (
+            "range",
             [member("m2", b"a"), member("m1", b"a"), member("m3", b"a", instance_id="z")],
             {A: 2},
             {"m2": [], "m1": ["a1"], "m3": ["a0"]},
         ),
+        (
+            "uniform",
+            [member("m1", b"ab"), member("m2", b"b")],
+            {A: 3, B: 3},
+            {"m1": ["a0", "a1", "a2"], "m2": ["b0", "b1", "b2"]},
+        ),
+        ("uniform", [member("m1", b"a", GONE_TOO)], {A: 1}, {"m1": ["a0"]}),
     ],
 )
-def test_range_gives_each_a_range_of_each_topic(
-    members: list[AssignableMember], counts: dict[bytes, int], expected: dict[str, list[str]]
+def test_range_gives_ranges_of_each_topic_and_uniform_to_others_what_only_some_may_have(
+    assignor: str,
+    members: list[AssignableMember],
+    counts: dict[bytes, int],
+    expected: dict[str, list[str]],
 ) -> None:
-    assert shown(SERVER_ASSIGNORS["range"](members, counts)) == expected
+    assert shown(SERVER_ASSIGNORS[assignor](members, counts)) == expected
 
 
 def test_uniform_shares_by_number_over_all_topics() -> None:
     members = [member("m1", b"ab"), member("m2", b"ab")]
     assignment = SERVER_ASSIGNORS["uniform"](members, {A: 3, B: 3})
     assert [len(share) for share in assignment.values()] == [3, 3]
-
-
-def test_uniform_gives_to_others_what_only_some_may_have() -> None:
-    members = [member("m1", b"ab"), member("m2", b"b")]
-    assert shown(SERVER_ASSIGNORS["uniform"](members, {A: 3, B: 3})) == {
-        "m1": ["a0", "a1", "a2"],
-        "m2": ["b0", "b1", "b2"],
-    }
 
 
 @pytest.mark.promise(
@@ -89,12 +96,6 @@ def test_uniform_moves_no_more_than_it_must() -> None:
     assert second["m1"] < first["m1"]
     assert second["m2"] < first["m2"]
     assert len(second["m3"]) == 2
-
-
-def test_uniform_forgets_partitions_that_are_gone() -> None:
-    before = frozenset({TopicIdPartition(A, 0), TopicIdPartition(A, 7), TopicIdPartition(B, 0)})
-    members = [member("m1", b"a", before)]
-    assert shown(SERVER_ASSIGNORS["uniform"](members, {A: 1})) == {"m1": ["a0"]}
 
 
 @pytest.mark.promise(

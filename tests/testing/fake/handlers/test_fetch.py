@@ -15,7 +15,7 @@ from pykclient.protocol.messages.fetch import (
 )
 from pykclient.testing import FakeCluster
 from pykclient.types import TopicPartition
-from tests.testing.fake.batches import batch_of
+from tests.testing.fake.requests import batch_of, fetch, fetched, response_to
 
 READ_COMMITTED = 1
 
@@ -38,8 +38,7 @@ def append(cluster: FakeCluster, number: int, data: bytes) -> None:
 
 def ask(cluster: FakeCluster, request: FetchRequest) -> tuple[int, list[PartitionData]]:
     """The session's id, and the partitions of the one topic."""
-    response = cluster.ask(0, request, 0, version=12).answered()
-    assert isinstance(response, FetchResponse)
+    response = response_to(cluster, request, FetchResponse, version=12)
     assert response.error_code == 0
     topics = [each for topic in response.responses for each in topic.partitions]
     return response.session_id, topics
@@ -54,8 +53,8 @@ def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     """KIP-74: answers with room for one batch serve the partitions in turns."""
     both = [FetchPartition(partition=n, partition_max_bytes=10_000) for n in range(2)]
     topics = [FetchTopic(topic="t", partitions=both)]
-    session_id, told = ask(cluster, FetchRequest(max_bytes=1, session_epoch=0, topics=topics))
-    read = [[each.partition_index for each in told if each.records]]
+    session_id, responded = ask(cluster, FetchRequest(max_bytes=1, session_epoch=0, topics=topics))
+    read = [[each.partition_index for each in responded if each.records]]
     for epoch in range(1, 4):
         later = FetchRequest(max_bytes=1, session_id=session_id, session_epoch=epoch)
         read.append([each.partition_index for each in ask(cluster, later)[1] if each.records])
@@ -66,19 +65,10 @@ def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
 def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
     cluster: FakeCluster,
 ) -> None:
-    opened = batch_of(b"w", producer_id=7, producer_epoch=0, is_transactional=True, base_sequence=0)
+    opened = batch_of(b"w", producer_id=7, is_transactional=True, base_sequence=0)
     append(cluster, 0, opened)
-    wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=10_000)
-    topics = [FetchTopic(topic="t", partitions=[wanted])]
-
-    def read(isolation_level: int) -> PartitionData:
-        request = FetchRequest(
-            max_bytes=10_000, session_epoch=-1, isolation_level=isolation_level, topics=topics
-        )
-        return ask(cluster, request)[1][0]
-
-    assert read(0).records
-    committed = read(READ_COMMITTED)
+    assert fetched(fetch(cluster, 0, 1)).records
+    committed = fetched(fetch(cluster, 0, 1, isolation_level=READ_COMMITTED, max_wait_ms=0))
     assert not committed.records
     assert (committed.high_watermark, committed.last_stable_offset) == (2, 1)
 
@@ -94,29 +84,18 @@ def test_a_reader_whose_log_is_another_is_told_where_they_part(
     cluster.replication.on_append(partition, 0)
     partition.leader_epoch = 3
     partition.log.begin_epoch(3)
-    end_offset = 1 if epoch == 0 else 2
-    wanted = FetchPartition(
-        partition=0,
-        fetch_offset=end_offset if diverging is None else 3,
-        last_fetched_epoch=epoch,
-        partition_max_bytes=10_000,
-    )
-    request = FetchRequest(
-        max_wait_ms=0,
-        max_bytes=10_000,
-        session_epoch=-1,
-        topics=[FetchTopic(topic="t", partitions=[wanted])],
-    )
-    told = ask(cluster, request)[1][0].diverging_epoch
-    assert (told.epoch, told.end_offset) == (diverging or (-1, -1))
+    offset = 3 if diverging else min(epoch + 1, 2)
+    call = fetch(cluster, 0, offset, last_fetched_epoch=epoch, max_wait_ms=0)
+    responded = fetched(call).diverging_epoch
+    assert (responded.epoch, responded.end_offset) == (diverging or (-1, -1))
 
 
 def test_a_session_names_a_topic_by_the_id_that_it_was_asked_for_by(cluster: FakeCluster) -> None:
-    """Whatever has become of the topic; a client that is told of another id cannot read that."""
+    """Whatever has become of the topic; a client that learns another id cannot read that."""
     old_id = cluster.topics["t"].topic_id
     session_id = 0
 
-    def told(epoch: int, *named: bytes, forgotten: bytes = b"") -> list[tuple[bytes, int]]:
+    def responded(epoch: int, *named: bytes, forgotten: bytes = b"") -> list[tuple[bytes, int]]:
         nonlocal session_id
         request = FetchRequest(
             max_wait_ms=0,
@@ -128,18 +107,17 @@ def test_a_session_names_a_topic_by_the_id_that_it_was_asked_for_by(cluster: Fak
             if forgotten
             else [],
         )
-        response = cluster.ask(0, request, 0, version=13).answered()
-        assert isinstance(response, FetchResponse)
+        response = response_to(cluster, request, FetchResponse, version=13)
         session_id = response.session_id
         return [(t.topic_id, p.error_code) for t in response.responses for p in t.partitions]
 
-    assert told(0, old_id) == [(old_id, 0)]
+    assert responded(0, old_id) == [(old_id, 0)]
     cluster.delete_topic("t")
-    assert told(1) == [(old_id, UnknownTopicOrPartitionError.code)]
+    assert responded(1) == [(old_id, UnknownTopicOrPartitionError.code)]
     cluster.create_topic("t")
     new_id = cluster.topics["t"].topic_id
-    assert told(2) == [(old_id, InconsistentTopicIdError.code)]
-    assert told(3, new_id, forgotten=old_id) == [(new_id, 0)]
+    assert responded(2) == [(old_id, InconsistentTopicIdError.code)]
+    assert responded(3, new_id, forgotten=old_id) == [(new_id, 0)]
     cluster.delete_topic("t")
-    told(4)
-    assert told(5, forgotten=new_id) == []
+    responded(4)
+    assert responded(5, forgotten=new_id) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pykclient.errors.broker import (
@@ -26,41 +28,34 @@ from pykclient.protocol.messages.leave_group import (
 )
 from pykclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from pykclient.testing import FakeCluster, GroupSettings
 from pykclient.testing.fake.handlers.describe_groups import ALL_OPERATIONS
 from tests.testing.fake.groups.classic_client import (
     ClassicClient,
     assignment_of,
     joined,
-    settle,
+    settled,
     subscription_to,
 )
+from tests.testing.fake.requests import coordinator_id, response_to
 
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    cluster = FakeCluster(3, group_settings=GroupSettings(group_initial_rebalance_delay_ms=50))
-    cluster.create_topic("t", 4)
-    return cluster
+if TYPE_CHECKING:
+    from pykclient.testing import FakeCluster
 
 
 @pytest.fixture
 def client(cluster: FakeCluster) -> ClassicClient:
     """The only member of a stable group."""
-    client = ClassicClient(cluster)
-    settle(client)
-    return client
+    return settled(cluster, None)[0]
 
 
 def described(
     cluster: FakeCluster, name: str, version: int, broker_id: int | None = None
 ) -> DescribedGroup:
-    broker = cluster.coordinator(0, name)
-    assert broker is not None
     request = DescribeGroupsRequest([name], include_authorized_operations=version >= 3)
-    asked_id = broker.id if broker_id is None else broker_id
-    response = cluster.ask(asked_id, request, cluster.now_ms, version=version).answered()
-    assert isinstance(response, DescribeGroupsResponse)
+    asked_id = coordinator_id(cluster, name) if broker_id is None else broker_id
+    response = response_to(
+        cluster, request, DescribeGroupsResponse, broker_id=asked_id, version=version
+    )
     return response.groups[0]
 
 
@@ -93,7 +88,7 @@ def test_a_group_that_is_not_there_is_dead(version: int, code: int, cluster: Fak
 
 
 def test_only_the_coordinator_describes(client: ClassicClient) -> None:
-    other_id = (client.broker_id + 1) % 3
+    other_id = (coordinator_id(client.cluster) + 1) % 3
     group = described(client.cluster, "g", 6, other_id)
     assert group.error_code == NotCoordinatorError.code
 
@@ -109,8 +104,9 @@ def listed(
     groups: dict[str, str] = {}
     for broker_id in cluster.brokers:
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        response = cluster.ask(broker_id, request, cluster.now_ms, version=version).answered()
-        assert isinstance(response, ListGroupsResponse)
+        response = response_to(
+            cluster, request, ListGroupsResponse, broker_id=broker_id, version=version
+        )
         names = {group.group_id: group.protocol_type for group in response.groups}
         assert not names.keys() & groups.keys(), "each group has one coordinator"
         groups |= names
@@ -128,9 +124,7 @@ def test_groups_are_listed_by_their_coordinators_in_every_version(
 def test_groups_are_listed_by_state_and_type(client: ClassicClient) -> None:
     cluster = client.cluster
     other = ClassicClient(cluster)
-    broker = cluster.coordinator(0, "empty")
-    assert broker is not None
-    joined(other.join(group="empty", broker_id=broker.id))
+    joined(other.join(group="empty", broker_id=coordinator_id(cluster, "empty")))
     assert set(listed(cluster)) == {"g", "empty"}
     assert set(listed(cluster, states=(" stable ",))) == {"g"}
     assert set(listed(cluster, states=("Empty", "Dead"))) == {"empty"}
@@ -139,11 +133,10 @@ def test_groups_are_listed_by_state_and_type(client: ClassicClient) -> None:
 
 
 def deleted(cluster: FakeCluster, *names: str, version: int = 2) -> list[tuple[str, int]]:
-    broker = cluster.coordinator(0, "g")
-    assert broker is not None
     request = DeleteGroupsRequest(list(names))
-    response = cluster.ask(broker.id, request, cluster.now_ms, version=version).answered()
-    assert isinstance(response, DeleteGroupsResponse)
+    response = response_to(
+        cluster, request, DeleteGroupsResponse, broker_id=coordinator_id(cluster), version=version
+    )
     return [(each.group_id, each.error_code) for each in response.results]
 
 
@@ -166,7 +159,7 @@ def test_only_the_coordinator_deletes(client: ClassicClient) -> None:
     elsewhere = next(
         name
         for name in map(str, range(100))
-        if (broker := cluster.coordinator(0, name)) is not None and broker.id != client.broker_id
+        if coordinator_id(cluster, name) != coordinator_id(cluster)
     )
     assert deleted(cluster, elsewhere) == [(elsewhere, NotCoordinatorError.code)]
 
@@ -174,22 +167,9 @@ def test_only_the_coordinator_deletes(client: ClassicClient) -> None:
 @pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 @pytest.mark.parametrize("version", range(LeaveGroupRequest.max_version + 1))
 def test_members_leave_in_every_version(version: int, client: ClassicClient) -> None:
-    cluster = client.cluster
-
-    def leave() -> int:
-        request = (
-            LeaveGroupRequest(group_id="g", member_id=client.member_id)
-            if version < 3
-            else LeaveGroupRequest(group_id="g", members=[MemberIdentity(client.member_id)])
-        )
-        call = cluster.ask(client.broker_id, request, cluster.now_ms, version=version)
-        response = call.answered()
-        assert isinstance(response, LeaveGroupResponse)
-        return response.error_code if version < 3 else response.members[0].error_code
-
-    assert leave() == 0
-    assert cluster.group("g").state == "Empty"
-    assert leave() == UnknownMemberIdError.code
+    assert client.leave(version) == 0
+    assert client.cluster.group("g").state == "Empty"
+    assert client.leave(version) == UnknownMemberIdError.code
 
 
 def test_a_member_that_was_given_an_id_may_leave_without_having_joined(
@@ -206,36 +186,22 @@ def test_a_member_that_was_given_an_id_may_leave_without_having_joined(
 @pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 @pytest.mark.parametrize("version", range(HeartbeatRequest.max_version + 1))
 def test_heartbeats_are_answered_in_every_version(version: int, client: ClassicClient) -> None:
-    cluster = client.cluster
-    request = HeartbeatRequest(group_id="g", generation_id=1, member_id=client.member_id)
-
-    def beat() -> int:
-        call = cluster.ask(client.broker_id, request, cluster.now_ms, version=version)
-        response = call.answered()
-        assert isinstance(response, HeartbeatResponse)
-        return response.error_code
-
-    assert beat() == 0
-    ClassicClient(cluster).join_by_id()
-    assert beat() == RebalanceInProgressError.code
+    assert client.heartbeat(version) == 0
+    ClassicClient(client.cluster).join_by_id()
+    assert client.heartbeat(version) == RebalanceInProgressError.code
 
 
 def test_a_group_must_have_a_name_and_be_there(cluster: FakeCluster) -> None:
     for name, code in (("", InvalidGroupIdError.code), ("none", UnknownMemberIdError.code)):
-        broker = cluster.coordinator(0, name)
-        assert broker is not None
-        beat = cluster.ask(broker.id, HeartbeatRequest(group_id=name), 0).answered()
-        assert isinstance(beat, HeartbeatResponse)
-        assert beat.error_code == code
-        share = cluster.ask(
-            broker.id,
-            SyncGroupRequest(group_id=name, protocol_type="consumer", protocol_name="range"),
-            0,
-        ).answered()
-        assert isinstance(share, SyncGroupResponse)
-        assert share.error_code == code
-        leave = cluster.ask(
-            broker.id, LeaveGroupRequest(group_id=name, members=[MemberIdentity("m")]), 0
-        ).answered()
-        assert isinstance(leave, LeaveGroupResponse)
-        assert (leave.error_code or leave.members[0].error_code) == code
+        broker_id = coordinator_id(cluster, name)
+        sync = SyncGroupRequest(group_id=name, protocol_type="consumer", protocol_name="range")
+        leave = LeaveGroupRequest(group_id=name, members=[MemberIdentity("m")])
+        codes = [
+            response_to(
+                cluster, HeartbeatRequest(group_id=name), HeartbeatResponse, broker_id=broker_id
+            ).error_code,
+            response_to(cluster, sync, SyncGroupResponse, broker_id=broker_id).error_code,
+        ]
+        left = response_to(cluster, leave, LeaveGroupResponse, broker_id=broker_id)
+        codes.append(left.error_code or left.members[0].error_code)
+        assert codes == [code] * 3

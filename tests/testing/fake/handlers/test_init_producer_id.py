@@ -15,6 +15,7 @@ from pykclient.protocol.messages.init_producer_id import (
 )
 from pykclient.testing import FakeCluster
 from pykclient.testing.fake.handlers.init_producer_id import EPOCH_MAX
+from tests.testing.fake.requests import coordinator_id, response_to
 
 TRANSACTIONAL_ID = 1
 VERSIONS = range(InitProducerIdRequest.min_version, InitProducerIdRequest.max_version + 1)
@@ -35,13 +36,11 @@ def ask(
 ) -> InitProducerIdResponse:
     """Ask the coordinator, or the broker that is named."""
     if broker_id is None:
-        coordinator = cluster.coordinator(TRANSACTIONAL_ID, name or "")
-        assert coordinator is not None
-        broker_id = coordinator.id
+        broker_id = coordinator_id(cluster, name or "", TRANSACTIONAL_ID)
     request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
-    response = cluster.ask(broker_id, request, 0, version=version).answered()
-    assert isinstance(response, InitProducerIdResponse)
-    return response
+    return response_to(
+        cluster, request, InitProducerIdResponse, broker_id=broker_id, version=version
+    )
 
 
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
@@ -66,9 +65,7 @@ def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeClust
 
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_what_no_coordinator_gives_an_id_for_is_refused(cluster: FakeCluster) -> None:
-    coordinator = cluster.coordinator(TRANSACTIONAL_ID, "a")
-    assert coordinator is not None
-    elsewhere = (coordinator.id + 1) % 3
+    elsewhere = (coordinator_id(cluster, "a", TRANSACTIONAL_ID) + 1) % 3
     for told, error in (
         (ask(cluster, ""), InvalidRequestError),
         (ask(cluster, "a", timeout_ms=0), InvalidTransactionTimeoutError),

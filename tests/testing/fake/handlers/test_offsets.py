@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pykclient.errors.broker import (
@@ -38,16 +40,20 @@ from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from pykclient.testing import FakeCluster, GroupSettings
 from pykclient.testing.fake.groups.offsets import CommittedOffset
 from pykclient.types import TopicPartition
 from tests.testing.fake.groups.classic_client import (
     SESSION_MS,
     ClassicClient,
-    begin,
+    begun,
     settle,
+    settled,
     subscription_to,
 )
+from tests.testing.fake.requests import coordinator_id, response_of, response_to
+
+if TYPE_CHECKING:
+    from pykclient.testing import FakeCluster
 
 T0 = TopicPartition("t", 0)
 COMMITTED = CommittedOffset(5, 3, "note")
@@ -56,18 +62,9 @@ Answer = tuple[int, int, int, str | None]
 """Error code, offset, leader epoch, metadata."""
 
 
-@pytest.fixture
-def cluster() -> FakeCluster:
-    cluster = FakeCluster(3, group_settings=GroupSettings(group_initial_rebalance_delay_ms=50))
-    cluster.create_topic("t", 4)
-    cluster.create_topic("u", 1)
-    return cluster
-
-
-def coordinator_id(cluster: FakeCluster, group: str = "g") -> int:
-    broker = cluster.coordinator(0, group)
-    assert broker is not None
-    return broker.id
+every_version = pytest.mark.promise(
+    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
+)
 
 
 def commit(
@@ -93,8 +90,9 @@ def commit(
         group_id=group, generation_id_or_member_epoch=generation, topics=[named]
     )
     asked_id = coordinator_id(cluster, group) if broker_id is None else broker_id
-    response = cluster.ask(asked_id, request, cluster.now_ms, version=version).answered()
-    assert isinstance(response, OffsetCommitResponse)
+    response = response_to(
+        cluster, request, OffsetCommitResponse, broker_id=asked_id, version=version
+    )
     return response.topics[0].partitions[0].error_code
 
 
@@ -124,26 +122,20 @@ def fetch(
     frame = encode_response(call.answered(), version, 0)
     response = decode_response(OffsetFetchResponse, version, memoryview(frame)[4:])
     assert isinstance(response, OffsetFetchResponse)
-    told = [
-        (each.error_code, each)
-        for topic in (response.groups[0].topics if version >= 8 else response.topics)
-        for each in topic.partitions
-    ]
-    code = response.groups[0].error_code if version >= 8 else response.error_code
-    return code, {
+    group_or_response = response.groups[0] if version >= 8 else response
+    return group_or_response.error_code, {
         each.partition_index: (
-            error_code, each.committed_offset, each.committed_leader_epoch, each.metadata
+            each.error_code, each.committed_offset, each.committed_leader_epoch, each.metadata
         )
-        for error_code, each in told
+        for topic in group_or_response.topics
+        for each in topic.partitions
     }  # fmt: skip
 
 
 # Committing.
 
 
-@pytest.mark.promise(
-    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
-)
+@every_version
 @pytest.mark.parametrize(
     "version", range(OffsetCommitRequest.min_version, OffsetCommitRequest.max_version + 1)
 )
@@ -187,8 +179,7 @@ def test_only_the_coordinator_takes_commits_and_a_group_needs_no_name(
 
 
 def test_a_member_commits_and_stays_alive_by_it(cluster: FakeCluster) -> None:
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     cluster.advance(cluster.now_ms + SESSION_MS - 1)
     assert client.commit({0: 5, 3: 6}) == [0, 0]
     cluster.advance(cluster.now_ms + SESSION_MS - 1)
@@ -199,8 +190,7 @@ def test_a_member_commits_and_stays_alive_by_it(cluster: FakeCluster) -> None:
 def test_commits_are_taken_while_members_join_and_not_while_the_leader_assigns(
     cluster: FakeCluster,
 ) -> None:
-    old, new = ClassicClient(cluster), ClassicClient(cluster)
-    settle(old)
+    [old], new = settled(cluster, None), ClassicClient(cluster)
     new.join_by_id()
     assert old.commit({0: 1}) == [0]
     old.accept(old.join())
@@ -208,12 +198,9 @@ def test_commits_are_taken_while_members_join_and_not_while_the_leader_assigns(
     assert cluster.group("g").offsets[T0].offset == 1
 
 
-@pytest.mark.promise(
-    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
-)
+@every_version
 def test_a_note_that_is_too_long_is_refused_alone(cluster: FakeCluster) -> None:
-    client = ClassicClient(cluster)
-    settle(client)
+    [client] = settled(cluster, None)
     limit = cluster.groups.settings.offset_metadata_max_bytes
     assert client.commit({0: 1}, metadata="é" * limit) == [0]
     too_large = OffsetMetadataTooLargeError.code
@@ -225,9 +212,7 @@ def test_a_note_that_is_too_long_is_refused_alone(cluster: FakeCluster) -> None:
 # Fetching.
 
 
-@pytest.mark.promise(
-    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
-)
+@every_version
 @pytest.mark.parametrize(
     "version", range(OffsetFetchRequest.min_version, OffsetFetchRequest.max_version + 1)
 )
@@ -255,14 +240,13 @@ def test_a_broker_that_does_not_coordinate_says_so_in_every_version(
 def test_an_unknown_topic_id_is_told(cluster: FakeCluster) -> None:
     topic = OffsetFetchRequestTopics(topic_id=b"\x01" * 16, partition_indexes=[0])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
-    response = cluster.ask(coordinator_id(cluster), request, 0, version=10).answered()
-    assert isinstance(response, OffsetFetchResponse)
+    response = response_to(
+        cluster, request, OffsetFetchResponse, broker_id=coordinator_id(cluster), version=10
+    )
     assert response.groups[0].topics[0].partitions[0].error_code == UnknownTopicIdError.code
 
 
-@pytest.mark.promise(
-    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
-)
+@every_version
 @pytest.mark.parametrize("version", [7, 9])
 def test_offsets_of_open_transactions_are_unstable_for_those_who_ask_for_stable_ones(
     version: int, cluster: FakeCluster
@@ -274,13 +258,23 @@ def test_offsets_of_open_transactions_are_unstable_for_those_who_ask_for_stable_
     assert fetch(cluster, version, [0])[1][0][1] == 5
     cluster.groups.offsets("g").commit_held(1)
     assert fetch(cluster, version, [0], is_stable=True)[1][0][1] == 9
+    cluster.groups.offsets("g").hold(2, T0, CommittedOffset(10))
+    cluster.groups.offsets("g").drop_held(2)
+    assert fetch(cluster, version, [0], is_stable=True)[1][0][1] == 9
 
 
-def test_a_deleted_topics_offsets_are_gone(cluster: FakeCluster) -> None:
-    assert commit(cluster, 9) == 0
+def test_a_deleted_topics_offsets_are_gone_with_those_of_open_transactions(
+    cluster: FakeCluster,
+) -> None:
+    offsets = cluster.groups.offsets("g")
+    for topic in ("t", "u"):
+        assert commit(cluster, 9, topic=topic) == 0
+        offsets.hold(7, TopicPartition(topic, 0), CommittedOffset(2))
     cluster.delete_topic("t")
     cluster.create_topic("t", 4)
-    assert fetch(cluster, 10, None) == (0, {})
+    assert fetch(cluster, 10, [0]) == (0, {0: (0, -1, -1, "")})
+    offsets.commit_held(7)
+    assert offsets.all() == {TopicPartition("u", 0): CommittedOffset(2)}
 
 
 # Deleting.
@@ -293,8 +287,7 @@ def delete(
     named = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number)])
     request = OffsetDeleteRequest(group_id=group, topics=[named])
     call = cluster.ask(coordinator_id(cluster, group), request, cluster.now_ms)
-    response = call.answered()
-    assert isinstance(response, OffsetDeleteResponse)
+    response = response_of(call, OffsetDeleteResponse)
     told = response.topics[0].partitions[0].error_code if response.topics else 0
     return response.error_code, told
 
@@ -308,9 +301,7 @@ def test_offsets_of_an_empty_group_are_deleted(cluster: FakeCluster) -> None:
     assert cluster.group("g").offsets == {}
 
 
-@pytest.mark.promise(
-    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
-)
+@every_version
 def test_only_topics_that_consumers_do_not_read_are_forgotten(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster, protocols={"range": subscription_to("t")})
     settle(client)
@@ -331,7 +322,5 @@ def test_consumers_that_do_not_say_what_they_read_may_read_anything(
 
 def test_others_than_consumers_keep_all_while_there_are_members(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster, protocol_type="connect")
-    call = client.join_by_id()
-    begin(cluster)
-    client.accept(call)
+    begun(client)
     assert delete(cluster) == (NonEmptyGroupError.code, 0)

@@ -1,0 +1,336 @@
+"""Scenes of one member, classic or of KIP-848: the test is its coordinator and its application.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.consumer.group.assignors import GroupMember, RangeAssignor
+from pykclient.consumer.group.classic.membership import ClassicMembership
+from pykclient.consumer.group.classic.protocol import encode_assignment, encode_subscription
+from pykclient.consumer.group.history import GroupHistory
+from pykclient.consumer.group.kip848.membership import Kip848Membership
+from pykclient.consumer.group.rebalance import (
+    Assign,
+    GroupContext,
+    LoseAll,
+    RevokeAll,
+    RevokeToJoin,
+)
+from pykclient.consumer.subscription import SubscriptionState
+from pykclient.network.coordinators import CoordinatorLookup
+from pykclient.network.manager import Operation
+from pykclient.network.retry import Backoff
+from pykclient.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykclient.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from pykclient.types import TopicPartition
+from tests.consumer.known_cluster import know, make_metadata, refresh, topic
+
+if TYPE_CHECKING:
+    from pykclient.consumer.group.kip848.membership import MemberState
+    from pykclient.consumer.group.rebalance import Intent
+    from pykclient.errors import KafkaError
+    from pykclient.network.manager import Request
+    from pykclient.protocol.message import Message
+
+GROUP = "g"
+NODE_ID = 7
+OTHER_NODE_ID = 8
+SESSION_MS = 9_000
+INTERVAL_MS = 3_000
+MAX_POLL_MS = 20_000
+RETRY_MS = 100
+A, B = bytes(15) + b"a", bytes(15) + b"b"
+
+MessageT = TypeVar("MessageT")
+TopicIdPartitions = dict[bytes, tuple[int, ...]]
+
+
+def group_config(**settings: object) -> ConsumerConfig:
+    """The settings of a member."""
+    return ConsumerConfig.from_settings(
+        {
+            "bootstrap_servers": "broker:9092",
+            "group_id": GROUP,
+            "max_poll_interval_ms": MAX_POLL_MS,
+            **settings,
+        }
+    )
+
+
+class KnownCoordinator(CoordinatorLookup):
+    """Where the coordinator is; known unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.key = GROUP
+        self.known: int | None = NODE_ID
+        self.reasons: list[str] = []
+
+    def node_id(self) -> int | None:
+        return self.known
+
+    def data_node_id(self) -> int | None:
+        return OTHER_NODE_ID
+
+    def mark_unknown(self, node_id: int, reason: object) -> None:
+        assert node_id in (NODE_ID, OTHER_NODE_ID)
+        self.reasons.append(str(reason))
+
+
+def group_context(**parts: object) -> GroupContext:
+    """A consumer around a group, of which only these parts do anything."""
+    done: Operation[None] = Operation()
+    done.succeed(None)
+    defaults: dict[str, object] = {
+        "subscription": SubscriptionState(),
+        "metadata": make_metadata(),
+        "coordinator": KnownCoordinator(),
+        "retry_backoff": Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1)),
+        "user_calls": deque(),
+        "drop": lambda assigned: None,
+        "refresh": lambda assigned: None,
+        "commit": lambda deadline_ms: done,
+        "follow_topics": lambda: None,
+    }
+    return GroupContext(**(defaults | parts))  # type: ignore[arg-type]
+
+
+class CarriedOut:
+    """Carries out intents, at once unless `is_slow`, and writes them down."""
+
+    def __init__(self) -> None:
+        self.diary: list[str] = []
+        self.is_slow = False
+        self.pending: list[Intent] = []
+
+    def add(self, intent: Intent | None) -> None:
+        """Carry out what a membership wants, if it wants anything."""
+        if intent is None:
+            return
+        if isinstance(intent, Assign):
+            shown = (f"{each.topic}{each.partition}" for each in intent.partitions)
+            self.diary.append(f"assign {' '.join(shown) or 'nothing'}")
+        else:
+            names = {RevokeToJoin: "revoke to join", RevokeAll: "revoke all", LoseAll: "lose all"}
+            self.diary.append(names[type(intent)])
+        if self.is_slow:
+            self.pending.append(intent)
+        else:
+            intent.succeed(None)
+
+    def finish(self) -> None:
+        """End what is slow."""
+        self.pending.pop().succeed(None)
+
+
+class MemberScene:
+    """What is around a membership, and the clock. Requests wait in `sent`."""
+
+    membership: ClassicMembership | Kip848Membership
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.carried_out = CarriedOut()
+        self.coordinator = KnownCoordinator()
+        self.history = GroupHistory()
+        self.subscription = SubscriptionState()
+        self.metadata = make_metadata()
+        refresh(self.metadata)
+        self.context = group_context(
+            subscription=self.subscription, metadata=self.metadata, coordinator=self.coordinator
+        )
+        self.sent: list[Request] = []
+
+    def poll(self, *, passed_ms: int = 0, times: int = 4) -> None:
+        """Let time pass, and the application poll."""
+        self.now_ms += passed_ms
+        for _ in range(times):
+            self.carried_out.add(self.membership.advance(self.now_ms))
+            self.sent += self.membership.poll(self.now_ms, may_rebalance=True).requests
+
+    def wait(self, passed_ms: int) -> None:
+        """Let time pass with the application away."""
+        self.now_ms += passed_ms
+        self.sent += self.membership.poll(self.now_ms, may_rebalance=False).requests
+
+    def take(self, kind: type[MessageT]) -> MessageT:
+        """The one request that waits, which is of this kind; it stays to be answered."""
+        [request] = self.sent
+        assert isinstance(request.message, kind), request.message
+        return request.message
+
+    def fail(self, error: KafkaError) -> None:
+        """Have the oldest request end without an answer."""
+        self.sent.pop(0).on_failure(error, self.now_ms)
+
+    def leave(self, *, sends: bool = True) -> Operation[None]:
+        """Begin to leave."""
+        self.carried_out.add(self.membership.begin_leave("done", sends=sends))
+        return self.membership.left
+
+
+class ClassicScene(MemberScene):
+    """A classic member, which subscribes to ``t``; its assignor assigns ranges."""
+
+    membership: ClassicMembership
+
+    def __init__(self, group_instance_id: str | None = None) -> None:
+        super().__init__()
+        self.subscription.subscribe(["t"])
+        self.know()
+        self.membership = ClassicMembership(
+            group_config(
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=INTERVAL_MS,
+                group_instance_id=group_instance_id,
+            ),
+            self.context,
+            self.history,
+            [RangeAssignor()],
+        )
+
+    def know(self) -> None:
+        """Have metadata know the topic."""
+        know(self.metadata, topic("t", [1, 1]))
+
+    def respond(self, response: Message) -> None:
+        """Answer the oldest request."""
+        self.sent.pop(0).on_response(response, self.now_ms)
+
+    # Whole steps.
+
+    def start_joining(self) -> None:
+        """Want to be a member, and poll until JoinGroup is sent."""
+        self.membership.request_join("a test wants it")
+        self.poll()
+
+    def respond_to_join(
+        self, *, member_id: str = "m-1", leader: str = "m-2", generation: int = 1
+    ) -> None:
+        """Take the member in; as the leader it is one of two."""
+        self.take(JoinGroupRequest)
+        subscription = encode_subscription(GroupMember(frozenset({"t"})))
+        members = [
+            JoinGroupResponseMember(member_id=each, metadata=subscription)
+            for each in (member_id, "m-2")
+        ]
+        self.respond(
+            JoinGroupResponse(
+                generation_id=generation,
+                protocol_name="range",
+                leader=leader,
+                member_id=member_id,
+                members=members if leader == member_id else [],
+            )
+        )
+
+    def respond_to_sync(self) -> None:
+        """Assign the first partition to the member."""
+        self.take(SyncGroupRequest)
+        self.respond(SyncGroupResponse(assignment=encode_assignment([TopicPartition("t", 0)])))
+
+    def join(self, generation: int = 1) -> None:
+        """Become a member, whatever that needs."""
+        self.start_joining()
+        self.respond_to_join(generation=generation)
+        self.poll()
+        self.respond_to_sync()
+        self.poll()
+        assert not self.sent
+        self.carried_out.diary.clear()
+
+    def beat(self, error_code: int = 0) -> None:
+        """Let a heartbeat fall due, and answer it."""
+        self.wait(INTERVAL_MS)
+        self.take(HeartbeatRequest)
+        self.respond(HeartbeatResponse(error_code=error_code))
+
+
+class Kip848Scene(MemberScene):
+    """A member of KIP-848, which subscribes to ``a`` and ``b``."""
+
+    membership: Kip848Membership
+
+    def __init__(self, group_instance_id: str | None = None, server_assignor: str = "") -> None:
+        super().__init__()
+        self.subscription.subscribe(["a", "b"])
+        self.know("a", "b")
+        self.membership = Kip848Membership(
+            group_config(
+                group_protocol="consumer",
+                group_instance_id=group_instance_id,
+                group_remote_assignor=server_assignor,
+                client_rack="rack",
+            ),
+            self.context,
+            self.history,
+        )
+
+    def know(self, *names: str) -> None:
+        """Have metadata know these topics."""
+        ids = {"a": A, "b": B}
+        know(self.metadata, *(topic(name, [1, 1], topic_id=ids[name]) for name in names))
+
+    def is_in(self, state: MemberState) -> bool:
+        """Whether the member is as far as this."""
+        return self.membership.state is state
+
+    def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+        """The one heartbeat that waits for its answer."""
+        return self.take(ConsumerGroupHeartbeatRequest)
+
+    def last_epoch(self) -> int:
+        """What the youngest heartbeat says of the member's epoch."""
+        message = self.sent[-1].message
+        assert isinstance(message, ConsumerGroupHeartbeatRequest)
+        return message.member_epoch
+
+    def respond(
+        self,
+        epoch: int = 1,
+        assigned: TopicIdPartitions | None = None,
+        *,
+        code: int = 0,
+        interval_ms: int = INTERVAL_MS,
+    ) -> None:
+        """Answer it; `assigned` None reports nothing about partitions."""
+        self.heartbeat()
+        assignment = None
+        if assigned is not None:
+            topics = [
+                ResponseTopicPartitions(each, list(numbers)) for each, numbers in assigned.items()
+            ]
+            assignment = Assignment(topics)
+        response = ConsumerGroupHeartbeatResponse(
+            error_code=code,
+            member_epoch=epoch,
+            heartbeat_interval_ms=interval_ms,
+            assignment=assignment,
+        )
+        self.sent.pop().on_response(response, self.now_ms)
+
+    def join(self, assigned: TopicIdPartitions | None = None) -> None:
+        """Become a stable member that has these partitions, and has acknowledged them."""
+        self.membership.request_join()
+        self.poll()
+        self.respond(1, assigned or {})
+        self.poll()
+        if assigned:
+            self.respond(1)
+        self.carried_out.diary.clear()

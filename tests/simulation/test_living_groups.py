@@ -1,0 +1,128 @@
+"""Groups whose coordinator is out of reach, or takes no member in: what polls raise, and logs say.
+
+A group is a few consumers, whose network may be cut off from one broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import pytest
+
+from pykclient.errors import CoordinatorLoadInProgressError, KafkaTimeoutError
+from pykclient.network.log import REPEAT_MS
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake import faults
+from pykclient.types import TopicPartition
+from tests.simulation.living_group import JOIN_MS, LivingGroup
+from tests.simulation.simulated_member import POLL_MS
+
+SESSION_MS = 45_000
+MAX_POLL_INTERVAL_MS = 300_000
+JOINING = {"classic": ApiKey.JOIN_GROUP, "consumer": ApiKey.CONSUMER_GROUP_HEARTBEAT}
+PROTOCOLS = tuple(JOINING)
+TROUBLE_MS = 2 * REPEAT_MS
+ALIKE_MAX = 2 * (1 + TROUBLE_MS // REPEAT_MS)
+"""Of one line; who is found is said again after each time that it was said to be gone, of which
+there are two reasons."""
+
+
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("has_joined", [True, False])
+def test_a_coordinator_that_is_found_but_out_of_reach_is_told(
+    protocol: str, has_joined: bool
+) -> None:
+    with LivingGroup(protocol) as group:
+        if has_joined:
+            group.run(JOIN_MS)
+            assert group.told_by_polls(JOIN_MS) == []
+        group.refuse_coordinator()
+        errors = group.told_by_polls(3 * SESSION_MS)
+        # Partitions that this broker leads are reported as well, if they are known.
+        reported = [error for error in errors if "coordinator of group 'g' was " in str(error)]
+        assert 1 < len(reported) <= 3, "once a session"
+        assert isinstance(reported[0], KafkaTimeoutError)
+        assert "refused" in str(reported[0])
+        group.let_through()
+        group.run(JOIN_MS)
+        assert group.member.owned
+        assert group.told_by_polls(2 * SESSION_MS) == []
+
+
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_coordinator_that_takes_nobody_in_is_told(protocol: str) -> None:
+    with LivingGroup(protocol) as group:
+        fault = faults.fail_with(CoordinatorLoadInProgressError)
+        group.cluster.faults.add(fault, JOINING[protocol], times=None)
+        (error,) = group.told_by_polls(SESSION_MS + JOIN_MS)
+        assert "did not take this consumer in" in str(error)
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(error)
+        group.cluster.faults.clear()
+        assert group.told_by_polls(2 * SESSION_MS) == []
+        assert group.member.owned
+
+
+@pytest.mark.promise(
+    "a stalled group is raised by empty polls; a group that waits for its members is not"
+)
+def test_a_group_that_waits_for_another_member_is_not_told() -> None:
+    """Its JoinGroup is taken, and answered when the other one has joined again, or is gone."""
+    with LivingGroup("classic") as group:
+        fault = faults.fail_with(CoordinatorLoadInProgressError)
+        group.cluster.faults.add(fault, ApiKey.JOIN_GROUP, times=3)
+        group.cluster.faults.add(faults.drop(), ApiKey.JOIN_GROUP, times=None)
+        assert group.told_by_polls(2 * SESSION_MS) == []
+
+
+@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("has_joined", [True, False])
+def test_a_coordinator_out_of_reach_is_told_now_and_then(
+    protocol: str, has_joined: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LivingGroup(protocol) as group:
+        if has_joined:
+            group.run(JOIN_MS)
+            assert group.member.owned
+        caplog.clear()
+        caplog.set_level(logging.INFO, "pykclient")
+        group.refuse_coordinator()
+        group.run(TROUBLE_MS)
+        reported = Counter(record.msg for record in caplog.records)
+        assert any("could not connect" in each for each in reported)
+        assert any("is not used any more" in each for each in reported)
+        assert {each: count for each, count in reported.items() if count > ALIKE_MAX} == {}
+        brief = [record for record in caplog.records if "times since" in record.getMessage()]
+        assert brief, "that it goes on is logged, too"
+
+
+@pytest.mark.promise(
+    "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
+)
+def test_what_was_taken_back_from_one_who_is_away_is_read_by_another_at_once() -> None:
+    """One at work gets a target with more partitions, and then one without them.
+
+    Until it acknowledges that, the coordinator assigns them to no other member: for
+    max_poll_interval_ms, if it waited for the application.
+    """
+    with LivingGroup("consumer") as group:
+        group.run(JOIN_MS)
+        second = group.join()
+        group.run(2 * JOIN_MS)
+        assert second.owned
+        group.member.busy_until_ms = group.now_ms + MAX_POLL_INTERVAL_MS
+        group.run(POLL_MS)
+        second.is_leaving = True
+        group.run(JOIN_MS)
+        third = group.join()
+        group.run(2 * JOIN_MS)
+        assert group.member.busy_until_ms > group.now_ms
+        assert third.owned
+        assert third.owned | group.member.owned == {TopicPartition("t", n) for n in range(3)}

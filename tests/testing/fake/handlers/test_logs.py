@@ -1,0 +1,210 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and retention of a fake broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors.broker import (
+    FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from pykclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from pykclient.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from pykclient.testing import FakeCluster
+from pykclient.testing.fake.handlers import list_offsets
+from pykclient.testing.fake.state import RETENTION_CHECK_MS
+from pykclient.types import TopicPartition
+from tests.testing.fake.requests import batch_of, fetch, fetched, produce, response_to
+
+T0 = TopicPartition("t", 0)
+NOT_FOUND = -1
+COUNT = 3
+
+
+@pytest.fixture
+def timed() -> FakeCluster:
+    """A log of offsets 0 to 3 with the times 3000, 9000, 9001 and 6000."""
+    cluster = FakeCluster(1)
+    cluster.create_topic("t")
+    produce(cluster, 0, batch_of(b"a", timestamp_ms=3_000))
+    produce(cluster, 0, batch_of(b"b", b"c", timestamp_ms=9_000))
+    produce(cluster, 0, batch_of(b"d", timestamp_ms=6_000))
+    return cluster
+
+
+def look_up(
+    cluster: FakeCluster, timestamp_ms: int, version: int | None = None
+) -> ListOffsetsPartitionResponse:
+    asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp_ms)])
+    response = response_to(
+        cluster, ListOffsetsRequest(topics=[asked]), ListOffsetsResponse, version=version
+    )
+    return response.topics[0].partitions[0]
+
+
+@pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
+@pytest.mark.parametrize(
+    ("asked", "offset", "timestamp_ms"),
+    [
+        (list_offsets.LATEST, 4, NOT_FOUND),
+        (list_offsets.EARLIEST, 0, NOT_FOUND),
+        (list_offsets.MAX_TIMESTAMP, 2, 9_001),
+        (list_offsets.EARLIEST_LOCAL, 0, NOT_FOUND),
+        (list_offsets.LATEST_TIERED, NOT_FOUND, NOT_FOUND),
+        (0, 0, 3_000),
+        (3_001, 1, 9_000),
+        (9_001, 2, 9_001),
+        (9_002, NOT_FOUND, NOT_FOUND),
+    ],
+)
+def test_what_a_time_means(asked: int, offset: int, timestamp_ms: int, timed: FakeCluster) -> None:
+    found_response = look_up(timed, asked)
+    assert (found_response.error_code, found_response.offset, found_response.timestamp) == (
+        0,
+        offset,
+        timestamp_ms,
+    )
+
+
+@pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
+@pytest.mark.parametrize(
+    "version", range(ListOffsetsRequest.min_version, ListOffsetsRequest.max_version + 1)
+)
+@pytest.mark.parametrize(
+    ("asked", "offset"), [(list_offsets.LATEST, 4), (list_offsets.EARLIEST, 0), (3_001, 1)]
+)
+def test_offsets_are_listed_in_every_version(
+    version: int, asked: int, offset: int, timed: FakeCluster
+) -> None:
+    found_response = look_up(timed, asked, version)
+    assert (found_response.error_code, found_response.offset) == (0, offset)
+
+
+def test_an_empty_log_has_no_largest_time() -> None:
+    cluster = FakeCluster(1)
+    cluster.create_topic("t")
+    assert look_up(cluster, list_offsets.MAX_TIMESTAMP).offset == NOT_FOUND
+
+
+@pytest.fixture
+def led() -> FakeCluster:
+    """Of one record in epoch 0, one in 1, none in 2 and two in 3; broker 0 leads again."""
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    produce(cluster, 0, batch_of(b"v"))
+    cluster.move_leader(T0, 1)
+    produce(cluster, 1, batch_of(b"v"))
+    cluster.move_leader(T0, 1)
+    cluster.move_leader(T0, 0)
+    produce(cluster, 0, batch_of(b"v", b"w"))
+    return cluster
+
+
+def epoch_end(
+    cluster: FakeCluster, epoch: int, *, broker_id: int = 0, topic: str = "t", believed: int = -1
+) -> EpochEndOffset:
+    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=believed, leader_epoch=epoch)
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+    )
+    response = response_to(cluster, request, OffsetForLeaderEpochResponse, broker_id=broker_id)
+    return response.topics[0].partitions[0]
+
+
+@pytest.mark.promise(
+    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
+)
+@pytest.mark.parametrize(
+    ("epoch", "found_response"), [(0, (0, 1)), (1, (1, 2)), (2, (1, 2)), (3, (3, 4)), (4, (-1, -1))]
+)
+def test_an_epoch_ends_where_the_next_one_with_records_begins(
+    epoch: int, found_response: tuple[int, int], led: FakeCluster
+) -> None:
+    end = epoch_end(led, epoch)
+    assert (end.error_code, end.leader_epoch, end.end_offset) == (0, *found_response)
+
+
+def test_who_believes_in_another_leader_is_told(led: FakeCluster) -> None:
+    for end, error in (
+        (epoch_end(led, 0, believed=2), FencedLeaderEpochError),
+        (epoch_end(led, 0, believed=4), UnknownLeaderEpochError),
+        (epoch_end(led, 0, broker_id=1), NotLeaderOrFollowerError),
+        (epoch_end(led, 0, topic="other"), UnknownTopicOrPartitionError),
+    ):
+        assert end.error_code == error.code
+    assert epoch_end(led, 0, believed=3).error_code == 0
+
+
+@pytest.fixture
+def filled() -> FakeCluster:
+    cluster = FakeCluster(1)
+    cluster.create_topic("t")
+    for _ in range(COUNT):
+        produce(cluster, 0, batch_of(b"v"))
+    return cluster
+
+
+def delete(cluster: FakeCluster, before_offset: int) -> DeleteRecordsPartitionResult:
+    asked = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(0, before_offset)])
+    response = response_to(cluster, DeleteRecordsRequest(topics=[asked]), DeleteRecordsResponse)
+    return response.topics[0].partitions[0]
+
+
+@pytest.mark.promise(
+    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
+)
+@pytest.mark.parametrize(("before_offset", "start"), [(0, 0), (2, 2), (COUNT, COUNT), (-1, COUNT)])
+def test_what_was_before_the_offset_is_there_no_more(
+    before_offset: int, start: int, filled: FakeCluster
+) -> None:
+    found_response = delete(filled, before_offset)
+    assert (found_response.error_code, found_response.low_watermark) == (0, start)
+    calls = [fetch(filled, 0, offset, max_wait_ms=0) for offset in range(COUNT)]
+    codes = [fetched(call).error_code for call in calls]
+    assert codes == [OffsetOutOfRangeError.code] * start + [0] * (COUNT - start)
+
+
+@pytest.mark.parametrize("before_offset", [-2, COUNT + 1])
+def test_an_offset_outside_of_the_log_is_refused(before_offset: int, filled: FakeCluster) -> None:
+    assert delete(filled, before_offset).error_code == OffsetOutOfRangeError.code
+    assert filled.partition(T0).log.log_start_offset == 0
+
+
+@pytest.mark.promise(
+    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
+)
+def test_old_segments_go_by_themselves() -> None:
+    cluster = FakeCluster(1, epoch_ms=0)
+    config = {"segment.bytes": "1", "retention.ms": str(RETENTION_CHECK_MS)}
+    cluster.create_topic("t", config=config)
+    for number in range(COUNT):
+        data = batch_of(b"v", timestamp_ms=number * RETENTION_CHECK_MS)
+        produce(cluster, 0, data, now_ms=number)
+    log = cluster.partition(T0).log
+    starts = []
+    for check in range(1, COUNT + 3):
+        cluster.advance(check * RETENTION_CHECK_MS)
+        starts.append(log.log_start_offset)
+    assert starts == [0, 1, 2, 2, 2], "a segment goes once it is older, the last one never"
