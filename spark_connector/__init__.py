@@ -12,12 +12,25 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from spark_connector.foreach_batch import foreach_batch
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from spark_connector.lag import LagListener
+
+__all__ = ["LagListener", "foreach_batch", "register"]
 
 LOOK_S_MAX: Final = 60.0
+
+
+def __getattr__(name: str) -> object:
+    # Spark looks at this module for the format's name alone, so what is heavy waits for its use.
+    if name == "LagListener":
+        from spark_connector.lag import LagListener
+
+        return LagListener
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: SparkSession) -> None:

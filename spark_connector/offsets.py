@@ -1,9 +1,10 @@
 """Offsets: from the options' limits to the ranges that tasks read.
 
 A limit says where reading starts or ends: one offset or time for every partition, or one for each.
-On the driver limits are resolved once against what the partitions hold, checked for data that is
-gone, and cut into ranges of plain numbers; tasks never look up offsets. Nothing here speaks to a
-broker: what the partitions hold is given.
+The driver resolves limits against what the partitions hold, checks for data that is gone, and cuts
+ranges. Spark plans a frame once and runs it often, so an edge that was given as earliest or latest
+stays one: the task that reads it binds it (`OffsetRange`). Offsets and times are fixed by the plan.
+Nothing here speaks to a broker: what the partitions hold is given.
 
 Owner: none, all values are immutable.
 Source: Spark's Structured Streaming + Kafka Integration Guide (options and JSON forms); classes
@@ -13,33 +14,17 @@ Source: Spark's Structured Streaming + Kafka Integration Guide (options and JSON
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient import TopicPartition
 from pykclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from pykclient import TopicPartition
-
-    OffsetsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
-
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "DataLossError",
-    "LogBounds",
-    "OffsetLimit",
-    "OffsetRange",
-    "resolve_ranges",
-    "split_ranges",
-]
+    from collections.abc import Iterable, Mapping
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-NAMED_MAX: Final = 10
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,11 +41,19 @@ class LogBounds(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """What one task reads: offsets from `start` up to, not including, `end`."""
+    """What one task reads: offsets from `start` up to, not including, `end`.
+
+    With `from_earliest` the read began at the earliest offset, so what retention has removed since
+    is no data loss. With `is_first` the range has that edge and begins where the partition does
+    when it is read; with `to_latest` it ends where the partition does then.
+    """
 
     partition: TopicPartition
     start: int
     end: int
+    from_earliest: bool = False
+    is_first: bool = False
+    to_latest: bool = False
 
     @property
     def size(self) -> int:
@@ -71,103 +64,46 @@ class OffsetRange(NamedTuple):
         return f"{self.partition} [{self.start}, {self.end})"
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetLimit:
-    """One end of the read, as an option gave it.
-
-    `everywhere` holds for all partitions, or `by_partition` for each. Values are offsets (or
-    `EARLIEST`, `LATEST`), or with `is_timestamp` milliseconds since 1970. `fallback` replaces a
-    time after which a partition has no record; None makes that an error.
-    """
-
-    option: str
-    everywhere: int | None = None
-    by_partition: Mapping[TopicPartition, int] | None = None
-    is_timestamp: bool = False
-    fallback: int | None = LATEST
-
-    def values(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The limit of each partition. Raises: `ConfigError` unless exactly these are named."""
-        if self.by_partition is None:
-            assert self.everywhere is not None
-            return dict.fromkeys(partitions, self.everywhere)
-        missing = sorted(set(partitions) - set(self.by_partition))
-        surplus = sorted(set(self.by_partition) - set(partitions))
-        if missing or surplus:
-            raise ConfigError(
-                f"{self.option} must name every partition that is read, and no other "
-                f"(-1 is latest, -2 earliest). Missing: {_named(missing)}. "
-                f"Not read: {_named(surplus)}."
-            )
-        return {partition: self.by_partition[partition] for partition in partitions}
-
-
-def resolve_ranges(
-    starting: OffsetLimit,
-    ending: OffsetLimit,
+def batch_ranges(
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, LogBounds],
-    offsets_at: OffsetsAt,
     *,
     fail_on_data_loss: bool,
 ) -> list[OffsetRange]:
-    """One range for each partition, between the limits and within what the partition holds.
+    """One range for each partition of a batch, between its limits and within what it holds.
 
-    `bounds` has the partitions; `offsets_at` gives each its first offset at or after a time, None
-    where there is none.
+    `starts` and `ends` are what the limits gave (`OffsetLimit.offsets`), edges among them.
 
-    Raises: `ConfigError` when a limit does not fit the partitions, when a start lies behind its
-    end, or when no record is as young as a starting time; `DataLossError` when part of a range
+    Raises: `ConfigError` when a start lies behind its end; `DataLossError` when part of a range
     is gone and `fail_on_data_loss` is true. When it is false the range shrinks, with a warning.
     """
-    starts = _resolved(starting, bounds, offsets_at)
-    ends = _resolved(ending, bounds, offsets_at)
     ranges = []
     for partition, held in bounds.items():
-        wanted = OffsetRange(partition, starts[partition], ends[partition])
+        edges = {EARLIEST: held.beginning, LATEST: held.end}
+        start, end = starts[partition], ends[partition]
+        wanted = OffsetRange(
+            partition,
+            edges.get(start, start),
+            edges.get(end, end),
+            from_earliest=start == EARLIEST,
+            is_first=start == EARLIEST,
+            to_latest=end == LATEST,
+        )
         if wanted.size < 0:
             raise ConfigError(
-                f"{partition}: {starting.option} begins at offset {wanted.start}, behind the end "
-                f"{wanted.end} of {ending.option}. Either the offsets are wrong, or the topic was "
-                f"deleted and made again."
+                f"{partition}: the read would begin at offset {wanted.start}, behind its end "
+                f"{wanted.end}. Either startingOffsets and endingOffsets (or their times) are "
+                f"wrong, or the topic was deleted and made again."
             )
         ranges.append(_available(wanted, held, fail_on_data_loss=fail_on_data_loss))
     return ranges
 
 
-def _resolved(
-    limit: OffsetLimit, bounds: Mapping[TopicPartition, LogBounds], offsets_at: OffsetsAt
-) -> dict[TopicPartition, int]:
-    values = limit.values(list(bounds))
-    if limit.is_timestamp:
-        found = offsets_at(values)
-        values = {
-            partition: _offset_or_fallback(limit, partition, timestamp_ms, found.get(partition))
-            for partition, timestamp_ms in values.items()
-        }
-    edges = {
-        partition: {EARLIEST: held.beginning, LATEST: held.end}
-        for partition, held in bounds.items()
-    }
-    return {partition: edges[partition].get(value, value) for partition, value in values.items()}
-
-
-def _offset_or_fallback(
-    limit: OffsetLimit, partition: TopicPartition, timestamp_ms: int, offset: int | None
-) -> int:
-    if offset is not None:
-        return offset
-    if limit.fallback is None:
-        raise ConfigError(
-            f"{limit.option}: {partition} has no record at or after {timestamp_ms} ms. Give an "
-            f"earlier time, or startingOffsetsByTimestampStrategy=latest."
-        )
-    return limit.fallback
-
-
 def _available(wanted: OffsetRange, held: LogBounds, *, fail_on_data_loss: bool) -> OffsetRange:
     start = min(max(wanted.start, held.beginning), held.end)
     end = max(min(wanted.end, held.end), start)
-    found = OffsetRange(wanted.partition, start, end)
+    found = wanted._replace(start=start, end=end)
     if wanted.size and found != wanted:
         report_data_loss(
             f"{wanted} was asked for, but {wanted.partition} holds "
@@ -190,19 +126,21 @@ def split_ranges(
     records_per_partition_max: int | None = None,
     partitions_min: int | None = None,
 ) -> list[OffsetRange]:
-    """Ranges for tasks: empty ones dropped, large ones cut.
+    """Ranges for tasks: large ones cut; empty ones dropped, unless they end at the latest offset.
 
     No range is longer than `records_per_partition_max`. When there are fewer than
     `partitions_min`, the larger ones are cut so that about as many come out.
     """
-    whole = [one for one in ranges if one.size > 0]
+    whole = [one for one in ranges if one.size > 0 or one.to_latest]
     if records_per_partition_max is not None:
         limit = records_per_partition_max
-        whole = [part for one in whole for part in _cut(one, -(-one.size // limit))]
+        whole = [part for one in whole for part in _cut(one, max(-(-one.size // limit), 1))]
     if partitions_min is None or len(whole) >= partitions_min:
         return whole
     # Ranges that stay whole are left out of the sum, or the larger ones would get too few parts.
     total = sum(one.size for one in whole)
+    if total == 0:
+        return whole
     small = {one for one in whole if _part_count(one.size, total, partitions_min) == 1}
     large_total = total - sum(one.size for one in small)
     large_parts = max(partitions_min - len(small), 1)
@@ -223,12 +161,38 @@ def _part_count(size: int, total: int, parts: int) -> int:
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """`parts` ranges of about the same size; fewer when there are not enough offsets."""
     edges = [whole.start + whole.size * part // parts for part in range(parts + 1)]
+    found = [whole._replace(start=start, end=end) for start, end in pairwise(edges) if end > start]
+    if len(found) < 2:
+        return [whole]
+    first, *inner, last = found
     return [
-        OffsetRange(whole.partition, start, end) for start, end in pairwise(edges) if end > start
+        first._replace(to_latest=False),
+        *(part._replace(is_first=False, to_latest=False) for part in inner),
+        last._replace(is_first=False),
     ]
 
 
-def _named(partitions: Sequence[TopicPartition]) -> str:
-    names = [str(partition) for partition in partitions[:NAMED_MAX]]
-    more = len(partitions) - NAMED_MAX
-    return ", ".join([*names, f"{more} more"] if more > 0 else names) or "none"
+def offsets_as_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as Spark keeps them: ``{"topic": {"0": 23}}``, topics and partitions in order."""
+    found: dict[str, dict[str, int]] = {}
+    for partition in sorted(offsets):
+        found.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
+    return found
+
+
+def offsets_from_json(value: object) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint, of this source or of Spark's own.
+
+    Raises: `ConfigError` when `value` is something else, so that the checkpoint of another source
+    is refused.
+    """
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in value.items() if isinstance(value, dict) else ((None, None),):
+        if not isinstance(topic, str) or not isinstance(numbers, dict):
+            raise ConfigError(
+                f"The checkpoint has offsets of another source: {str(value)[:100]!r} is not "
+                f'{{"topic": {{"0": 23}}}}. Give this query a checkpointLocation of its own.'
+            )
+        for number, offset in numbers.items():
+            found[TopicPartition(topic, int(number))] = int(offset)
+    return found

@@ -1,9 +1,9 @@
-"""KafkaOptions: what the user gave to ``spark.read``, parsed and checked once.
+"""KafkaOptions: what the user gave to Spark for the format "pykafka", parsed and checked once.
 
-Names, values and defaults are those of Spark's own Kafka source. An option that is unknown, or
-known but not built, is refused by name. Immutable and picklable: it travels to the tasks. Values of
-``kafka.*`` never appear in `repr`, since secrets are among them; the client's own errors show the
-value of a setting that is none.
+Names, values and defaults are those of Spark's own Kafka source and sink. An option that is unknown
+is refused by name. One that has no effect in this use, such as a limit of streams in a batch, is
+accepted with a warning: people keep one dictionary of options for a whole pipeline. Immutable and
+picklable: it travels to the tasks.
 
 Owner: none, it is immutable.
 Source: Spark's Structured Streaming + Kafka Integration Guide.
@@ -11,79 +11,126 @@ Source: Spark's Structured Streaming + Kafka Integration Guide.
 
 from __future__ import annotations
 
-import json
+import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import TopicPartition
-from pykclient.config.setting import did_you_mean
+from pykclient.admin.config import AdminConfig
+from pykclient.config.unknown_keys import did_you_mean
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
-from spark_connector.offsets import EARLIEST, LATEST, OffsetLimit
+from spark_connector.client_settings import (
+    CLIENT_PREFIX,
+    REFUSED_BY_READS,
+    REFUSED_BY_WRITES,
+    ClientSettings,
+)
+from spark_connector.java_pattern import python_pattern
+from spark_connector.limits import ending_limit, json_object, shown, starting_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KafkaOptions", "TopicChoice"]
+    from spark_connector.limits import OffsetLimit
 
-CLIENT_PREFIX: Final = "kafka."
+_LOG = logging.getLogger(__name__)
+
 POLL_TIMEOUT_MS: Final = 120_000
 """Spark's own default: ``spark.network.timeout``."""
 
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: with fewer Spark's own cost for each shows, with more nothing is won."""
 
-SHOWN_LENGTH_MAX: Final = 200
+TRIGGER_DELAY_MS_MAX: Final = 15 * 60 * 1_000
+OFFSET_RETRIES: Final = 3
+OFFSET_RETRY_MS: Final = 1_000
+OFFSET_POLL_INTERVAL_MS: Final = 50
 
 _TRUTHS: Final = {"true": True, "false": False}
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-_OPTIONS: Final = {
-    name.lower(): name
-    for name in (
-        "assign",
-        "endingOffsets",
-        "endingOffsetsByTimestamp",
-        "endingTimestamp",
-        "failOnDataLoss",
-        "includeHeaders",
-        "kafkaConsumer.pollTimeoutMs",
-        "maxRecordsPerPartition",
-        "minPartitions",
+
+class Use(Enum):
+    """What one set of options is for."""
+
+    BATCH = "a batch read"
+    STREAM = "a streaming read"
+    SINK = "a write"
+
+
+class Option(NamedTuple):
+    """One option: its official spelling, what it has an effect on, and what it does."""
+
+    name: str
+    uses: frozenset[Use]
+    meaning: str
+
+
+_READS: Final = frozenset({Use.BATCH, Use.STREAM})
+_BATCH: Final = frozenset({Use.BATCH})
+_STREAM: Final = frozenset({Use.STREAM})
+_SINK: Final = frozenset({Use.SINK})
+_NOWHERE: Final[frozenset[Use]] = frozenset()
+
+OPTIONS: Final = (
+    Option("subscribe", _READS, "topics to read, separated by commas"),
+    Option("subscribePattern", _READS, "a pattern (of Java) that is found in the topics' names"),
+    Option("assign", _READS, 'partitions to read, as JSON: {"topicA":[0,1]}'),
+    Option(
         "startingOffsets",
-        "startingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
+        _READS,
+        "`earliest` (default of a batch), `latest` (default of a stream, and only there), offsets "
+        'of every partition as JSON: {"topicA":{"0":23,"1":-2}}, or where a group has committed: '
+        "group:NAME",
+    ),
+    Option("endingOffsets", _BATCH, "`latest` (default) or offsets as JSON"),
+    Option(
         "startingTimestamp",
-        "subscribe",
-        "subscribePattern",
-    )
-}
-
-_STREAMING: Final = "It limits a streaming read, which is not built yet."
-_NO_GROUP: Final = "Partitions are read without a consumer group: leave it out."
-_RETRIES: Final = (
-    "Asking for offsets is repeated until kafka.default.api.timeout.ms is over: set that."
+        _READS,
+        "where to start: milliseconds since 1970, ISO 8601, or a duration back from now: -PT10M",
+    ),
+    Option("endingTimestamp", _BATCH, "where to end, as for `startingTimestamp`"),
+    Option("startingOffsetsByTimestamp", _READS, "a time for each partition, as JSON"),
+    Option("endingOffsetsByTimestamp", _BATCH, "a time for each partition, as JSON"),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        _READS,
+        "where no record is as young as a starting time: `error` (default) or `latest`",
+    ),
+    Option("failOnDataLoss", _READS, "whether records that are gone fail the query (true)"),
+    Option("includeHeaders", _READS, "adds the column `headers` (false)"),
+    Option("minPartitions", _READS, "cuts large ranges until there are about as many tasks"),
+    Option("maxRecordsPerPartition", _READS, "the most offsets that one task reads"),
+    Option("kafkaConsumer.pollTimeoutMs", _READS, "how long a task waits for records (120000)"),
+    Option("maxOffsetsPerTrigger", _STREAM, "the most offsets of a micro-batch"),
+    Option("minOffsetsPerTrigger", _STREAM, "a micro-batch waits until so many have come"),
+    Option("maxTriggerDelay", _STREAM, "but no longer than this (15m)"),
+    Option("fetchOffset.numRetries", _STREAM, "how often ends that went back are asked for (3)"),
+    Option("fetchOffset.retryIntervalMs", _STREAM, "and how long to wait in between (1000)"),
+    Option("offsetPollIntervalMs", _STREAM, "the least time between two requests for ends (50)"),
+    Option("commitGroup", _STREAM, "a consumer group to which finished offsets are committed"),
+    Option("groupIdPrefix", _NOWHERE, "partitions are read without a consumer group"),
+    Option("kafka.group.id", _NOWHERE, "partitions are read without a consumer group"),
+    Option("topic", _SINK, "the topic to write to, in place of the column `topic`"),
+    Option("timestampColumn", _SINK, "the column that has the records' time, in place of now"),
+    Option(
+        "onRecordTooLarge",
+        _SINK,
+        "a topic that gets key, headers and a note of each record that no broker takes; without "
+        "it such a record fails the query",
+    ),
+    Option("checkpointLocation", _NOWHERE, "Spark's own: it passes it on"),
 )
 
-_REFUSED: Final = {
-    "maxoffsetspertrigger": _STREAMING,
-    "minoffsetspertrigger": _STREAMING,
-    "maxtriggerdelay": _STREAMING,
-    "groupidprefix": _NO_GROUP,
-    "fetchoffset.numretries": _RETRIES,
-    "fetchoffset.retryintervalms": _RETRIES,
-    "topic": "It is the topic to write to, and writing is not built yet. To read, give subscribe.",
-    "path": "Kafka has no paths: give subscribe.",
-}
+_BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
-_REFUSED_CLIENT_SETTINGS: Final = {
-    "auto.offset.reset": "Where to start is startingOffsets, and failOnDataLoss what happens when "
-    "records are gone.",
-    "key.deserializer": "Keys are bytes: decode the column.",
-    "value.deserializer": "Values are bytes: decode the column.",
-    "enable.auto.commit": "Nothing is committed: leave it out.",
-    "interceptor.classes": "Interceptors could change records: leave it out.",
-    "group.id": _NO_GROUP,
+REFUSED: Final = {
+    "path": "Kafka has no paths: give subscribe.",
+    "provider": "Spark gives a Python source none of the options of CREATE TABLE ... USING: "
+    "write CREATE TEMPORARY VIEW ... USING pykafka OPTIONS (...).",
 }
 
 
@@ -97,97 +144,172 @@ class TopicChoice:
     partitions: tuple[TopicPartition, ...] = ()
 
 
+class StreamLimits(NamedTuple):
+    """How much and how often a stream reads, and the group that its progress is committed to."""
+
+    offsets_max: int | None
+    offsets_min: int | None
+    trigger_delay_ms_max: int
+    offset_retries: int
+    offset_retry_ms: int
+    offset_poll_interval_ms: int
+    commit_group: str
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """The checked options of one read. `client_settings` are the ``kafka.*`` ones, unprefixed."""
+    """The checked options of one read. `client` has the ``kafka.*`` ones."""
 
     choice: TopicChoice
     starting: OffsetLimit
     ending: OffsetLimit
-    client_settings: Mapping[str, str]
+    client: ClientSettings
     partitions_min: int | None
     records_per_partition_max: int | None
     poll_timeout_ms: int
     fail_on_data_loss: bool
     include_headers: bool
+    stream: StreamLimits
 
     @classmethod
-    def from_spark(cls, options: Mapping[str, str]) -> KafkaOptions:
-        """The options of one ``load()``; names are not case-sensitive.
+    def from_spark(cls, options: Mapping[str, str], use: Use) -> KafkaOptions:
+        """The options of one ``load()`` for one use; names are not case-sensitive.
 
         Raises: `ConfigError` naming the option, what it may be, and how to cure it.
         """
-        given = {name.lower(): str(value) for name, value in options.items()}
-        client_settings = {
-            name.removeprefix(CLIENT_PREFIX): given.pop(name)
-            for name in list(given)
-            if name.startswith(CLIENT_PREFIX)
-        }
-        _check_names(given)
-        _check_client_settings(client_settings)
+        given, client = effective_options(options, use)
         return cls(
             choice=_choice(given),
-            starting=_starting(given),
-            ending=_ending(given),
-            client_settings=client_settings,
+            starting=starting_limit(given, is_stream=use is Use.STREAM),
+            ending=ending_limit(given),
+            client=client,
             partitions_min=_positive(given, "minPartitions"),
             records_per_partition_max=_positive(given, "maxRecordsPerPartition"),
             poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
             fail_on_data_loss=_truth(given, "failOnDataLoss", default=True),
             include_headers=_truth(given, "includeHeaders", default=False),
+            stream=_stream_limits(given),
         )
 
     def consumer_settings(self) -> dict[str, object]:
         """The user's settings, and what follows from ranges being fixed before they are read."""
-        settings: dict[str, object] = dict(self.client_settings)
-        if _spelling_of("allow.auto.create.topics", self.client_settings) is None:
+        settings = self.client.of(ConsumerConfig)
+        if (group := self.client.spelling_of("group.id")) is not None:
+            del settings[group]
+        if self.client.spelling_of("allow.auto.create.topics") is None:
             settings["allow.auto.create.topics"] = False
-        settings["auto.offset.reset"] = "none"
-        return settings
+        return {**settings, "auto.offset.reset": "none"}
+
+    def admin_settings(self) -> dict[str, object]:
+        """Those of the user's settings that an admin client has too."""
+        return self.client.of(AdminConfig)
 
     @property
     def batch_rows(self) -> int:
-        """The most rows of an Arrow batch: `BATCH_ROWS`, or the user's max.poll.records."""
-        spelling = _spelling_of("max.poll.records", self.client_settings)
-        if spelling is None:
-            return BATCH_ROWS
-        return ConsumerConfig.max_poll_records.read(self.client_settings[spelling], spelling)
+        """The most rows of an Arrow batch: `BATCH_ROWS`, or more by max.poll.records."""
+        config = ConsumerConfig.from_settings(self.consumer_settings())
+        return max(BATCH_ROWS, config.max_poll_records)
 
-    def __repr__(self) -> str:
-        return (
-            f"KafkaOptions(choice={self.choice}, starting={self.starting}, ending={self.ending}, "
-            f"client_settings={sorted(self.client_settings)})"
-        )
+    @property
+    def metadata_age_ms_max(self) -> int:
+        """How often a stream looks for new partitions: metadata.max.age.ms of the client."""
+        return AdminConfig.from_settings(self.admin_settings()).metadata_max_age_ms
+
+
+def includes_headers(options: Mapping[str, str]) -> bool:
+    """Whether the columns of these options include the headers, in a batch or a stream.
+
+    Raises: `ConfigError` for what neither allows.
+    """
+    given, settings = _divided(options)
+    _check_names(given)
+    ClientSettings(settings).check(REFUSED_BY_READS)
+    return _truth(given, "includeHeaders", default=False)
+
+
+def effective_options(
+    options: Mapping[str, str], use: Use
+) -> tuple[dict[str, str], ClientSettings]:
+    """The options that have an effect in this use, by name in lower case, and the client's
+    settings; a warning names the others.
+
+    Raises: `ConfigError` for an unknown option, and for the end of a stream, which has none.
+    """
+    given, settings = _divided(options)
+    _check_names(given)
+    client = ClientSettings(settings)
+    client.check(REFUSED_BY_WRITES if use is Use.SINK else REFUSED_BY_READS)
+    idle = [_BY_NAME[name] for name in given if use not in _BY_NAME[name].uses]
+    if use is Use.STREAM and (ends := [option.name for option in idle if option.uses == _BATCH]):
+        raise ConfigError(f"A streaming read has no end: leave out {', '.join(ends)}.")
+    if client.spelling_of("group.id") is not None:
+        idle.append(_BY_NAME["kafka.group.id"])
+    for option in idle:
+        if option.uses:
+            _LOG.warning("Option %r has no effect in %s.", option.name, use.value)
+        elif option.name != "checkpointLocation":
+            _LOG.warning("Option %r has no effect: %s.", option.name, option.meaning)
+    return {name: value for name, value in given.items() if use in _BY_NAME[name].uses}, client
+
+
+def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The format's own options by name in lower case, and the client's settings."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    settings = {
+        name.removeprefix(CLIENT_PREFIX): given.pop(name)
+        for name in list(given)
+        if name.startswith(CLIENT_PREFIX)
+    }
+    return given, settings
 
 
 def _check_names(given: Mapping[str, str]) -> None:
     for name in given:
-        if name in _OPTIONS:
+        if name in _BY_NAME:
             continue
-        if name in _REFUSED:
-            raise ConfigError(f"Option {name!r} cannot be used here. {_REFUSED[name]}")
-        guess = did_you_mean(name, [*_OPTIONS.values(), f"{CLIENT_PREFIX}bootstrap.servers"])
+        if name in REFUSED:
+            raise ConfigError(f"Option {name!r} cannot be used here. {REFUSED[name]}")
+        guess = did_you_mean(
+            name, [*(one.name for one in OPTIONS), f"{CLIENT_PREFIX}bootstrap.servers"]
+        )
         raise ConfigError(
-            f"Format 'pykafka' has no option {name!r}.{guess} Settings of the consumer begin "
-            f"with 'kafka.'."
+            f"Format 'pykafka' has no option {name!r}.{guess} Settings of the client begin with "
+            f"'kafka.'."
         )
 
 
-def _check_client_settings(settings: Mapping[str, str]) -> None:
-    for key, advice in _REFUSED_CLIENT_SETTINGS.items():
-        if (spelling := _spelling_of(key, settings)) is not None:
-            raise ConfigError(f"Option 'kafka.{spelling}' cannot be used. {advice}")
-    if _spelling_of("bootstrap.servers", settings) is None:
+def _stream_limits(given: Mapping[str, str]) -> StreamLimits:
+    offsets_max = _positive(given, "maxOffsetsPerTrigger")
+    offsets_min = _positive(given, "minOffsetsPerTrigger")
+    if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
         raise ConfigError(
-            "Option 'kafka.bootstrap.servers' is missing: give broker addresses such as "
-            "'kafka1:9092,kafka2:9092'."
+            f"minOffsetsPerTrigger ({offsets_min}) is larger than maxOffsetsPerTrigger "
+            f"({offsets_max})."
         )
 
+    def number(option: str, default: int, minimum: int = 0) -> int:
+        return _integer(given, option, minimum=minimum) if option.lower() in given else default
 
-def _spelling_of(key: str, settings: Mapping[str, str]) -> str | None:
-    wanted = ConsumerConfig.setting_of(key)
-    assert wanted is not None, key
-    return next((given for given in settings if ConsumerConfig.setting_of(given) is wanted), None)
+    return StreamLimits(
+        offsets_max,
+        offsets_min,
+        trigger_delay_ms_max=_delay_ms(given),
+        offset_retries=number("fetchOffset.numRetries", OFFSET_RETRIES, minimum=1),
+        offset_retry_ms=number("fetchOffset.retryIntervalMs", OFFSET_RETRY_MS),
+        offset_poll_interval_ms=number("offsetPollIntervalMs", OFFSET_POLL_INTERVAL_MS),
+        commit_group=given.get("commitgroup", "").strip(),
+    )
+
+
+def _delay_ms(given: Mapping[str, str]) -> int:
+    """``15m``, ``30s``, ``1h``, or milliseconds, as Spark reads a time."""
+    text = given.get("maxtriggerdelay", "").strip().lower()
+    if not text:
+        return TRIGGER_DELAY_MS_MAX
+    found = re.fullmatch(r"(\d{1,15})\s*(ms|s|m|min|h|d)?", text)
+    if found is None:
+        raise ConfigError(f"Option 'maxTriggerDelay' must be a time such as 15m, not {text!r}.")
+    return int(found[1]) * _UNITS_MS[(found[2] or "ms").replace("min", "m")]
 
 
 def _choice(given: Mapping[str, str]) -> TopicChoice:
@@ -209,65 +331,14 @@ def _choice(given: Mapping[str, str]) -> TopicChoice:
 
 
 def _checked_pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ConfigError(f"Option 'subscribePattern' is no pattern: {error}.") from error
     if not text:
         raise ConfigError("Option 'subscribePattern' is empty: '.*' is every topic.")
-    return text
-
-
-def _starting(given: Mapping[str, str]) -> OffsetLimit:
-    strategy = given.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
-    if strategy not in ("error", "latest"):
-        raise ConfigError(
-            f"Option 'startingOffsetsByTimestampStrategy' must be error or latest, "
-            f"not {strategy!r}."
-        )
-    fallback = LATEST if strategy == "latest" else None
-    return _by_time(given, "starting", fallback) or _by_offset(
-        given, "startingOffsets", default=EARLIEST, refused=LATEST
-    )
-
-
-def _ending(given: Mapping[str, str]) -> OffsetLimit:
-    return _by_time(given, "ending", LATEST) or _by_offset(
-        given, "endingOffsets", default=LATEST, refused=EARLIEST
-    )
-
-
-def _by_time(given: Mapping[str, str], end: str, fallback: int | None) -> OffsetLimit | None:
-    """A time for all partitions, or else one for each, or None when neither was given."""
-    everywhere, each = f"{end}Timestamp", f"{end}OffsetsByTimestamp"
-    if everywhere.lower() in given:
-        value = _integer(given, everywhere, minimum=0)
-        return OffsetLimit(everywhere, everywhere=value, is_timestamp=True, fallback=fallback)
-    if each.lower() in given:
-        values = _offsets_from_json(each, given[each.lower()], minimum=0)
-        return OffsetLimit(each, by_partition=values, is_timestamp=True, fallback=fallback)
-    return None
-
-
-def _by_offset(given: Mapping[str, str], option: str, *, default: int, refused: int) -> OffsetLimit:
-    """An edge or offsets, of which one edge makes no sense at this end of a batch."""
-    names = {"earliest": EARLIEST, "latest": LATEST}
-    complaint = (
-        f"Option '{option}' of a batch read cannot be "
-        f"{'latest (-1)' if refused == LATEST else 'earliest (-2)'}: "
-        f"give {'earliest' if default == EARLIEST else 'latest'}, or offsets as JSON."
-    )
-    text = given.get(option.lower(), "").strip()
-    if option.lower() not in given:
-        return OffsetLimit(option, everywhere=default)
-    if (edge := names.get(text.lower())) is not None:
-        if edge == refused:
-            raise ConfigError(complaint)
-        return OffsetLimit(option, everywhere=edge)
-    values = _offsets_from_json(option, text, minimum=EARLIEST)
-    if refused in values.values():
-        raise ConfigError(complaint)
-    return OffsetLimit(option, by_partition=values)
+    try:
+        pattern = python_pattern(text)
+        re.compile(pattern)
+    except (re.error, ValueError) as error:
+        raise ConfigError(f"Option 'subscribePattern' is no pattern: {error}.") from error
+    return pattern
 
 
 def _positive(given: Mapping[str, str], option: str) -> int | None:
@@ -276,7 +347,7 @@ def _positive(given: Mapping[str, str], option: str) -> int | None:
 
 def _integer(given: Mapping[str, str], option: str, *, minimum: int) -> int:
     text = given[option.lower()].strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) >= minimum):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and minimum <= int(text) < 2**63):
         raise ConfigError(
             f"Option '{option}' must be an integer of at least {minimum}, not {text[:100]!r}."
         )
@@ -293,10 +364,10 @@ def _truth(given: Mapping[str, str], option: str, *, default: bool) -> bool:
 def _partitions_from_json(option: str, text: str) -> tuple[TopicPartition, ...]:
     """``{"topic": [0, 1]}`` as partitions."""
     partitions: dict[TopicPartition, None] = {}
-    for topic, numbers in _object(option, text, '{"topicA":[0,1],"topicB":[2]}').items():
+    for topic, numbers in json_object(option, text, '{"topicA":[0,1],"topicB":[2]}').items():
         if not topic or not isinstance(numbers, list) or not all(map(_is_index, numbers)):
             raise ConfigError(
-                f"{option}: {topic!r} needs a list of partition numbers, not {_shown(numbers)}."
+                f"{option}: {topic!r} needs a list of partition numbers, not {shown(numbers)}."
             )
         partitions.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
     if not partitions:
@@ -304,40 +375,5 @@ def _partitions_from_json(option: str, text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(partitions))
 
 
-def _offsets_from_json(option: str, text: str, *, minimum: int) -> dict[TopicPartition, int]:
-    """``{"topic": {"0": 23}}`` as a number for each partition, none below `minimum`."""
-    values: dict[TopicPartition, int] = {}
-    for topic, numbers in _object(option, text, '{"topicA":{"0":23,"1":45}}').items():
-        if not topic or not isinstance(numbers, dict):
-            raise ConfigError(
-                f'{option}: {topic!r} needs an object such as {{"0":23}}, not {_shown(numbers)}.'
-            )
-        for partition, value in numbers.items():
-            if not (partition.isascii() and partition.isdigit()):
-                raise ConfigError(f"{option}: {partition!r} of {topic!r} is no partition number.")
-            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-                raise ConfigError(
-                    f"{option}: {topic}-{partition} needs an integer of at least {minimum}, "
-                    f"not {_shown(value)}."
-                )
-            values[TopicPartition(topic, int(partition))] = value
-    return values
-
-
-def _object(option: str, text: str, example: str) -> dict[str, object]:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{option} must be JSON such as {example}, not {_shown(text)}.")
-    return value
-
-
 def _is_index(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."

@@ -21,10 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pykclient.config.setting import did_you_mean
+from pykclient.config.unknown_keys import did_you_mean
 from pykclient.errors import ConfigError
-
-__all__ = ["check_projection", "record_schema"]
 
 HEADERS: Final = "headers"
 

@@ -1,8 +1,8 @@
-"""KafkaDataSource: the format "pykafka" of ``spark.read``.
+"""KafkaDataSource: the format "pykafka" of Spark's readers and writers, for batches and streams.
 
-Made by Spark in driver processes, from the options of one ``load()``; it checks them and hands them
-to a reader. Streams and writes are refused until they are built. The module imports nothing heavy,
-because every lookup of an unknown format imports it.
+Made by Spark in driver processes, from the options of one ``load()`` or ``save()``; it checks them
+and hands them to a reader or a sink. The module imports nothing heavy, because every lookup of an
+unknown format imports it.
 
 Owner: none, Spark makes one for each plan.
 Source: PySpark's Python data source API (``DataSource``).
@@ -10,33 +10,34 @@ Source: PySpark's Python data source API (``DataSource``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_connector.batch_reader import KafkaBatchReader
-
-__all__ = ["KafkaDataSource"]
+    from spark_connector.stream_reader import KafkaStreamReader
+    from spark_connector.writers import KafkaBatchWriter, KafkaStreamWriter
 
 
 class KafkaDataSource(DataSource):
-    """Kafka topics as a Spark source, with the options and columns of Spark's own."""
+    """Kafka topics as a source and a sink, with the options and columns of Spark's own."""
 
     @classmethod
     def name(cls) -> str:
         return "pykafka"
 
     def schema(self) -> StructType:
-        """Columns when the user names none. Raises: `ConfigError` for a bad option."""
-        from spark_connector.options import KafkaOptions
+        """Columns when the user names none, of a batch or a stream: Spark does not say which.
+
+        Raises: `ConfigError` for an option that neither takes.
+        """
+        from spark_connector.options import includes_headers
         from spark_connector.schema import record_schema
 
-        options = KafkaOptions.from_spark(self.options)
-        return record_schema(include_headers=options.include_headers)
+        return record_schema(include_headers=includes_headers(self.options))
 
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """The reader of one batch query; `schema` may be a part of the record's.
@@ -44,26 +45,36 @@ class KafkaDataSource(DataSource):
         Raises: `ConfigError` for a bad option or a column that records do not have.
         """
         from spark_connector.batch_reader import KafkaBatchReader
-        from spark_connector.options import KafkaOptions
+        from spark_connector.options import KafkaOptions, Use
 
-        return KafkaBatchReader(KafkaOptions.from_spark(self.options), schema)
+        return KafkaBatchReader(KafkaOptions.from_spark(self.options, Use.BATCH), schema)
 
-    def streamReader(self, schema: StructType) -> NoReturn:
-        self._refuse("spark.readStream", "read with spark.read")
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:
+        """The reader of one stream. Its first call raises what is wrong with the options."""
+        from spark_connector.stream_reader import KafkaStreamReader
 
-    def simpleStreamReader(self, schema: StructType) -> NoReturn:
-        self._refuse("spark.readStream", "read with spark.read")
+        return KafkaStreamReader(self.options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        self._refuse("DataFrame.write", "send with pykclient.Producer in foreachPartition")
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
+        """The writer of one batch.
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        self._refuse("DataFrame.writeStream", "send with pykclient.Producer in foreachBatch")
+        Raises: `ConfigError` for a bad option or column, and for mode "overwrite".
+        """
+        from spark_connector.sink import Sink
+        from spark_connector.writers import KafkaBatchWriter
 
-    def _refuse(self, feature: str, advice: str) -> NoReturn:
-        raise PySparkNotImplementedError(
-            errorClass="NOT_IMPLEMENTED",
-            messageParameters={
-                "feature": f"{feature} with format 'pykafka' (until it is built, {advice})"
-            },
-        )
+        if overwrite:
+            from pykclient.errors import ConfigError
+
+            raise ConfigError('A topic cannot be overwritten: write with mode("append").')
+        return KafkaBatchWriter(Sink.from_spark(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
+        """The writer of one micro-batch. Output mode complete appends the whole result each time.
+
+        Raises: `ConfigError` for a bad option or column.
+        """
+        from spark_connector.sink import Sink
+        from spark_connector.writers import KafkaStreamWriter
+
+        return KafkaStreamWriter(Sink.from_spark(self.options, schema))

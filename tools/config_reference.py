@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pykclient.config.setting import Setting
     from pykclient.config.unknown_keys import Unsupported
 
-__all__ = ["main", "reference"]
-
 PATH = Path("docs/configuration.md")
 CONFIGS: tuple[type[ClientConfig], ...] = (ConsumerConfig, ProducerConfig, AdminConfig)
 INTRODUCTION = """\

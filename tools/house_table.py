@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["Checkout", "Module", "main", "table"]
-
 PACKAGES: Final = ("pykclient", "spark_connector", "pyspark_pykafka")
 NOT_BY_HAND: Final = ("pykclient/protocol/messages/", "pykclient/errors/broker.py")
 TESTING: Final = "pykclient/testing/"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from enum import Enum
 
-__all__ = ["MACHINES", "Machine", "document", "main"]
-
 PATH: Final = Path("docs/design/states.md")
 REASONS: Final = Path(__file__).parent / "state_reasons.toml"
 INTRODUCTION: Final = """\

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ROOT", "Defect", "read_defects", "troubles"]
-
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 

@@ -32,8 +32,6 @@ from tests.mutants.defects import ROOT, Defect, read_defects, troubles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Run", "main", "why_not_noticed", "why_not_sound"]
-
 TIME_LIMIT_S = 300
 """A run of one defect's tests ends then, and they have not failed."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
 from pykclient.testing.fixtures import skip_or_fail
+from spark_connector.worker_clients import close_waiting
 from tests.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ def new_topic(kafka_cluster: KafkaCluster) -> Callable[[int], str]:
         return topic
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_clients() -> Iterator[None]:
+    """Tasks that a test runs in this process leave no clients to the next test."""
+    yield
+    close_waiting()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructType
 
-from spark_connector.batch_reader import RecordColumns
+from spark_connector.range_reader import RecordColumns
 from spark_connector.schema import record_schema
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -62,7 +62,7 @@ def test_all_columns_are_picked_with_exactly_sparks_schema() -> None:
 
 def test_only_the_columns_asked_for_are_picked_in_their_order() -> None:
     columns = RecordColumns(StructType().add("offset", LongType()).add("value", BinaryType()))
-    assert not columns.has_headers
+    assert columns.names == ["offset", "value"]
     assert columns.pick(consumed()).to_pydict() == {"offset": [7, 8], "value": [None, b""]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,11 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructType
 
-from pykclient import Consumer, Producer, TopicPartition
+from pykclient import Producer, TopicPartition
 from spark_connector.batch_reader import KafkaBatchReader
-from spark_connector.consumer_log import ConsumerLog
+from spark_connector.cluster import Cluster
 from spark_connector.offsets import OffsetRange
-from spark_connector.options import KafkaOptions, TopicChoice
+from spark_connector.options import KafkaOptions, Use
 
 if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
@@ -42,7 +43,7 @@ def fake(fake_kafka: FakeKafka) -> FakeKafka:
 def offsets_of(fake: FakeKafka, start: int, end: int, **options: str) -> list[int]:
     """What a task reads of a range."""
     given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": TOPIC, **options}
-    reader = KafkaBatchReader(KafkaOptions.from_spark(given), OFFSETS)
+    reader = KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), OFFSETS)
     batches = reader.read(InputPartition(OffsetRange(PARTITION, start, end)))
     return [*chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)]
 
@@ -56,9 +57,10 @@ def test_a_pattern_is_found_anywhere_in_a_name_and_in_none_of_kafkas_own(
 ) -> None:
     with fake.control() as cluster:
         cluster.create_topic("__consumer_offsets", 1)
-    with Consumer(bootstrap_servers=fake.bootstrap_servers) as consumer:
-        found = ConsumerLog(consumer).partitions(TopicChoice(pattern=pattern))
-    assert found == [TopicPartition(topic, 0) for topic in topics]
+    given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribePattern": pattern}
+    with closing(Cluster(KafkaOptions.from_spark(given, Use.BATCH))) as cluster:
+        found = cluster.topics().partitions
+    assert found == tuple(TopicPartition(topic, 0) for topic in topics)
 
 
 def test_a_range_is_read_up_to_its_end(fake: FakeKafka) -> None:

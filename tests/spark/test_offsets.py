@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,21 @@ from hypothesis import strategies as st
 
 from pykclient import TopicPartition
 from pykclient.errors import ConfigError
+from spark_connector.limits import OffsetLimit
 from spark_connector.offsets import (
     EARLIEST,
     LATEST,
     DataLossError,
     LogBounds,
-    OffsetLimit,
     OffsetRange,
-    resolve_ranges,
+    batch_ranges,
+    offsets_as_json,
+    offsets_from_json,
     split_ranges,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 FROM_EARLIEST = OffsetLimit("startingOffsets", everywhere=EARLIEST)
@@ -42,13 +45,28 @@ def offsets_at(timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartiti
     return found
 
 
+def committed(group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Group "g" has committed for the first partition alone."""
+    assert group == "g"
+    assert A0 in partitions
+    return {A0: 12}
+
+
 def resolve(
     starting: OffsetLimit = FROM_EARLIEST,
     ending: OffsetLimit = TO_LATEST,
     *,
     fail_on_data_loss: bool = True,
 ) -> list[tuple[int, int]]:
-    ranges = resolve_ranges(starting, ending, HELD, offsets_at, fail_on_data_loss=fail_on_data_loss)
+    partitions = list(HELD)
+    starts = starting.offsets(partitions, offsets_at, committed)
+    ends = ending.offsets(partitions, offsets_at, committed)
+    ranges = batch_ranges(
+        starting.clamped(starts, HELD),
+        ending.clamped(ends, HELD),
+        HELD,
+        fail_on_data_loss=fail_on_data_loss,
+    )
     assert [one.partition for one in ranges] == [A0, A1]
     return [(one.start, one.end) for one in ranges]
 
@@ -79,7 +97,7 @@ def test_a_start_at_its_end_is_an_empty_range() -> None:
 )
 def test_a_start_behind_its_end_is_refused(starting: OffsetLimit, ending: OffsetLimit) -> None:
     for fail_on_data_loss in (True, False):
-        with pytest.raises(ConfigError, match=r"a-0: startingOffsets begins at offset \d+, behind"):
+        with pytest.raises(ConfigError, match=r"a-0: the read would begin at offset \d+, behind"):
             resolve(starting, ending, fail_on_data_loss=fail_on_data_loss)
 
 
@@ -148,6 +166,50 @@ def test_a_starting_time_without_a_record_after_it_is_refused_or_is_the_end() ->
     assert resolve(start(LATEST)) == [(10, 20), (5, 5)]
 
 
+def test_a_group_gives_what_it_committed_and_the_earliest_offset_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert resolve(OffsetLimit("startingOffsets", group="g")) == [(12, 20), (0, 5)]
+    assert "Group 'g' has committed nothing for a-1" in caplog.text
+
+
+def test_a_time_that_was_found_is_kept_within_what_is_held_by_now() -> None:
+    start = OffsetLimit("startingTimestamp", everywhere=25, is_timestamp=True)
+    later = {A0: LogBounds(15, 20), A1: LogBounds(0, 5)}
+    assert start.clamped({A0: 10, A1: LATEST}, later) == {A0: 15, A1: LATEST}
+    assert FROM_EARLIEST.clamped({A0: 3, A1: 0}, later) == {A0: 3, A1: 0}
+
+
+def test_edges_are_kept_for_the_tasks_that_bind_them() -> None:
+    starts, ends = {A0: EARLIEST, A1: 1}, {A0: LATEST, A1: 4}
+    edge, fixed = batch_ranges(starts, ends, HELD, fail_on_data_loss=True)
+    assert edge == OffsetRange(A0, 10, 20, from_earliest=True, is_first=True, to_latest=True)
+    assert fixed == OffsetRange(A1, 1, 4)
+    first, inner, last = split_ranges([edge], records_per_partition_max=4)
+    assert first == OffsetRange(A0, 10, 13, from_earliest=True, is_first=True)
+    assert inner == OffsetRange(A0, 13, 16, from_earliest=True)
+    assert last == OffsetRange(A0, 16, 20, from_earliest=True, to_latest=True)
+
+
+def test_an_empty_range_that_may_grow_keeps_its_task() -> None:
+    grows = OffsetRange(A0, 5, 5, to_latest=True)
+    assert split_ranges([grows, OffsetRange(A1, 3, 3)]) == [grows]
+    assert split_ranges([grows], partitions_min=4, records_per_partition_max=1) == [grows]
+
+
+def test_offsets_have_the_form_of_sparks_own_checkpoints() -> None:
+    offsets = {TopicPartition("a", 10): 1, TopicPartition("a", 9): 2, TopicPartition("A", 0): 3}
+    written = json.dumps(offsets_as_json(offsets))
+    assert written == '{"A": {"0": 3}, "a": {"9": 2, "10": 1}}'
+    assert offsets_from_json(json.loads(written)) == offsets
+
+
+@pytest.mark.parametrize("text", ['{"offset": 5}', "[1]", '"x"', "7", "null"])
+def test_the_checkpoint_of_another_source_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="The checkpoint has offsets of another source"):
+        offsets_from_json(json.loads(text))
+
+
 def test_ranges_without_records_get_no_task() -> None:
     ranges = [OffsetRange(A0, 5, 5), OffsetRange(A1, 0, 1)]
     assert split_ranges(ranges) == [OffsetRange(A1, 0, 1)]
@@ -173,6 +235,10 @@ def test_large_ranges_are_cut_in_proportion_until_there_are_about_enough() -> No
     assert [part.size for part in parts] == [300, 300, 300, 10]
 
 
+def offsets_of(one: OffsetRange) -> list[tuple[TopicPartition, int]]:
+    return [(one.partition, offset) for offset in range(one.start, one.end)]
+
+
 @given(
     sizes=st.lists(st.integers(0, 50), max_size=5),
     records_max=st.none() | st.integers(1, 20),
@@ -187,9 +253,9 @@ def test_cutting_keeps_every_offset_once_and_in_order(
     parts = split_ranges(
         ranges, records_per_partition_max=records_max, partitions_min=partitions_min
     )
-    assert [(part.partition, offset) for part in parts for offset in range(*part[1:])] == [
-        (whole.partition, offset) for whole in ranges for offset in range(*whole[1:])
-    ]
+    assert [
+        (part.partition, offset) for part in parts for offset in range(part.start, part.end)
+    ] == [(whole.partition, offset) for whole in ranges for offset in range(whole.start, whole.end)]
     assert all(part.size > 0 for part in parts)
     if records_max is not None:
         assert all(part.size <= records_max for part in parts)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import pickle
+import time
+from datetime import UTC, datetime
 
 import pytest
 
 from pykclient import TopicPartition
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
-from spark_connector.offsets import EARLIEST, LATEST, OffsetLimit
-from spark_connector.options import KafkaOptions, TopicChoice
+from pykclient.types import IsolationLevel
+from spark_connector.limits import OffsetLimit
+from spark_connector.offsets import EARLIEST, LATEST
+from spark_connector.options import KafkaOptions, StreamLimits, TopicChoice, Use, includes_headers
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
-def read(**options: str) -> KafkaOptions:
+def read(use: Use = Use.BATCH, /, **options: str) -> KafkaOptions:
     """Options with `_` for `.` in names, on top of what every read needs."""
     given = {"kafka.bootstrap.servers": "h1:9092"}
     if not {"subscribe", "assign", "subscribePattern"} & options.keys():
         given["subscribe"] = "a"
-    return KafkaOptions.from_spark(given | {key.replace("_", "."): options[key] for key in options})
+    return KafkaOptions.from_spark(
+        given | {key.replace("_", "."): options[key] for key in options}, use
+    )
 
 
 def refusal(**options: str) -> str:
@@ -34,7 +40,7 @@ def test_defaults_are_those_of_sparks_own_source() -> None:
     assert options.choice == TopicChoice(topics=("a",))
     assert options.starting == OffsetLimit("startingOffsets", everywhere=EARLIEST)
     assert options.ending == OffsetLimit("endingOffsets", everywhere=LATEST)
-    assert options.client_settings == {"bootstrap.servers": "h1:9092"}
+    assert options.admin_settings() == {"bootstrap.servers": "h1:9092"}
     assert (options.partitions_min, options.records_per_partition_max) == (None, None)
     assert options.poll_timeout_ms == 120_000
     assert options.fail_on_data_loss
@@ -82,22 +88,22 @@ def test_a_choice_of_nothing_is_refused(option: str, value: str, complaint: str)
 def test_topics_must_be_chosen_in_exactly_one_way() -> None:
     assert refusal(subscribe="a", assign='{"a":[0]}').endswith("given: subscribe, assign.")
     with pytest.raises(ConfigError, match=r"given: none\."):
-        KafkaOptions.from_spark({"kafka.bootstrap.servers": "h1:9092"})
+        KafkaOptions.from_spark({"kafka.bootstrap.servers": "h1:9092"}, Use.BATCH)
 
 
 def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(ConfigError, match=r"Option 'kafka\.bootstrap\.servers' is missing"):
-        KafkaOptions.from_spark({"subscribe": "a"})
+        KafkaOptions.from_spark({"subscribe": "a"}, Use.BATCH)
 
 
 @pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
 def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
     options = read(kafka_isolation_level="read_committed", kafka_fetch_max_bytes="1000")
-    assert options.client_settings == {
-        "bootstrap.servers": "h1:9092",
-        "isolation.level": "read_committed",
-        "fetch.max.bytes": "1000",
-    }
+    config = ConsumerConfig.from_settings(options.consumer_settings())
+    assert config.isolation_level is IsolationLevel.READ_COMMITTED
+    assert config.fetch_max_bytes == 1000
+    # The planning client has neither.
+    assert options.admin_settings() == {"bootstrap.servers": "h1:9092"}
 
 
 @pytest.mark.parametrize(
@@ -110,19 +116,18 @@ def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
         "enable.auto.commit",
         "interceptor.classes",
         "interceptors",
-        "group.id",
     ],
 )
 def test_settings_that_the_connector_decides_are_refused(key: str) -> None:
     given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a", f"kafka.{key}": "x"}
     with pytest.raises(ConfigError, match=f"Option 'kafka.{key}' cannot be used"):
-        KafkaOptions.from_spark(given)
+        KafkaOptions.from_spark(given, Use.BATCH)
 
 
 @pytest.mark.parametrize("key", ["allow.auto.create.topics", "allow_auto_create.topics"])
 def test_a_setting_that_replaces_the_connectors_own_is_given_once(key: str) -> None:
     given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a", f"kafka.{key}": "true"}
-    settings = KafkaOptions.from_spark(given).consumer_settings()
+    settings = KafkaOptions.from_spark(given, Use.BATCH).consumer_settings()
     assert ConsumerConfig.from_settings(settings).allow_auto_create_topics
 
 
@@ -133,10 +138,12 @@ def test_reading_makes_no_topics_and_needs_offsets_that_exist() -> None:
 
 
 @pytest.mark.parametrize("key", ["max.poll.records", "max_poll_records", "max.poll_records"])
-def test_the_consumers_records_of_a_poll_are_those_of_a_batch(key: str) -> None:
+def test_records_of_a_poll_make_arrow_batches_larger_but_not_smaller(key: str) -> None:
     given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a"}
-    assert KafkaOptions.from_spark(given).batch_rows == 10_000
-    assert KafkaOptions.from_spark({**given, f"kafka.{key}": " 7 "}).batch_rows == 7
+    assert KafkaOptions.from_spark(given, Use.BATCH).batch_rows == 10_000
+    for value, rows in (("500", 10_000), (" 20000 ", 20_000)):
+        options = KafkaOptions.from_spark({**given, f"kafka.{key}": value}, Use.BATCH)
+        assert options.batch_rows == rows
 
 
 @pytest.mark.promise("Spark reads between the offsets that are given")
@@ -213,10 +220,17 @@ def test_a_start_after_the_youngest_record_may_be_the_end() -> None:
         ("endingOffsets", '{"a":{"0":-2}}', "of a batch read cannot be earliest"),
         ("startingOffsets", "smallest", "startingOffsets must be JSON such as"),
         ("startingOffsets", "", "startingOffsets must be JSON such as"),
-        ("startingTimestamp", "yesterday", "must be an integer of at least 0"),
+        ("startingTimestamp", "yesterday", "must be milliseconds since 1970, a time with its zone"),
+        ("startingTimestamp", "2026-01-31T12:00:00", "a time with its zone"),
+        ("startingTimestamp", "1969-01-31T12:00:00Z", "is a time before 1970"),
+        ("startingTimestamp", "-P", "a duration back from now"),
+        ("startingOffsets", "group:", "names no group"),
+        ("subscribePattern", r"\p{Greek}", "is not known here"),
         ("endingOffsetsByTimestamp", '{"a":{"0":-1}}', "needs an integer of at least 0"),
         ("minPartitions", "0", "must be an integer of at least 1"),
         ("minPartitions", "1.5", "must be an integer of at least 1"),
+        ("minPartitions", "9223372036854775808", "must be an integer of at least 1"),
+        ("startingTimestamp", "9223372036854775808", "must be milliseconds since 1970"),
         ("maxRecordsPerPartition", "-1", "must be an integer of at least 1"),
         ("kafkaConsumer_pollTimeoutMs", "2m", "must be an integer of at least 1"),
         ("failOnDataLoss", "yes", "must be true or false"),
@@ -267,6 +281,10 @@ def test_malformed_partitions_are_refused(text: str) -> None:
         '{"a": {"0": -3}}',
         '{"a": {"x": 1}}',
         '{"a": {"-1": 1}}',
+        '{"a": {"00": 1}}',
+        '{"a": {"2147483648": 1}}',
+        '{"a": {"' + "1" * 5_000 + '": 1}}',
+        '{"a": {"0": 9223372036854775808}}',
         '{"": {"0": 1}}',
     ],
 )
@@ -290,20 +308,104 @@ def test_an_unknown_option_is_refused_with_the_likely_one(option: str, guess: st
 
 @pytest.mark.parametrize(
     ("option", "advice"),
+    [("path", "give subscribe"), ("provider", "CREATE TEMPORARY VIEW")],
+)
+def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
+    option: str, advice: str
+) -> None:
+    text = refusal(**{option: "1"})
+    assert f"{option!r} cannot be used here" in text
+    assert advice in text
+
+
+@pytest.mark.parametrize(
+    "option",
     [
-        ("maxOffsetsPerTrigger", "streaming read, which is not built yet"),
-        ("minOffsetsPerTrigger", "streaming read, which is not built yet"),
-        ("maxTriggerDelay", "streaming read, which is not built yet"),
-        ("groupIdPrefix", "without a consumer group"),
-        ("fetchOffset_numRetries", "kafka.default.api.timeout.ms"),
-        ("topic", "give subscribe"),
-        ("path", "give subscribe"),
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "topic",
+        "groupIdPrefix",
+        "kafka.group.id",
     ],
 )
-def test_a_known_option_that_has_no_use_here_is_refused_by_name(option: str, advice: str) -> None:
-    text = refusal(**{option: "1"})
-    assert option.replace("_", ".").lower() in text
-    assert advice in text
+def test_an_option_without_effect_is_taken_with_one_warning(
+    option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = read(**{option.replace(".", "_"): "1"})
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"Option {option!r} has no effect" in caplog.text
+    assert "group.id" not in options.consumer_settings()
+
+
+def test_a_stream_has_its_own_defaults_and_limits() -> None:
+    options = read(Use.STREAM)
+    assert options.starting == OffsetLimit("startingOffsets", everywhere=LATEST)
+    assert options.stream == StreamLimits(None, None, 900_000, 3, 1_000, 50, "")
+    limits = read(
+        Use.STREAM,
+        maxOffsetsPerTrigger="9",
+        minOffsetsPerTrigger="5",
+        maxTriggerDelay="30s",
+        fetchOffset_numRetries="1",
+        fetchOffset_retryIntervalMs="0",
+        offsetPollIntervalMs="10",
+        commitGroup=" watch ",
+    ).stream
+    assert limits == StreamLimits(9, 5, 30_000, 1, 0, 10, "watch")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"endingOffsets": "latest"}, "has no end: leave out endingOffsets"),
+        ({"endingTimestamp": "5"}, "has no end: leave out endingTimestamp"),
+        ({"maxTriggerDelay": "soon"}, "must be a time such as 15m"),
+        ({"maxOffsetsPerTrigger": "0"}, "must be an integer of at least 1"),
+        ({"maxOffsetsPerTrigger": "2", "minOffsetsPerTrigger": "3"}, "is larger than"),
+        ({"offsetPollIntervalMs": "-1"}, "must be an integer of at least 0"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        read(Use.STREAM, **options)
+
+
+def test_columns_are_known_before_it_is_known_whether_a_batch_or_a_stream_is_read() -> None:
+    given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a", "startingOffsets": "latest"}
+    assert not includes_headers(given)
+    assert includes_headers(given | {"includeHeaders": "true", "maxOffsetsPerTrigger": "5"})
+    with pytest.raises(ConfigError, match="Did you mean 'includeHeaders'"):
+        includes_headers(given | {"includeHeader": "true"})
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T13:30+01:30", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+    ],
+)
+def test_a_time_may_be_written_as_iso_8601(text: str, moment: datetime) -> None:
+    assert read(startingTimestamp=text).starting.everywhere == moment.timestamp() * 1_000
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("-PT10M", 600), ("-P1DT2H", 93_600), ("-pt1.5s", 1.5), ("-P7D", 604_800)]
+)
+def test_a_time_may_be_a_duration_back_from_now(text: str, seconds: float) -> None:
+    before = time.time()
+    found = read(endingTimestamp=text).ending.everywhere
+    assert found is not None
+    assert before - 0.001 <= found / 1_000 + seconds <= time.time() + 0.001
+
+
+def test_a_start_may_be_where_a_group_has_committed() -> None:
+    wanted = OffsetLimit("startingOffsets", group="my group")
+    assert read(startingOffsets="group:my group").starting == wanted
+    assert read(Use.STREAM, startingOffsets="GROUP:my group").starting == wanted
 
 
 def test_values_of_client_settings_are_not_shown() -> None:

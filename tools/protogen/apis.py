@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["APIS", "DATA", "MASKED"]
-
 APIS = (
     # records and the cluster
     *("Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "OffsetForLeaderEpoch"),

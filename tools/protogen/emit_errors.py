@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tools.protogen.jar import ErrorFacts
 
-__all__ = ["class_name", "emit_errors"]
-
 _WIDTH = 96  # of a docstring's text
 _HEAD = """
 from __future__ import annotations

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tools.protogen.versions import Versions
 
-__all__ = ["class_names", "emit_module"]
-
 _BASES = {"request": "Request", "response": "Message", "data": "DataMessage"}
 
 
@@ -85,7 +83,7 @@ def _imports(messages: Sequence[Message], module: ModuleCode) -> list[str]:
         lines.append(f"from pykclient.protocol.primitives import ({', '.join(primitives)},)")
     lines += ["", "if TYPE_CHECKING:"]
     if "Records" in module.primitives:
-        lines.append("    from pykclient.protocol.gather import Records")
+        lines.append("    from pykclient.protocol.primitives import Records")
     lines.append("    from pykclient.protocol.reader import Reader")
     return lines
 

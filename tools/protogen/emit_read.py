@@ -13,8 +13,6 @@ from tools.protogen.versions import by_version, indented
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["read_method"]
-
 
 def read_method(code: StructCode) -> list[str]:
     """The method's lines, as they stand in the class.

@@ -9,15 +9,11 @@ from tools.protogen.spec import Message, snake_case
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["emit_api_keys"]
-
 _CODE = '''
 class Api(NamedTuple):
-    """Where an API's messages are, and the versions of them that this client speaks."""
+    """An API's name in the schemas, and the versions of it that this client speaks."""
 
-    module: str
-    request: str
-    response: str
+    name: str
     min_version: int
     max_version: int
     flexible_from: int | None
@@ -29,8 +25,7 @@ def request_type(api_key: int) -> type[Request]:
     Raises:
         UnsupportedVersionError: this client does not speak the API.
     """
-    api = _api(api_key)
-    kind: type[Request] = getattr(import_module(api.module), api.request)
+    kind: type[Request] = _message_type(api_key, "Request")
     return kind
 
 
@@ -40,16 +35,18 @@ def response_type(api_key: int) -> type[Message]:
     Raises:
         UnsupportedVersionError: this client does not speak the API.
     """
-    api = _api(api_key)
-    kind: type[Message] = getattr(import_module(api.module), api.response)
+    kind: type[Message] = _message_type(api_key, "Response")
     return kind
 
 
-def _api(api_key: int) -> Api:
+def _message_type(api_key: int, suffix: str) -> Any:
     try:
-        return APIS[ApiKey(api_key)]
+        key = ApiKey(api_key)
+        api = APIS[key]
     except (ValueError, KeyError):
         raise UnsupportedVersionError(f"this client does not speak API {api_key}") from None
+    module = import_module(f"pykclient.protocol.messages.{key.name.lower()}")
+    return getattr(module, api.name + suffix)
 
 '''
 
@@ -67,14 +64,12 @@ def emit_api_keys(messages: Sequence[Message], chosen: Sequence[str], banner: st
         "",
         "from enum import IntEnum",
         "from importlib import import_module",
-        "from typing import TYPE_CHECKING, NamedTuple",
+        "from typing import TYPE_CHECKING, Any, NamedTuple",
         "",
         "from pykclient.errors.base import UnsupportedVersionError",
         "",
         "if TYPE_CHECKING:",
         "    from pykclient.protocol.message import Message, Request",
-        "",
-        '__all__ = ["APIS", "Api", "ApiKey", "request_type", "response_type"]',
         "",
         "",
         "class ApiKey(IntEnum):",
@@ -89,10 +84,8 @@ def emit_api_keys(messages: Sequence[Message], chosen: Sequence[str], banner: st
     for message in requests:
         if message.api in chosen:
             flexible = message.flexible & message.versions
-            name = snake_case(message.api)
             lines.append(
-                f'ApiKey.{name.upper()}: Api("pykclient.protocol.messages.{name}",'
-                f' "{message.name}", "{message.api}Response",'
+                f'    ApiKey.{snake_case(message.api).upper()}: Api("{message.api}",'
                 f" {message.versions.low}, {message.versions.high},"
                 f" {flexible.low if flexible else None}),"
             )

@@ -15,8 +15,6 @@ from tools.protogen.versions import by_version, indented
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["write_method"]
-
 _NO_TAGS = r'out += b"\x00"'
 _LOCALS = {"out", "tags", "value", "version"}
 

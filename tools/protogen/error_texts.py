@@ -5,8 +5,6 @@ Kafka's own sentences are not used. A code without a text here makes the tool fa
 
 from __future__ import annotations
 
-__all__ = ["FATAL", "KIND", "NOT_WRITTEN", "RENAMED", "TEXTS"]
-
 FATAL = frozenset(
     {
         "FENCED_INSTANCE_ID",

@@ -11,8 +11,6 @@ from pathlib import Path
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 
-__all__ = ["COORDINATORS", "KAFKA_VERSION", "ErrorFacts", "find_jar", "read_errors", "read_schemas"]
-
 KAFKA_VERSION = "4.3.1"
 
 COMPILER_MODULE = "jdk.compiler"

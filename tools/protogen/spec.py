@@ -15,8 +15,6 @@ from tools.protogen.versions import ALL, NONE, Versions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FIXED_SIZES", "Field", "Message", "Struct", "parse", "parse_all", "snake_case"]
-
 FIXED_SIZES = {
     "bool": 1,
     "int8": 1,

@@ -14,8 +14,6 @@ from tools.protogen.spec import Field, Message, Struct, snake_case
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["FORMAT_CODES", "ModuleCode", "StructCode", "primitive"]
-
 FORMAT_CODES = {
     "bool": "?",
     "int8": "b",

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ALL", "NONE", "Versions", "by_version", "indented"]
-
 _HIGHEST = 0x7FFF
 
 

@@ -1,0 +1,84 @@
+"""ClientSettings: the ``kafka.*`` options, as settings of the client that needs them.
+
+One dictionary of options may serve a whole pipeline, so a setting that only another client has is
+left out with a warning; one that no client has goes to the client, which refuses it by name.
+Values never appear in `repr`, since secrets are among them.
+
+Owner: none, it is immutable.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pykclient.admin.config import AdminConfig
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.errors import ConfigError
+from pykclient.producer.config import ProducerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.config.client import ClientConfig
+
+_LOG = logging.getLogger(__name__)
+
+CLIENT_PREFIX: Final = "kafka."
+_CLIENTS: Final = (ConsumerConfig, ProducerConfig, AdminConfig)
+
+REFUSED_BY_READS: Final = {
+    "auto.offset.reset": "Where to start is startingOffsets, and failOnDataLoss what happens when "
+    "records are gone.",
+    "key.deserializer": "Keys are bytes: decode the column.",
+    "value.deserializer": "Values are bytes: decode the column.",
+    "enable.auto.commit": "Spark's checkpoint keeps the offsets; commitGroup shows them to others.",
+    "interceptor.classes": "Interceptors could change records: leave it out.",
+}
+REFUSED_BY_WRITES: Final = {
+    "key.serializer": "Keys are written as they are: cast the column to string or binary.",
+    "value.serializer": "Values are written as they are: cast the column to string or binary.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """The settings that the user gave with the prefix ``kafka.``, without it."""
+
+    given: Mapping[str, str]
+
+    def check(self, refused: Mapping[str, str]) -> None:
+        """Raise `ConfigError` for a setting in `refused`, which has the advice, and without
+        brokers."""
+        for key, advice in refused.items():
+            if (spelling := self.spelling_of(key)) is not None:
+                raise ConfigError(f"Option 'kafka.{spelling}' cannot be used. {advice}")
+        if self.spelling_of("bootstrap.servers") is None:
+            raise ConfigError(
+                "Option 'kafka.bootstrap.servers' is missing: give broker addresses such as "
+                "'kafka1:9092,kafka2:9092'."
+            )
+
+    def of(self, client: type[ClientConfig]) -> dict[str, object]:
+        """The settings that this client has, and those that no client has."""
+        found: dict[str, object] = {}
+        for spelling, value in self.given.items():
+            is_foreign = client.setting_of(spelling) is None
+            if is_foreign and any(other.setting_of(spelling) for other in _CLIENTS):
+                _LOG.info("Option 'kafka.%s' has no effect on the %s.", spelling, client.client)
+            else:
+                found[spelling] = value
+        return found
+
+    def spelling_of(self, key: str) -> str | None:
+        """How the user wrote a key, in any spelling that a client takes; None without it."""
+        for client in _CLIENTS:
+            wanted = client.setting_of(key)
+            for given in self.given if wanted is not None else ():
+                if client.setting_of(given) is wanted:
+                    return given
+        return None
+
+    def __repr__(self) -> str:
+        return f"ClientSettings({sorted(self.given)})"

@@ -1,0 +1,163 @@
+"""Cluster: the topics of one cluster and the offsets that their partitions hold, for planning.
+
+The driver has one for a batch plan, and one for the life of a stream. Topics come from `Admin`,
+which reports a missing one at once and knows topic ids; offsets come from `Consumer`.
+
+Owner: one planning process of the driver.
+Source: Spark's Structured Streaming + Kafka Integration Guide (how options choose topics).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient import Admin, Consumer, TopicPartition
+from pykclient.errors import ConfigError, UnknownTopicOrPartitionError
+from spark_connector.offsets import LogBounds
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pykclient.admin.topics import TopicDescription
+    from spark_connector.options import KafkaOptions, TopicChoice
+
+_LOG = logging.getLogger(__name__)
+
+_INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Kafka's own topics. A pattern leaves them out; they can still be read by name."""
+
+
+class ChosenTopics(NamedTuple):
+    """The partitions that exist and were chosen, in order, and the ids of their topics."""
+
+    partitions: tuple[TopicPartition, ...]
+    topic_ids: Mapping[str, bytes | None]
+
+
+class Cluster:
+    """The cluster that the options name. Nothing is connected before the first call."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._choice = options.choice
+        with ExitStack() as opened:
+            self._consumer = opened.enter_context(Consumer(options.consumer_settings()))
+            self._admin = opened.enter_context(Admin(options.admin_settings()))
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Close both clients."""
+        self._opened.close()
+
+    def topics(self, *, missing_ok: bool = False) -> ChosenTopics:
+        """What the options choose among the partitions that exist now.
+
+        There are none when no topic matches the pattern. With `missing_ok` a topic or partition
+        that does not exist is left out.
+
+        Raises: `ConfigError` when an assigned partition does not exist,
+        `UnknownTopicOrPartitionError` when a topic does not, and what `Admin` raises.
+        """
+        choice = self._choice
+        if choice.pattern:
+            names = self._matching(choice.pattern)
+        else:
+            names = choice.topics or tuple({one.topic: None for one in choice.partitions})
+        described = self._described(names, missing_ok=missing_ok or bool(choice.pattern))
+        existing = {
+            TopicPartition(topic, info.partition)
+            for topic, description in described.items()
+            for info in description.partitions
+        }
+        if choice.partitions and not missing_ok:
+            _check_assigned(choice, existing)
+        chosen = existing.intersection(choice.partitions) if choice.partitions else existing
+        return ChosenTopics(
+            tuple(sorted(chosen)),
+            {topic: description.topic_id for topic, description in described.items()},
+        )
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
+        """First and next offset of each partition, as the isolation level shows them."""
+        return log_bounds(self._consumer, partitions)
+
+    def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that each partition holds."""
+        return self._consumer.beginning_offsets(partitions)
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last readable record of each partition."""
+        return self._consumer.end_offsets(partitions)
+
+    def offsets_at(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """First offset at or after a time for each partition; None when there is none."""
+        found = self._consumer.offsets_for_times(timestamps_ms)
+        return {
+            partition: None if first is None else first.offset for partition, first in found.items()
+        }
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The offsets that a consumer group has committed; partitions without one are left out."""
+        found = self._admin.list_group_offsets(group, partitions, require_stable=True)
+        return {partition: committed.offset for partition, committed in found.items()}
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets for a group that has no members."""
+        self._admin.alter_group_offsets(group, offsets)
+
+    def _matching(self, pattern: str) -> tuple[str, ...]:
+        found = re.compile(pattern)
+        names = self._admin.list_topics(include_internal=True)
+        chosen = [name for name in names if name not in _INTERNAL_TOPICS and found.search(name)]
+        if not chosen:
+            _LOG.warning("No topic has a name in which the pattern %r is found.", pattern)
+        return tuple(sorted(chosen))
+
+    def _described(
+        self, names: Iterable[str], *, missing_ok: bool
+    ) -> Mapping[str, TopicDescription]:
+        existing = tuple(names)
+        if missing_ok and existing:
+            listed = self._admin.list_topics(include_internal=True)
+            existing = tuple(name for name in existing if name in listed)
+        if not existing:
+            return {}
+        try:
+            return self._admin.describe_topics(existing)
+        except UnknownTopicOrPartitionError:
+            if not missing_ok:
+                raise
+            # Deleted since it was listed.
+            return self._described(existing, missing_ok=True)
+
+
+def log_bounds(
+    consumer: Consumer, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, LogBounds]:
+    """First and next offset of each partition, as the consumer's isolation level shows them."""
+    beginnings = consumer.beginning_offsets(partitions)
+    ends = consumer.end_offsets(partitions)
+    return {
+        partition: LogBounds(beginnings[partition], ends[partition]) for partition in partitions
+    }
+
+
+def _check_assigned(choice: TopicChoice, existing: Collection[TopicPartition]) -> None:
+    missing = [str(one) for one in choice.partitions if one not in existing]
+    if missing:
+        topics = {one.topic for one in choice.partitions if one not in existing}
+        counts = {
+            topic: sum(other.topic == topic for other in existing) for topic in sorted(topics)
+        }
+        has = ", ".join(f"topic {topic!r} has only {count}" for topic, count in counts.items())
+        raise ConfigError(
+            f"Option 'assign' names {', '.join(missing)}, but {has} partitions, numbered from 0."
+        )

@@ -1,0 +1,270 @@
+"""LagListener: how far streaming queries are behind their topics, from their progress.
+
+Spark reports after each micro-batch where the query is (`endOffset`) and where its topics end
+(`latestOffset`); it has no place for metrics of a Python source. The listener makes lag of both, in
+offsets and, where it may ask the brokers for the next record's time, in seconds.
+
+Owner: Spark calls a listener from one thread; the history may be read by others.
+Source: Spark's ``StreamingQueryListener``; the metrics of its own Kafka source.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pykclient import Consumer, TopicPartition
+from pykclient.errors import ConfigError, KafkaError
+from spark_connector.offsets import offsets_from_json
+from spark_connector.options import KafkaOptions, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from prometheus_client import CollectorRegistry
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+    from rich.table import Table
+
+_LOG = logging.getLogger(__name__)
+
+HISTORY_MAX: Final = 10_000
+"""Reports that are kept for drawing: some three hours of a report a second."""
+
+FIRST_UNREAD_S_MAX: Final = 5.0
+
+
+class PartitionLag(NamedTuple):
+    """How far a query is behind in one partition.
+
+    `seconds` is the age of the first record that it has not read; 0 when it has read all, None when
+    that is not known.
+    """
+
+    offsets: int
+    seconds: float | None
+
+
+class QueryLag(NamedTuple):
+    """How far a query was behind after one micro-batch. `query` is its name, or its id."""
+
+    query: str
+    batch: int
+    time_s: float
+    partitions: Mapping[TopicPartition, PartitionLag]
+
+    def metrics(self) -> dict[str, float]:
+        """The lag of all partitions under the names of Spark's own source, and in seconds."""
+        return {
+            **_spread("OffsetsBehindLatest", [lag.offsets for lag in self.partitions.values()]),
+            **_spread(
+                "SecondsBehindLatest",
+                [lag.seconds for lag in self.partitions.values() if lag.seconds is not None],
+            ),
+        }
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{name} {value:g}" for name, value in self.metrics().items())
+        return f"query {self.query}, batch {self.batch}: {figures}"
+
+
+class LagListener(StreamingQueryListener):
+    """Reports the lag of every query of a session that reads Kafka.
+
+    Add it with ``spark.streams.addListener(LagListener(...))``. Every report is a log line (INFO);
+    `on_lag` is called with each, and what it raises is logged. With `options`, those of a read,
+    brokers are asked for the time of the first record that was not read. With `registry` the lag is
+    a gauge for Prometheus (``pip install 'pykclient[prometheus]'``).
+
+    Raises: `ConfigError` for a bad option, and ImportError where prometheus_client is missing.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        on_lag: Callable[[QueryLag], object] | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        checked = None if options is None else KafkaOptions.from_spark(options, Use.STREAM)
+        self._settings = None if checked is None else checked.consumer_settings()
+        self._on_lag = on_lag
+        self._gauges = None if registry is None else _Gauges(registry)
+        self._history: deque[QueryLag] = deque(maxlen=HISTORY_MAX)
+
+    @property
+    def history(self) -> tuple[QueryLag, ...]:
+        """The last reports, oldest first."""
+        return tuple(self._history)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing: a query has a lag once it has read."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing: an idle query has the lag of its last report, which is none."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Nothing: the history keeps what there was."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report the lag after one micro-batch."""
+        progress = event.progress
+        offsets: dict[TopicPartition, tuple[int, int]] = {}
+        for source in progress.sources:
+            offsets |= _offsets(source.endOffset, source.latestOffset)
+        if not offsets:
+            return
+        seconds = self._seconds(offsets)
+        lag = QueryLag(
+            progress.name or str(progress.id),
+            progress.batchId,
+            time.time(),
+            {
+                partition: PartitionLag(max(latest - end, 0), seconds.get(partition))
+                for partition, (end, latest) in offsets.items()
+            },
+        )
+        self._report(lag)
+
+    def _report(self, lag: QueryLag) -> None:
+        _LOG.info("%s", lag)
+        self._history.append(lag)
+        if self._gauges is not None:
+            self._gauges.set(lag)
+        if self._on_lag is not None:
+            try:
+                self._on_lag(lag)
+            except Exception:  # noqa: BLE001 - the application's function
+                _LOG.exception("on_lag failed for %s", lag)
+
+    def _seconds(
+        self, offsets: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, float]:
+        """How old the first unread records are, as far as that is known."""
+        if self._settings is None:
+            return {}
+        behind = {partition: end for partition, (end, latest) in offsets.items() if end < latest}
+        found = {partition: 0.0 for partition in offsets if partition not in behind}
+        try:
+            times_ms = _first_times(self._settings, behind) if behind else {}
+        except KafkaError as error:
+            _LOG.warning("The age of unread records is not known: %s", error)
+            return found
+        now = time.time()
+        for partition, time_ms in times_ms.items():
+            found[partition] = max(now - time_ms / 1_000, 0.0)
+        return found
+
+    def table(self) -> Table:
+        """The last report of each query as a table for a terminal (needs rich)."""
+        from rich.table import Table
+
+        shown = Table("query", "batch", "topic", "partition", "offsets behind", "seconds behind")
+        for lag in {lag.query: lag for lag in self._history}.values():
+            for partition, (offsets, seconds) in sorted(lag.partitions.items()):
+                shown.add_row(
+                    lag.query,
+                    str(lag.batch),
+                    partition.topic,
+                    str(partition.partition),
+                    f"{offsets:,}",
+                    "" if seconds is None else f"{seconds:.1f}",
+                )
+        return shown
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the largest lag of each query over time into an image file (needs matplotlib)."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9, 4.5), layout="constrained")
+        axes = figure.add_subplot()
+        history = self.history
+        for query in dict.fromkeys(lag.query for lag in history):
+            own = [lag for lag in history if lag.query == query]
+            axes.step(
+                [lag.time_s - history[0].time_s for lag in own],
+                [max(one.offsets for one in lag.partitions.values()) for lag in own],
+                where="post",
+                label=query,
+            )
+        axes.set_title("Lag of streaming queries")
+        axes.set_xlabel("time since the first report (seconds)")
+        axes.set_ylabel("records behind, in the partition that is furthest behind")
+        if history:
+            axes.legend(title="query")
+        figure.savefig(path)
+
+
+class _Gauges:
+    """The lag of each partition for Prometheus."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        from prometheus_client import Gauge
+
+        labels = ("query", "topic", "partition")
+        self._offsets = Gauge(
+            "pykafka_lag_offsets", "Records that the query has not read.", labels, registry=registry
+        )
+        self._seconds = Gauge(
+            "pykafka_lag_seconds", "Age of the first unread record.", labels, registry=registry
+        )
+
+    def set(self, lag: QueryLag) -> None:
+        for partition, (offsets, seconds) in lag.partitions.items():
+            labels = (lag.query, partition.topic, str(partition.partition))
+            self._offsets.labels(*labels).set(offsets)
+            if seconds is not None:
+                self._seconds.labels(*labels).set(seconds)
+
+
+def _offsets(end: str | None, latest: str | None) -> dict[TopicPartition, tuple[int, int]]:
+    """Where a source is and where its topics end; nothing for a source of something else."""
+    try:
+        ends, latests = (offsets_from_json(json.loads(text or "null")) for text in (end, latest))
+    except (ValueError, ConfigError):
+        return {}
+    return {
+        partition: (offset, latests[partition])
+        for partition, offset in ends.items()
+        if partition in latests
+    }
+
+
+def _first_times(
+    settings: Mapping[str, object], starts: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The times of the first records at or behind some offsets, as far as they come in time."""
+    found: dict[TopicPartition, int] = {}
+    # A broker sends a whole batch even where it is larger than this.
+    narrow = {**settings, "max.partition.fetch.bytes": 1}
+    with Consumer(narrow) as consumer:
+        consumer.assign(starts)
+        for partition, offset in starts.items():
+            consumer.seek(partition, offset)
+        deadline = time.monotonic() + FIRST_UNREAD_S_MAX
+        while len(found) < len(starts) and (left := deadline - time.monotonic()) > 0:
+            for record in consumer.poll(left, max_records=1):
+                partition = TopicPartition(record.topic, record.partition)
+                found[partition] = record.timestamp_ms
+                consumer.pause([partition])
+    return found
+
+
+def _spread(name: str, values: Sequence[float]) -> dict[str, float]:
+    if not values:
+        return {}
+    return {
+        f"min{name}": min(values),
+        f"avg{name}": sum(values) / len(values),
+        f"max{name}": max(values),
+    }

@@ -1,0 +1,135 @@
+"""RangeReader: reads one range of offsets as Arrow batches, in a task.
+
+It binds the edges that were given as earliest and latest, reads up to the end of the range, and
+goes on behind records that are gone where that is allowed. A task whose range has fixed offsets
+looks up nothing, unless records have gone in between.
+
+Owner: one task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pykclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from spark_connector.cluster import log_bounds
+from spark_connector.offsets import report_data_loss
+from spark_connector.worker_clients import worker_consumer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql.types import StructType
+
+    from pykclient import Consumer
+    from spark_connector.offsets import OffsetRange
+    from spark_connector.options import KafkaOptions
+
+_CONSUMER_NAMES: Final = {"timestampType": "timestamp_type"}
+"""Columns that the consumer calls otherwise."""
+
+
+def read_range(
+    wanted: OffsetRange, options: KafkaOptions, schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """The records of one range, in the columns of `schema`.
+
+    Raises: `DataLossError`, `KafkaTimeoutError` when nothing came for
+    `kafkaConsumer.pollTimeoutMs`, and what `Consumer.poll_arrow` raises.
+    """
+    with worker_consumer(options.consumer_settings()) as consumer:
+        yield from _RangeReader(consumer, wanted, options).batches(RecordColumns(schema))
+
+
+class _RangeReader:
+    def __init__(self, consumer: Consumer, wanted: OffsetRange, options: KafkaOptions) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._options = options
+
+    def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
+        consumer, wanted = self._consumer, self._bound()
+        if wanted.size <= 0:
+            return
+        partition, end = wanted.partition, wanted.end
+        consumer.assign([partition])
+        consumer.seek(partition, wanted.start)
+        batch_rows = self._options.batch_rows
+        while (position := consumer.position(partition)) < end:
+            try:
+                batch = consumer.poll_arrow(
+                    self._options.poll_timeout_ms / 1_000,
+                    batch_rows,
+                    until={partition: end},
+                    columns=columns.names,
+                )
+            except OffsetOutOfRangeError as error:
+                self._skip_lost(position, end, error)
+                continue
+            if batch.num_rows:
+                yield columns.pick(batch)
+            elif consumer.position(partition) == position:
+                raise KafkaTimeoutError(
+                    f"{wanted}: no record came from offset {position} on within "
+                    f"{self._options.poll_timeout_ms} ms (option kafkaConsumer.pollTimeoutMs)."
+                )
+
+    def _bound(self) -> OffsetRange:
+        """The range with the edges that the partition has now."""
+        wanted = self._wanted
+        if not (wanted.is_first or wanted.to_latest):
+            return wanted
+        held = log_bounds(self._consumer, [wanted.partition])[wanted.partition]
+        start = held.beginning if wanted.is_first else wanted.start
+        end = held.end if wanted.to_latest else wanted.end
+        if wanted.to_latest and start > end:
+            report_data_loss(
+                f"{wanted} begins behind the end of {wanted.partition}, which holds "
+                f"[{held.beginning}, {held.end}) now: the topic was deleted and made again.",
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+        return wanted._replace(start=start, end=end)
+
+    def _skip_lost(self, position: int, end: int, error: OffsetOutOfRangeError) -> None:
+        """Go on where the log begins now; raise when that is not allowed, or would not help."""
+        wanted, partition = self._wanted, self._wanted.partition
+        held = log_bounds(self._consumer, [partition])[partition]
+        if held.beginning <= position < held.end:
+            raise error
+        is_behind = position < held.beginning
+        if not (is_behind and wanted.from_earliest):
+            report_data_loss(
+                f"{wanted} was read up to offset {position}, then {partition} held only "
+                f"[{held.beginning}, {held.end}): records were aged out, or the topic was made "
+                f"again.",
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+        self._consumer.seek(partition, held.beginning if is_behind else end)
+
+
+class RecordColumns:
+    """The columns of one query: picked from those that a consumer returns and, where types differ,
+    cast. Spark takes exactly the names, order, types and nullability of the query's schema."""
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.names = [_CONSUMER_NAMES.get(name, name) for name in schema.names]
+
+    def pick(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch of a consumer as Spark wants it. Costs per column, not per record."""
+        columns = [
+            _as_type(batch.column(name), field.type)
+            for name, field in zip(self.names, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _as_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_list(wanted):
+        # Spark's own source has null, not an empty list, for a record without headers.
+        column = pc.if_else(pc.equal(pc.list_value_length(column), 0), None, column)
+    return column if column.type.equals(wanted) else column.cast(wanted)

@@ -1,0 +1,223 @@
+"""Sink: writes the rows of one task to Kafka, with the columns of Spark's own sink.
+
+Rows go to `Producer.send_arrow` as they come, a record batch at a time, and no object is made per
+record. A task succeeds when all its rows are acknowledged; a task that is repeated writes its rows
+again, so the sink delivers at least once.
+
+Owner: the sink is immutable and pickled to the tasks; a task has its producer to itself.
+Source: Spark's Structured Streaming + Kafka Integration Guide (columns and options of the sink).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pykclient.config.unknown_keys import did_you_mean
+from pykclient.errors import (
+    BatchDeliveryError,
+    ConfigError,
+    KafkaError,
+    MessageTooLargeError,
+    RecordTooLargeError,
+)
+from pykclient.producer.config import ProducerConfig
+from spark_connector.options import Use, effective_options
+from spark_connector.worker_clients import worker_producer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql.types import StructType
+
+    from pykclient import Delivery, Producer, RecordMetadataRange
+    from spark_connector.client_settings import ClientSettings
+
+UNDER_WAY_MAX: Final = 8
+"""Batches that wait for their acknowledgement while the next ones are sent."""
+
+_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int",),
+}
+"""The columns that a record is made of, and Spark's types for them. Others are ignored."""
+
+
+class WrittenRows(WriterCommitMessage):
+    """What a task reports: how many rows were acknowledged, and how many of them as too large."""
+
+    def __init__(self, row_count: int, too_large_count: int) -> None:
+        self.row_count = row_count
+        self.too_large_count = too_large_count
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What is written where. `columns` has the record's columns by the names that rows have."""
+
+    topic: str | None
+    columns: Mapping[str, str]
+    too_large_topic: str | None
+    client: ClientSettings
+
+    @classmethod
+    def from_spark(cls, given: Mapping[str, str], schema: StructType) -> Sink:
+        """The sink of one write. Raises: `ConfigError` for a bad option or column."""
+        options, client = effective_options(given, Use.SINK)
+        topic = options.get("topic", "").strip() or None
+        columns = _checked_columns(schema, topic)
+        if "timestampcolumn" in options:
+            columns["timestamp"] = _timestamp_column(schema, options["timestampcolumn"].strip())
+        # The settings are checked here, before a task needs them.
+        ProducerConfig.from_settings(client.of(ProducerConfig))
+        return cls(topic, columns, options.get("onrecordtoolarge", "").strip() or None, client)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
+        """Send the rows and wait until all are acknowledged.
+
+        Raises: `KafkaError` that names the first row that failed, its topic and the reason.
+        """
+        with worker_producer(self.client.of(ProducerConfig)) as producer:
+            return _Write(self, producer).run(batches)
+
+    def table_of(self, batch: pa.RecordBatch) -> pa.Table:
+        """The columns of a batch that records are made of."""
+        return pa.table({name: batch.column(column) for name, column in self.columns.items()})
+
+
+class _Sent(NamedTuple):
+    table: pa.Table
+    first_row: int
+    delivery: Delivery[list[RecordMetadataRange]]
+
+
+class _Write:
+    """One task's rows: those under way, and those that brokers do not take for their size."""
+
+    def __init__(self, sink: Sink, producer: Producer) -> None:
+        self._sink = sink
+        self._producer = producer
+        self._under_way: deque[_Sent] = deque()
+        self._row_count = 0
+        self._too_large_count = 0
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
+        for batch in batches:
+            table = self._sink.table_of(batch)
+            self._check_topics(table)
+            self._send(table, self._row_count)
+            self._row_count += batch.num_rows
+            while len(self._under_way) > UNDER_WAY_MAX:
+                self._settle(self._under_way.popleft())
+        while self._under_way:
+            self._settle(self._under_way.popleft())
+        return WrittenRows(self._row_count, self._too_large_count)
+
+    def _check_topics(self, table: pa.Table) -> None:
+        if self._sink.topic is None and table["topic"].null_count:
+            row = self._row_count + table["topic"].is_null().index(True).as_py()
+            raise ConfigError(
+                f"Row {row} of this task has no topic: fill the column 'topic', or give the "
+                f"option 'topic'."
+            )
+
+    def _send(self, table: pa.Table, first_row: int) -> None:
+        if not len(table):
+            return
+        try:
+            delivery = self._producer.send_arrow(self._sink.topic, table)
+        except RecordTooLargeError as error:
+            # The client refuses the table for one row, before it sends any: the halves tell which.
+            if len(table) == 1:
+                self._put_aside(table, first_row, error)
+                return
+            half = len(table) // 2
+            self._send(table.slice(0, half), first_row)
+            self._send(table.slice(half), first_row + half)
+            return
+        self._under_way.append(_Sent(table, first_row, delivery))
+
+    def _settle(self, sent: _Sent) -> None:
+        try:
+            sent.delivery.result()
+        except BatchDeliveryError as failure:
+            for rows, error in zip(failure.failed, failure.errors, strict=True):
+                if not isinstance(error, (RecordTooLargeError, MessageTooLargeError)):
+                    raise self._named(sent.table, rows[0], sent.first_row, error) from failure
+                for row in rows:
+                    self._put_aside(sent.table.slice(row, 1), sent.first_row + row, error)
+
+    def _put_aside(self, table: pa.Table, row: int, error: KafkaError) -> None:
+        """Send a note of one row in its place. Raises: `KafkaError` where there is no topic."""
+        topic = self._sink.too_large_topic
+        if topic is None:
+            raise self._named(table, 0, row, error) from error
+        record = table.to_pylist()[0]
+        value = record["value"]
+        note = {
+            "topic": self._sink.topic or record["topic"],
+            "valueBytes": None if value is None else len(value),
+            "reason": str(error),
+        }
+        key = record.get("key")
+        self._producer.send(
+            topic,
+            json.dumps(note).encode(),
+            key.encode() if isinstance(key, str) else key,
+            headers=[(header["key"], header["value"]) for header in record.get("headers") or ()],
+        ).result()
+        self._too_large_count += 1
+
+    def _named(self, table: pa.Table, index: int, first_row: int, error: KafkaError) -> KafkaError:
+        topic = self._sink.topic or table["topic"][index].as_py()
+        return KafkaError(f"Row {first_row + index} of this task, for topic {topic!r}: {error}")
+
+
+def _checked_columns(schema: StructType, topic: str | None) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    for field in schema:
+        # Spark's columns are not case-sensitive.
+        name = field.name.lower()
+        if name not in _TYPES or (name == "topic" and topic is not None):
+            continue
+        actual = field.dataType.simpleString()
+        if actual not in _TYPES[name]:
+            raise ConfigError(
+                f"Column {field.name!r} has type {actual}; a record's {name} is "
+                f"{' or '.join(_TYPES[name])}: cast it."
+            )
+        if name in columns:
+            raise ConfigError(f"There are two columns for a record's {name}: rename one.")
+        columns[name] = field.name
+    if "value" not in columns:
+        raise ConfigError(
+            f"There is no column 'value', which a record needs."
+            f"{did_you_mean('value', schema.names)}"
+        )
+    if topic is None and "topic" not in columns:
+        raise ConfigError(
+            "Give the option 'topic', or a column 'topic' with the topic of each row."
+        )
+    return columns
+
+
+def _timestamp_column(schema: StructType, name: str) -> str:
+    found = next((field for field in schema if field.name.lower() == name.lower()), None)
+    if found is None:
+        raise ConfigError(
+            f"Option 'timestampColumn' names no column: {name!r}.{did_you_mean(name, schema.names)}"
+        )
+    if found.dataType.simpleString() != "timestamp":
+        raise ConfigError(
+            f"Column {found.name!r} (option 'timestampColumn') has type "
+            f"{found.dataType.simpleString()}, not timestamp: cast it."
+        )
+    return found.name

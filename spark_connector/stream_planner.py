@@ -1,0 +1,251 @@
+"""StreamPlanner: where the micro-batches of one stream begin and end.
+
+It lives as long as the query, in a process of the driver, and keeps a `Cluster` open. Spark asks
+for the latest offset every ten milliseconds while nothing comes, and again to report it: brokers
+are asked for ends at most every `offsetPollIntervalMs`, for topics when metadata would be
+refreshed, and a report repeats what was learnt last.
+
+A query that begins at `latest` has an empty first batch. Spark asks a new process for the initial
+offset again when the first batch was planned but not finished; the empty batch puts the first
+answer into Spark's own log before a record is read.
+
+Owner: the driver's process of one stream; Spark calls it from one thread.
+Source: Spark's Structured Streaming + Kafka Integration Guide (`failOnDataLoss`, triggers).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from pykclient.errors import KafkaError, UnknownTopicOrPartitionError
+from spark_connector.admission import Admission
+from spark_connector.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetRange,
+    report_data_loss,
+    split_ranges,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pykclient import TopicPartition
+    from spark_connector.cluster import ChosenTopics, Cluster
+    from spark_connector.options import KafkaOptions
+
+    Offsets = Mapping[TopicPartition, int]
+
+_LOG = logging.getLogger(__name__)
+
+
+class StreamPlanner:
+    """Plans the micro-batches of one stream. `now_ms` is a clock that never goes back."""
+
+    def __init__(
+        self,
+        options: KafkaOptions,
+        cluster: Cluster,
+        now_ms: Callable[[], float] = lambda: time.monotonic() * 1_000,
+    ) -> None:
+        self._options = options
+        self._limits = options.stream
+        self._topics_age_ms_max = options.metadata_age_ms_max
+        self._cluster = cluster
+        self._now_ms = now_ms
+        self._admission = Admission(options.stream, now_ms())
+        self._topics: ChosenTopics | None = None
+        self._topics_ms = 0.0
+        self._made_anew: set[str] = set()
+        self._ends: Offsets = {}
+        self._ends_ms = float("-inf")
+        self._initial: Offsets | None = None
+        self._begins_at_latest = False
+        self._target: Offsets | None = None
+        self._committed: Offsets | None = None
+
+    # What Spark asks.
+
+    def initial_offsets(self) -> Offsets:
+        """Where a new query begins. It is found once: Spark asks for it twice."""
+        if self._initial is None:
+            limit = self._options.starting
+            partitions = self._refreshed_topics(missing_ok=False).partitions
+            found = limit.offsets(partitions, self._cluster.offsets_at, self._cluster.committed)
+            self._begins_at_latest = LATEST in found.values()
+            edges = {
+                EARLIEST: self._cluster.beginnings(_at(found, EARLIEST)),
+                LATEST: self._cluster.ends(_at(found, LATEST)),
+            }
+            self._initial = {
+                partition: edges[offset][partition] if offset in edges else offset
+                for partition, offset in found.items()
+            }
+            self._committed = self._initial
+        return self._initial
+
+    def next_offsets(self, starts: Offsets, *, is_limited: bool) -> Offsets:
+        """Where the batch that begins at `starts` ends; `starts` itself when there is nothing.
+
+        All before `starts` is finished with, and committed to `commitGroup`.
+
+        Raises: `DataLossError` when a topic was deleted and made again.
+        """
+        self._commit(starts)
+        self._learn(starts)
+        if self._begins_at_latest and starts == self._initial:
+            self._begins_at_latest = False
+            return starts
+        ends = self._ends_of_query(starts)
+        if not is_limited:
+            return ends
+        begins = {**self._beginnings_of_new(starts, ends), **starts}
+        return self._admission.admit(
+            {partition: begins[partition] for partition in ends},
+            ends,
+            self._now_ms(),
+            may_wait=self._target is None,
+        )
+
+    def known_ends(self) -> Offsets:
+        """The ends that were learnt last."""
+        return self._ends
+
+    def stop_at_present_ends(self) -> None:
+        """Read what is there now and nothing that comes later (`Trigger.AvailableNow`)."""
+        self._refreshed_topics(missing_ok=False)
+        self._refresh_ends()
+        self._target = self._ends
+
+    def ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+        """What the tasks of the batch from `starts` to `ends` read.
+
+        Raises: `DataLossError` when partitions are gone, begin or end otherwise than planned, and
+        `failOnDataLoss` is true.
+        """
+        self._check_gone(starts, ends)
+        begins = {**self._beginnings_of_new(starts, ends), **starts}
+        begins |= self._beginnings_of_anew(ends)
+        for partition, begin in begins.items():
+            if partition not in starts and begin > 0:
+                self._report(
+                    f"{partition} is new and begins at offset {begin}, not 0: what it had before "
+                    f"is aged out."
+                )
+        ranges = [
+            OffsetRange(partition, begins[partition], end)
+            for partition, end in ends.items()
+            if self._is_forward(partition, begins[partition], end, starts)
+        ]
+        return split_ranges(
+            ranges,
+            records_per_partition_max=self._options.records_per_partition_max,
+            partitions_min=self._options.partitions_min,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+
+    # Topics and ends.
+
+    def _learn(self, starts: Offsets) -> None:
+        """Ask for topics and ends, where it is time."""
+        now = self._now_ms()
+        if now - self._topics_ms >= self._topics_age_ms_max or self._topics is None:
+            self._refreshed_topics(missing_ok=True)
+        if now - self._ends_ms >= self._limits.offset_poll_interval_ms:
+            self._refresh_ends()
+            self._ask_again_for_ends_behind(starts)
+
+    def _refreshed_topics(self, *, missing_ok: bool) -> ChosenTopics:
+        before, found = self._topics, self._cluster.topics(missing_ok=missing_ok)
+        if before is not None:
+            for topic, topic_id in found.topic_ids.items():
+                old_id = before.topic_ids.get(topic)
+                if old_id is not None and topic_id is not None and topic_id != old_id:
+                    self._report(f"Topic {topic!r} was deleted and made again: its id changed.")
+                    self._made_anew.add(topic)
+        self._topics, self._topics_ms = found, self._now_ms()
+        return found
+
+    def _refresh_ends(self) -> None:
+        assert self._topics is not None
+        try:
+            self._ends = self._cluster.ends(self._topics.partitions)
+        except UnknownTopicOrPartitionError:
+            # A topic was deleted: the batch that misses it reports it.
+            self._ends = self._cluster.ends(self._refreshed_topics(missing_ok=True).partitions)
+        self._ends_ms = self._now_ms()
+
+    def _ask_again_for_ends_behind(self, starts: Offsets) -> None:
+        """An end behind a start is a broker that has not caught up, or a topic made again."""
+        for _ in range(self._limits.offset_retries):
+            behind = [
+                partition
+                for partition, end in self._ends.items()
+                if end < starts.get(partition, 0) and partition.topic not in self._made_anew
+            ]
+            if not behind:
+                return
+            self._refreshed_topics(missing_ok=True)
+            time.sleep(self._limits.offset_retry_ms / 1_000)
+            self._refresh_ends()
+
+    def _ends_of_query(self, starts: Offsets) -> Offsets:
+        if self._target is None:
+            return self._ends
+        # A query may have planned further than this before it was stopped.
+        return {
+            partition: max(self._target[partition], starts.get(partition, 0))
+            for partition in self._ends
+            if partition in self._target
+        }
+
+    def _beginnings_of_new(self, starts: Offsets, ends: Offsets) -> Offsets:
+        new = [partition for partition in ends if partition not in starts]
+        return self._cluster.beginnings(new) if new else {}
+
+    def _beginnings_of_anew(self, ends: Offsets) -> dict[TopicPartition, int]:
+        """Where topics that were made again begin: all that they hold is new."""
+        anew = [partition for partition in ends if partition.topic in self._made_anew]
+        self._made_anew.clear()
+        return dict(self._cluster.beginnings(anew)) if anew else {}
+
+    # What is gone.
+
+    def _check_gone(self, starts: Offsets, ends: Offsets) -> None:
+        gone = sorted(partition for partition in starts if partition not in ends)
+        if gone:
+            self._report(f"{', '.join(map(str, gone))}: gone, with what was not read of it.")
+
+    def _is_forward(self, partition: TopicPartition, begin: int, end: int, starts: Offsets) -> bool:
+        if begin > end and starts != self._initial:
+            self._report(
+                f"{partition} was read up to offset {begin}, and ends at {end} now: records are "
+                f"gone, or the topic was made again."
+            )
+        return begin < end
+
+    def _report(self, text: str) -> None:
+        report_data_loss(text, fail_on_data_loss=self._options.fail_on_data_loss)
+
+    # Progress.
+
+    def _commit(self, starts: Offsets) -> None:
+        """Commit what the query has finished with, for those who watch its lag."""
+        group = self._limits.commit_group
+        if not group or starts == self._committed:
+            return
+        try:
+            self._cluster.commit(group, starts)
+        except KafkaError as error:
+            # The checkpoint holds the truth; the next batch commits again.
+            _LOG.warning("Progress was not committed to group %r: %s", group, error)
+        self._committed = starts
+
+
+def _at(offsets: Offsets, edge: int) -> Sequence[TopicPartition]:
+    return [partition for partition, offset in offsets.items() if offset == edge]

@@ -1,0 +1,108 @@
+"""KafkaStreamReader: the source of ``spark.readStream``.
+
+One instance lives in a process of the driver for as long as the query and plans its micro-batches
+(`StreamPlanner`); others are pickled to the tasks, which only read. Spark hides an error that is
+raised while a stream reader is made, so options are checked by the first call after it.
+
+Owner: Spark's planning process, or one task.
+Source: PySpark's Python data source API (``DataSourceStreamReader``).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_connector.cluster import Cluster
+from spark_connector.offsets import offsets_as_json, offsets_from_json
+from spark_connector.options import KafkaOptions, Use
+from spark_connector.range_reader import read_range
+from spark_connector.schema import check_projection
+from spark_connector.stream_planner import StreamPlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of what `given`, the options of one ``load()``, choose. The checkpoint has the form
+    of Spark's own Kafka source, so that a query may move between both."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._given = dict(given)
+        self._schema = schema
+
+    # Called in the driver's process.
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit that Spark hands to `latestOffset`, except for `Trigger.Once`."""
+        limits = self._options.stream
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note the present ends: the query stops there."""
+        self._planner.stop_at_present_ends()
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        """Where a new query begins."""
+        return offsets_as_json(self._planner.initial_offsets())
+
+    def latestOffset(
+        self, start: dict[str, dict[str, int]], limit: ReadLimit
+    ) -> dict[str, dict[str, int]]:
+        """Where the next batch ends. Spark compares offsets as text: nothing new is `start`."""
+        starts = offsets_from_json(start)
+        is_limited = not isinstance(limit, ReadAllAvailable)
+        ends = self._planner.next_offsets(starts, is_limited=is_limited)
+        return start if ends == starts else offsets_as_json(ends)
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        """The ends that were learnt last, for the query's progress."""
+        return offsets_as_json(self._planner.known_ends()) or None
+
+    def partitions(
+        self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
+    ) -> Sequence[InputPartition]:
+        """One range for each task of a batch."""
+        ranges = self._planner.ranges(offsets_from_json(start), offsets_from_json(end))
+        return [InputPartition(part) for part in ranges]
+
+    def commit(self, end: dict[str, dict[str, int]]) -> None:
+        """Nothing: Spark calls this with the next batch, `latestOffset` learns the same earlier."""
+
+    def stop(self) -> None:
+        """Close the connections. Spark ends the process of a query without calling this."""
+        if "_planner" in self.__dict__:
+            self._planner.close()
+
+    # Called in a task.
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range."""
+        return read_range(partition.value, self._options, self._schema)
+
+    @cached_property
+    def _options(self) -> KafkaOptions:
+        options = KafkaOptions.from_spark(self._given, Use.STREAM)
+        check_projection(self._schema, include_headers=options.include_headers)
+        return options
+
+    @cached_property
+    def _planner(self) -> StreamPlanner:
+        return StreamPlanner(self._options, Cluster(self._options))

@@ -1,0 +1,209 @@
+"""Rows become records, on fake brokers and without Spark: columns, order, and rows that fail."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pykclient import Consumer, TopicPartition
+from pykclient.errors import ConfigError, KafkaError
+from spark_connector.sink import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pykclient import ConsumerRecord
+    from pykclient.testing import FakeKafka
+
+HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+VALUES = StructType().add("value", StringType())
+TWO_VALUES = StructType().add("value", StringType()).add("Value", StringType())
+EVERYTHING = (
+    StructType()
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("headers", HEADERS)
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("happened", TimestampType())
+    .add("ignored", LongType())
+)
+
+
+def sink(schema: StructType = VALUES, servers: str = "h1:9092", /, **options: str) -> Sink:
+    given = {"kafka.bootstrap.servers": servers}
+    return Sink.from_spark(given | {key.replace("_", "."): options[key] for key in options}, schema)
+
+
+@pytest.fixture
+def servers(fake_kafka: FakeKafka) -> str:
+    """Brokers with the topics "a" of two partitions, and "aside"."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 2)
+        cluster.create_topic("aside", 1)
+    return fake_kafka.bootstrap_servers
+
+
+def records_of(servers: str, *partitions: tuple[str, int]) -> list[ConsumerRecord]:
+    """All records of some partitions, in their order."""
+    wanted = [TopicPartition(*partition) for partition in partitions]
+    found: list[ConsumerRecord] = []
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign(wanted)
+        count = sum(consumer.end_offsets(wanted).values())
+        while len(found) < count:
+            found += consumer.poll(5)
+    return found
+
+
+def values(*texts: str | None) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(texts, pa.string())})
+
+
+def test_all_columns_of_a_record_are_written(servers: str) -> None:
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.record_batch(
+        {
+            "key": pa.array([b"k", None], pa.binary()),
+            "value": pa.array([b"v", None], pa.binary()),
+            "headers": pa.array([[("h", b"1"), ("h", None)], None], headers),
+            "topic": pa.array(["a", "aside"]),
+            "partition": pa.array([1, None], pa.int32()),
+            "happened": pa.array([1_700_000_000_123_456, 5_000], pa.timestamp("us", "UTC")),
+            "ignored": pa.array([7, 8], pa.int64()),
+        }
+    )
+    written = sink(EVERYTHING, servers, timestampColumn="HAPPENED").write([batch])
+    assert (written.row_count, written.too_large_count) == (2, 0)
+    (first,) = records_of(servers, ("a", 1))
+    assert (first.key, first.value, first.timestamp_ms) == (b"k", b"v", 1_700_000_000_123)
+    assert list(first.headers) == [("h", b"1"), ("h", None)]
+    (second,) = records_of(servers, ("aside", 0))
+    assert (second.key, second.value, second.timestamp_ms) == (None, None, 5)
+
+
+def test_the_option_topic_goes_before_the_column(servers: str) -> None:
+    schema = StructType().add("topic", StringType()).add("value", StringType())
+    batch = pa.record_batch({"topic": pa.array(["a"]), "value": pa.array(["v"])})
+    sink(schema, servers, topic="aside").write([batch])
+    assert [record.value for record in records_of(servers, ("aside", 0))] == [b"v"]
+
+
+def test_rows_of_a_task_keep_their_order_within_a_partition(servers: str) -> None:
+    numbers = range(20_000)
+    batches = [values(*map(str, numbers[at : at + 500])) for at in range(0, len(numbers), 500)]
+    assert sink(VALUES, servers, topic="aside").write(batches).row_count == len(numbers)
+    found = [int(cast("bytes", record.value)) for record in records_of(servers, ("aside", 0))]
+    assert found == list(numbers)
+
+
+def test_a_task_without_rows_writes_nothing(servers: str) -> None:
+    assert sink(VALUES, servers, topic="aside").write([values()]).row_count == 0
+    assert sink(VALUES, servers, topic="aside").write([]).row_count == 0
+
+
+def test_a_row_without_a_topic_is_named(servers: str) -> None:
+    schema = StructType().add("topic", StringType()).add("value", StringType())
+    batches = [
+        pa.record_batch({"topic": pa.array(["a", second]), "value": pa.array(["v", "w"])})
+        for second in ("a", None)
+    ]
+    with pytest.raises(ConfigError, match="Row 3 of this task has no topic: fill the column"):
+        sink(schema, servers).write(batches)
+
+
+BIG = "x" * 2_000_000
+
+
+def test_a_row_that_no_broker_takes_is_named_with_its_topic(servers: str) -> None:
+    batches = [values("a", "b"), values("c", BIG, "d")]
+    with pytest.raises(KafkaError, match=r"^Row 3 of this task, for topic 'aside': .*max_request"):
+        sink(VALUES, servers, topic="aside").write(batches)
+
+
+def test_a_row_that_the_broker_refuses_is_named_or_leaves_a_note(servers: str) -> None:
+    settings = {"kafka_max_request_size": "5000000"}
+    with pytest.raises(KafkaError, match=r"^Row 1 of this task, for topic 'aside': "):
+        sink(VALUES, servers, topic="aside", **settings).write([values("a", BIG, "b")])
+    noting = sink(VALUES, servers, topic="a", onRecordTooLarge="aside", **settings)
+    assert noting.write([values("a", BIG, "b")]).too_large_count == 1
+    kept = {record.value for record in records_of(servers, ("a", 0), ("a", 1))}
+    assert kept == {b"a", b"b"}
+
+
+def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) -> None:
+    schema = StructType().add("key", StringType()).add("value", StringType())
+    rows: Sequence[tuple[str, str | None]] = [("1", "a"), ("2", BIG), ("3", None), ("4", BIG)]
+    batch = pa.record_batch(
+        {
+            "key": pa.array([key for key, _ in rows]),
+            "value": pa.array([value for _, value in rows], pa.string()),
+        }
+    )
+    written = sink(schema, servers, topic="a", onRecordTooLarge="aside").write([batch])
+    assert (written.row_count, written.too_large_count) == (4, 2)
+    assert {record.key for record in records_of(servers, ("a", 0), ("a", 1))} == {b"1", b"3"}
+    notes = records_of(servers, ("aside", 0))
+    assert [note.key for note in notes] == [b"2", b"4"]
+    note = json.loads(cast("bytes", notes[0].value))
+    assert (note["topic"], note["valueBytes"]) == ("a", 2_000_000)
+    assert "max_request_size" in note["reason"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "complaint"),
+    [
+        (StructType().add("valeu", StringType()), {}, "no column 'value', .* Did you mean 'valeu'"),
+        (VALUES, {}, "Give the option 'topic', or a column 'topic'"),
+        (VALUES, {"topic": " "}, "Give the option 'topic'"),
+        (StructType().add("value", LongType()), {"topic": "a"}, "'value' has type bigint; .* cast"),
+        (
+            StructType().add("value", StringType()).add("Value", StringType()),
+            {"topic": "a"},
+            "two columns for a record's value",
+        ),
+        (VALUES, {"topic": "a", "timestampColumn": "t"}, "'timestampColumn' names no column: 't'"),
+        (VALUES, {"topic": "a", "timestampColumn": "value"}, "has type string, not timestamp"),
+        (VALUES, {"topci": "a"}, "Did you mean 'topic'"),
+        (VALUES, {"topic": "a", "kafka_acsk": "all"}, "acsk"),
+        (VALUES, {"topic": "a", "kafka_value_serializer": "x"}, "cast the column to string or bin"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_any_row(
+    schema: StructType, options: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        sink(schema, **options)
+
+
+def test_one_dictionary_of_options_serves_a_whole_pipeline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = sink(
+        topic="a",
+        subscribe="b",
+        startingOffsets="earliest",
+        kafka_fetch_max_bytes="1000",
+        kafka_acks="all",
+    )
+    assert made.topic == "a"
+    assert "Option 'subscribe' has no effect in a write" in caplog.text
+
+
+def test_a_sink_survives_pickling_and_shows_no_secrets() -> None:
+    made = sink(topic="a", kafka_client_id="hunter2")
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert "hunter2" not in repr(made)

@@ -1,0 +1,285 @@
+"""Where the micro-batches of a stream begin and end, on fake brokers and without Spark."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Admin, Producer, TopicPartition
+from pykclient.errors import UnknownTopicOrPartitionError
+from spark_connector.cluster import Cluster
+from spark_connector.offsets import DataLossError, OffsetRange
+from spark_connector.options import KafkaOptions, Use
+from spark_connector.stream_planner import StreamPlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.testing import FakeKafka
+
+TOPIC = "flights"
+A0, A1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+class World:
+    """Brokers with a topic, a clock that the test moves, and planners of new processes."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.kafka = kafka
+        self.now_ms = 0.0
+        self._open: list[StreamPlanner] = []
+        with kafka.control() as cluster:
+            cluster.create_topic(TOPIC, 2)
+
+    def planner(self, **options: object) -> StreamPlanner:
+        """A planner as a new driver process makes it."""
+        given = {
+            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
+            "subscribe": TOPIC,
+            "fetchOffset.retryIntervalMs": "1",
+        } | {name.replace("_", "."): str(value) for name, value in options.items()}
+        checked = KafkaOptions.from_spark(given, Use.STREAM)
+        self._open.append(StreamPlanner(checked, Cluster(checked), lambda: self.now_ms))
+        return self._open[-1]
+
+    def send(self, count: int, partition: TopicPartition = A0) -> None:
+        """Send records, and let the time pass in which brokers are not asked again."""
+        with Producer(bootstrap_servers=self.kafka.bootstrap_servers) as producer:
+            for _ in range(count):
+                producer.send(partition.topic, b"v", partition=partition.partition)
+        self.now_ms += 50
+
+    def delete(self, partition: TopicPartition, before: int) -> None:
+        with self.kafka.control() as cluster:
+            cluster.partition(partition).log.delete_records(before)
+
+    def make_anew(self) -> None:
+        """Delete the topic, and make one of the same name."""
+        with self.kafka.control() as cluster:
+            cluster.delete_topic(TOPIC)
+            cluster.create_topic(TOPIC, 2)
+        self.now_ms += 50
+
+    def close(self) -> None:
+        for planner in self._open:
+            planner.close()
+
+
+@pytest.fixture
+def world(fake_kafka: FakeKafka) -> Iterator[World]:
+    """A topic of two partitions with five records in the first."""
+    world = World(fake_kafka)
+    world.send(5)
+    yield world
+    world.close()
+
+
+def test_a_query_begins_where_its_options_say(world: World) -> None:
+    world.delete(A0, 2)
+    assert world.planner(startingOffsets="earliest").initial_offsets() == {A0: 2, A1: 0}
+    assert world.planner().initial_offsets() == {A0: 5, A1: 0}
+    given = f'{{"{TOPIC}":{{"0":3,"1":-1}}}}'
+    assert world.planner(startingOffsets=given).initial_offsets() == {A0: 3, A1: 0}
+
+
+def test_a_query_may_begin_where_a_group_has_committed(world: World) -> None:
+    with Admin(bootstrap_servers=world.kafka.bootstrap_servers) as admin:
+        admin.alter_group_offsets("apps", {A0: 4})
+    assert world.planner(startingOffsets="group:apps").initial_offsets() == {A0: 4, A1: 0}
+
+
+def test_a_topic_that_does_not_exist_is_named_at_the_start(world: World) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+        world.planner(subscribe="nowhere").initial_offsets()
+
+
+def test_the_initial_offset_is_found_once(world: World) -> None:
+    planner = world.planner()
+    first = planner.initial_offsets()
+    world.send(3)
+    assert planner.initial_offsets() == first
+
+
+def test_a_query_that_begins_at_latest_has_an_empty_first_batch(world: World) -> None:
+    planner = world.planner()
+    first = planner.initial_offsets()
+    world.send(3)
+    assert planner.next_offsets(first, is_limited=False) == first
+    assert planner.ranges(first, first) == []
+    ends = planner.next_offsets(first, is_limited=False)
+    assert planner.ranges(first, ends) == [OffsetRange(A0, 5, 8)]
+
+
+def test_a_first_batch_that_was_cut_off_loses_nothing(world: World) -> None:
+    logged = world.planner().initial_offsets()
+    world.send(3)
+    # The new process is asked where the query begins, and finds a later offset.
+    planner = world.planner()
+    later = planner.initial_offsets()
+    assert later == {A0: 8, A1: 0}
+    assert planner.ranges(later, logged) == []
+    assert planner.ranges(logged, later) == [OffsetRange(A0, 5, 8)]
+
+
+def test_a_query_that_begins_at_earliest_reads_at_once(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest")
+    first = planner.initial_offsets()
+    assert planner.next_offsets(first, is_limited=False) == {A0: 5, A1: 0}
+
+
+def test_brokers_are_asked_for_ends_no_more_often_than_is_set(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=500)
+    first = planner.initial_offsets()
+    known = planner.next_offsets(first, is_limited=False)
+    world.now_ms += 449
+    world.send(1)
+    assert planner.next_offsets(known, is_limited=False) == known == planner.known_ends()
+    world.now_ms += 1
+    assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0} == planner.known_ends()
+
+
+def test_new_partitions_are_found_when_metadata_are_old_and_read_from_their_beginning(
+    world: World,
+) -> None:
+    planner = world.planner(startingOffsets="earliest", kafka_metadata_max_age_ms=1_000)
+    first = planner.initial_offsets()
+    known = planner.next_offsets(first, is_limited=True)
+    with world.kafka.control() as cluster:
+        cluster.add_partitions(TOPIC, 3)
+    new = TopicPartition(TOPIC, 2)
+    world.send(4, new)
+    assert planner.next_offsets(known, is_limited=True) == known
+    world.now_ms += 1_000
+    ends = planner.next_offsets(known, is_limited=True)
+    assert planner.ranges(known, ends) == [OffsetRange(new, 0, 4)]
+
+
+def test_a_limit_counts_a_new_partition_from_its_beginning(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    first = planner.initial_offsets()
+    assert planner.next_offsets(first, is_limited=True) == {A0: 2, A1: 0}
+    assert planner.next_offsets({A1: 0}, is_limited=True) == {A0: 2, A1: 0}
+    # Trigger.Once takes everything.
+    assert planner.next_offsets(first, is_limited=False) == {A0: 5, A1: 0}
+
+
+def test_a_query_that_takes_what_is_available_ends_there(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest", maxOffsetsPerTrigger=3)
+    planner.stop_at_present_ends()
+    position = planner.initial_offsets()
+    world.send(9)
+    seen = []
+    while (ends := planner.next_offsets(position, is_limited=True)) != position:
+        seen.append(ends[A0])
+        position = ends
+    assert seen == [3, 5]
+
+
+def test_a_query_that_had_planned_further_than_what_is_available_stays_there(world: World) -> None:
+    planner = world.planner()
+    planner.stop_at_present_ends()
+    assert planner.next_offsets({A0: 5, A1: 0}, is_limited=True) == {A0: 5, A1: 0}
+    world.send(2)
+    assert planner.next_offsets({A0: 7, A1: 0}, is_limited=True) == {A0: 7, A1: 0}
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "complaint", "left"),
+    [
+        ({A0: 3, A1: 0}, {A0: 5}, "flights-1: gone", [OffsetRange(A0, 3, 5)]),
+        ({A0: 9, A1: 0}, {A0: 5, A1: 0}, "was read up to offset 9, and ends at 5 now", []),
+        ({A1: 0}, {A0: 5, A1: 0}, "is new and begins at offset 2, not 0", [OffsetRange(A0, 2, 5)]),
+    ],
+)
+def test_what_is_gone_fails_the_query_or_is_left_out_with_a_warning(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    complaint: str,
+    left: list[OffsetRange],
+) -> None:
+    world.delete(A0, 2)
+    with pytest.raises(DataLossError, match=complaint):
+        world.planner().ranges(starts, ends)
+    with caplog.at_level(logging.WARNING, logger="spark_connector"):
+        assert world.planner(failOnDataLoss="false").ranges(starts, ends) == left
+    assert complaint in caplog.text
+
+
+def test_a_topic_that_was_deleted_is_a_loss_that_the_next_batch_reports(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest", kafka_default_api_timeout_ms=2_000)
+    starts = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    with world.kafka.control() as cluster:
+        cluster.delete_topic(TOPIC)
+    world.now_ms += 50
+    ends = planner.next_offsets(starts, is_limited=False)
+    assert ends == {}
+    with pytest.raises(DataLossError, match="flights-0, flights-1: gone"):
+        planner.ranges(starts, ends)
+
+
+def test_a_topic_that_was_made_again_fails_the_query(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest")
+    starts = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    world.make_anew()
+    with pytest.raises(DataLossError, match="'flights' was deleted and made again"):
+        planner.next_offsets(starts, is_limited=False)
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_beginning_if_that_is_allowed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = world.planner(startingOffsets="earliest", failOnDataLoss="false")
+    starts = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    world.make_anew()
+    world.send(2)
+    ends = planner.next_offsets(starts, is_limited=False)
+    assert ends == {A0: 2, A1: 0}
+    assert planner.ranges(starts, ends) == [OffsetRange(A0, 0, 2)]
+    assert "'flights' was deleted and made again" in caplog.text
+    world.send(1)
+    after = planner.next_offsets(ends, is_limited=False)
+    assert planner.ranges(ends, after) == [OffsetRange(A0, 2, 3)]
+
+
+def committed(world: World, group: str) -> dict[TopicPartition, int]:
+    with Admin(bootstrap_servers=world.kafka.bootstrap_servers) as admin:
+        return {
+            partition: found.offset for partition, found in admin.list_group_offsets(group).items()
+        }
+
+
+def test_what_a_query_has_finished_with_is_committed_for_those_who_watch_its_lag(
+    world: World,
+) -> None:
+    planner = world.planner(startingOffsets="earliest", commitGroup="watch")
+    first = planner.initial_offsets()
+    ends = planner.next_offsets(first, is_limited=False)
+    assert committed(world, "watch") == {}
+    world.send(2)
+    assert planner.next_offsets(ends, is_limited=False) == {A0: 7, A1: 0}
+    assert committed(world, "watch") == {A0: 5, A1: 0}
+    # The last batch of an idle query has no batch behind it that would tell.
+    world.now_ms += 50
+    assert planner.next_offsets({A0: 7, A1: 0}, is_limited=False) == {A0: 7, A1: 0}
+    assert committed(world, "watch") == {A0: 7, A1: 0}
+
+
+def test_progress_that_cannot_be_committed_does_not_stop_the_query(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = world.planner(startingOffsets="earliest", commitGroup="watch")
+    planner.initial_offsets()
+    lost = TopicPartition("nowhere", 0)
+    assert planner.next_offsets({A0: 5, A1: 0, lost: 3}, is_limited=False) == {A0: 5, A1: 0}
+    assert "Progress was not committed to group 'watch'" in caplog.text
+
+
+def test_large_batches_are_cut_for_tasks(world: World) -> None:
+    planner = world.planner(maxRecordsPerPartition=2)
+    ranges = planner.ranges({A0: 0, A1: 0}, {A0: 5, A1: 0})
+    assert [(one.start, one.end) for one in ranges] == [(0, 1), (1, 3), (3, 5)]

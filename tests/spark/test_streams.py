@@ -1,0 +1,284 @@
+"""``spark.readStream`` and ``writeStream`` on real Kafka: batches, triggers, restarts, progress."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from pykclient import Admin, Producer
+from spark_connector import foreach_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from pykclient.testing import KafkaCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+class Stream:
+    """A topic of two partitions, and the queries that read it into a list of batches of rows."""
+
+    def __init__(self, spark: SparkSession, kafka: KafkaCluster, topic: str, path: Path) -> None:
+        self.spark = spark
+        self.servers = kafka.bootstrap_servers
+        self.topic = topic
+        self.batches: dict[int, list[tuple[int, int]]] = {}
+        self._path = path
+
+    def send(self, *counts: int) -> None:
+        """Send so many records to each partition."""
+        with Producer(bootstrap_servers=self.servers) as producer:
+            for partition, count in enumerate(counts):
+                for _ in range(count):
+                    producer.send(self.topic, b"v", partition=partition)
+
+    def frame(self, **options: object) -> DataFrame:
+        reader = self.spark.readStream.format("pykafka").option("subscribe", self.topic)
+        reader = reader.option("kafka.bootstrap.servers", self.servers)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+    def start(self, is_available_now: bool = True, /, **options: object) -> StreamingQuery:
+        """A query on this stream's one checkpoint."""
+
+        def note(frame: DataFrame, number: int) -> None:
+            rows = frame.select("partition", "offset").collect()
+            self.batches[number] = sorted((row["partition"], row["offset"]) for row in rows)
+
+        writer = self.frame(**options).writeStream.foreachBatch(note)
+        writer = writer.option("checkpointLocation", str(self._path / "checkpoint"))
+        if is_available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime="0 seconds").start()
+
+    def run(self, **options: object) -> dict[int, list[tuple[int, int]]]:
+        """The batches of a query that reads what there is."""
+        self.batches = {}
+        query = self.start(**options)
+        assert query.awaitTermination(120)
+        return self.batches
+
+    def logged(self, number: int) -> Any:
+        """The offsets that Spark has logged for a batch."""
+        lines = (self._path / "checkpoint" / "offsets" / str(number)).read_text().splitlines()
+        return json.loads(lines[2])
+
+
+@pytest.fixture
+def stream(
+    spark: SparkSession,
+    kafka_cluster: KafkaCluster,
+    new_topic: Callable[[int], str],
+    tmp_path: Path,
+) -> Stream:
+    """A stream with five and three records."""
+    found = Stream(spark, kafka_cluster, new_topic(2), tmp_path)
+    found.send(5, 3)
+    return found
+
+
+def pairs(*ranges: range) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition, own in enumerate(ranges) for offset in own]
+
+
+@pytest.mark.promise("Spark reads a topic as a stream, from where its checkpoint ended")
+def test_a_stream_reads_in_limited_batches_and_goes_on_where_its_checkpoint_ended(
+    stream: Stream,
+) -> None:
+    first = stream.run(startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    assert first == {
+        0: pairs(range(2), range(1)),
+        1: pairs(range(2, 4), range(1, 2)),
+        2: pairs(range(4, 5), range(2, 3)),
+    }
+    assert stream.logged(2) == {stream.topic: {"0": 5, "1": 3}}
+    stream.send(2, 0)
+    # Where a query begins is asked for once in its life.
+    assert stream.run(startingOffsets="latest") == {3: pairs(range(5, 7))}
+    assert stream.run() == {}
+
+
+@pytest.mark.promise("A stream that begins at the latest offset loses nothing from then on")
+def test_a_stream_that_begins_at_latest_logs_its_beginning_before_it_reads(stream: Stream) -> None:
+    assert stream.run() == {0: []}
+    assert stream.logged(0) == {stream.topic: {"0": 5, "1": 3}}
+    stream.send(1, 1)
+    assert stream.run() == {1: [(0, 5), (1, 3)]}
+
+
+@pytest.mark.promise("A stream's progress is committed to a group that lag tools see")
+def test_a_query_that_is_idle_has_committed_all_that_it_has_read(stream: Stream) -> None:
+    query = stream.start(
+        False,
+        startingOffsets="earliest",
+        commitGroup="lag-tools",
+        offsetPollIntervalMs=0,
+    )
+    try:
+        query.processAllAvailable()
+        stream.send(2, 2)
+        query.processAllAvailable()
+        assert [len(rows) for rows in stream.batches.values()] == [8, 4]
+        progress = query.lastProgress
+        assert progress is not None
+        assert json.loads(progress["sources"][0]["latestOffset"]) == {
+            stream.topic: {"0": 7, "1": 5}
+        }
+        with Admin(bootstrap_servers=stream.servers) as admin:
+            found = admin.list_group_offsets("lag-tools")
+        assert sorted((one.partition, at.offset) for one, at in found.items()) == [(0, 7), (1, 5)]
+    finally:
+        query.stop()
+
+
+@pytest.mark.promise("Spark writes streams, with the columns of its own Kafka sink")
+def test_a_stream_is_written_to_another_topic(
+    stream: Stream, read: DataFrameReader, new_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    target = new_topic(3)
+    query = (
+        stream.frame(startingOffsets="earliest")
+        .selectExpr("concat(partition, '-', offset) AS value", f"'{target}' AS topic")
+        .writeStream.format("pykafka")
+        .option("kafka.bootstrap.servers", stream.servers)
+        .option("checkpointLocation", str(tmp_path / "sink"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    rows = read.option("subscribe", target).load().selectExpr("CAST(value AS STRING)").collect()
+    wanted = pairs(range(5), range(3))
+    assert sorted(row["value"] for row in rows) == [f"{one}-{offset}" for one, offset in wanted]
+
+
+def test_an_aggregation_is_written_as_a_whole_in_mode_complete(
+    stream: Stream, read: DataFrameReader, new_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    target = new_topic(1)
+    counts = stream.frame(startingOffsets="earliest").groupBy("partition").count()
+    query = (
+        counts.selectExpr("CAST(partition AS STRING) AS key", "CAST(count AS STRING) AS value")
+        .writeStream.outputMode("complete")
+        .format("pykafka")
+        .option("kafka.bootstrap.servers", stream.servers)
+        .option("topic", target)
+        .option("checkpointLocation", str(tmp_path / "sink"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    rows = read.option("subscribe", target).load().collect()
+    assert sorted((bytes(row["key"]), bytes(row["value"])) for row in rows) == [
+        (b"0", b"5"),
+        (b"1", b"3"),
+    ]
+
+
+@pytest.mark.promise("Spark writes streams in output mode update, in foreachBatch")
+def test_what_changed_in_an_aggregation_is_written_in_mode_update(
+    stream: Stream, read: DataFrameReader, new_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    target = new_topic(1)
+    options = {"kafka.bootstrap.servers": stream.servers, "topic": target}
+
+    def run() -> None:
+        counts = stream.frame(startingOffsets="earliest").groupBy("partition").count()
+        query = (
+            counts.selectExpr("CAST(partition AS STRING) AS key", "CAST(count AS STRING) AS value")
+            .writeStream.outputMode("update")
+            .foreachBatch(foreach_batch(options))
+            .option("checkpointLocation", str(tmp_path / "update"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    run()
+    stream.send(0, 2)
+    run()
+    rows = read.option("subscribe", target).load().orderBy("offset").collect()
+    written = [(bytes(row["key"]), bytes(row["value"])) for row in rows]
+    assert sorted(written[:2]) == [(b"0", b"5"), (b"1", b"3")]
+    assert written[2:] == [(b"1", b"5")]
+
+
+@pytest.mark.promise("Spark writes a frame, with the columns of its own Kafka sink")
+def test_a_frame_is_written_and_read_back(
+    spark: SparkSession, read: DataFrameReader, stream: Stream, new_topic: Callable[[int], str]
+) -> None:
+    topic = new_topic(2)
+    frame = spark.range(1_000).selectExpr(
+        "CAST(id AS STRING) AS key",
+        "concat('value ', id) AS value",
+        "timestamp_millis(1700000000123 + id) AS happened",
+    )
+    (
+        frame.write.format("pykafka")
+        .mode("append")
+        .option("kafka.bootstrap.servers", stream.servers)
+        .option("topic", topic)
+        .option("timestampColumn", "happened")
+        .save()
+    )
+    found = read.option("subscribe", topic).load()
+    same = found.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)", "timestamp AS happened")
+    assert same.exceptAll(frame).isEmpty()
+    assert frame.exceptAll(same).isEmpty()
+
+
+def test_a_topic_is_not_overwritten(spark: SparkSession, stream: Stream) -> None:
+    writer = spark.sql("SELECT 'v' AS value").write.format("pykafka").mode("overwrite")
+    writer = writer.option("kafka.bootstrap.servers", stream.servers).option("topic", "t")
+    with pytest.raises(PySparkException, match="A topic cannot be overwritten"):
+        writer.save()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"startingOffset": "earliest"}, "Did you mean 'startingOffsets'"),
+        ({"endingOffsets": "latest"}, "A streaming read has no end: leave out endingOffsets"),
+    ],
+)
+def test_a_bad_option_of_a_stream_is_named_by_the_query(
+    stream: Stream, options: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises((PySparkException, StreamingQueryException)) as caught:
+        stream.run(**options)
+    assert complaint in str(caught.value)
+    assert "UnboundLocalError" not in str(caught.value)
+
+
+@pytest.mark.promise("A frame that is used again reads what has come since")
+def test_a_frame_reads_anew_in_every_action(read: DataFrameReader, stream: Stream) -> None:
+    frame = read.option("subscribe", stream.topic).load()
+    assert frame.count() == 8
+    stream.send(4, 1)
+    assert frame.count() == 13
+    fixed = read.option("endingOffsets", json.dumps({stream.topic: {"0": 9, "1": 4}})).load()
+    assert fixed.count() == 13
+    stream.send(1, 1)
+    assert (frame.count(), fixed.count()) == (15, 13)
+
+
+def test_a_frame_goes_on_where_retention_has_moved_its_earliest_offset(
+    read: DataFrameReader, stream: Stream
+) -> None:
+    from confluent_kafka import TopicPartition as WitnessPartition
+    from confluent_kafka.admin import AdminClient
+
+    frame = read.option("subscribe", stream.topic).option("minPartitions", 6).load()
+    assert frame.count() == 8
+    witness = AdminClient({"bootstrap.servers": stream.servers})
+    for deletion in witness.delete_records([WitnessPartition(stream.topic, 0, 4)]).values():
+        deletion.result(30)
+    assert frame.count() == 4

@@ -1,0 +1,59 @@
+"""`python -m tools.spark_options [--check]`: write the options of docs/spark.md, or compare them.
+
+They stand in a table between two marks; the rest of the page is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from spark_connector.client_settings import REFUSED_BY_READS, REFUSED_BY_WRITES
+from spark_connector.options import OPTIONS, REFUSED, Use
+
+PATH: Final = Path("docs/spark.md")
+BEGINNING: Final = "<!-- Options, written by `python -m tools.spark_options`. Do not edit. -->\n"
+END: Final = "<!-- End of the options. -->\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the tool; the result is the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.spark_options", description=__doc__)
+    parser.add_argument("--into", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument("--check", action="store_true", help="only compare; 1 if it differs")
+    options = parser.parse_args(arguments)
+    path = options.into / PATH
+    before = path.read_text(encoding="utf-8")
+    head, _, rest = before.partition(BEGINNING)
+    _, _, tail = rest.partition(END)
+    after = f"{head}{BEGINNING}{table()}{END}{tail}"
+    if after == before:
+        return 0
+    if options.check:
+        print(f"differs: {PATH}; run python -m tools.spark_options")
+        return 1
+    path.write_text(after, encoding="utf-8")
+    print(f"written: {PATH}")
+    return 0
+
+
+def table() -> str:
+    """Return the table, a row for each option."""
+    lines = ["", "| option | batch | stream | write | meaning |", "| --- | --- | --- | --- | --- |"]
+    for option in OPTIONS:
+        cells = ["yes" if use in option.uses else "-" for use in Use]
+        meaning = option.meaning if option.uses else f"without effect: {option.meaning}"
+        lines.append(f"| `{option.name}` | {' | '.join(cells)} | {meaning} |")
+    for key, advice in REFUSED_BY_READS.items():
+        lines.append(f"| `kafka.{key}` | refused | refused | - | {advice} |")
+    for key, advice in REFUSED_BY_WRITES.items():
+        lines.append(f"| `kafka.{key}` | - | - | refused | {advice} |")
+    for name, advice in REFUSED.items():
+        lines.append(f"| `{name}` | refused | refused | refused | {advice} |")
+    lines.append("| `kafka.*` | yes | yes | yes | a setting of the consumer or the producer |")
+    return "\n".join([*lines, "", ""])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
