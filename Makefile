@@ -10,13 +10,16 @@ COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
 FUZZ_CASES ?= 20000
 MUTANTS_JOBS ?= 2
-# What takes about as long as the types do.
+# What takes about as long as the types do. With collecting, the tests are compiled, their assertions
+# rewritten, once; the processes of a run that begin side by side would each do so.
 CHECKS_BESIDE_MYPY := $(VENV)/bin/lint-imports && $(PYTHON) -m tools.protogen --check \
-  && $(PYTHON) -m tools.config_reference --check && $(PYTHON) -m tools.state_tables --check
+  && $(PYTHON) -m tools.config_reference --check && $(PYTHON) -m tools.state_tables --check \
+  && $(PYTHON) -m tools.spark_options --check \
+  && { $(VENV)/bin/pytest --collect-only -qq >/dev/null || { echo "pytest --collect-only fails"; false; }; }
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_contiguous.py
 # Much of a test's time is waiting for brokers. A file's tests share what they start, so stay
 # together; which files come first says tests/conftest.py.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 COMPILED_FROM := setup.py \
   $(wildcard pykclient/accel/compiled/*.pyx pykclient/accel/compiled/*.pxd)
 
@@ -81,6 +84,7 @@ protocol: java kafka
 docs: $(INSTALLED)
 	$(PYTHON) -m tools.config_reference
 	$(PYTHON) -m tools.state_tables
+	$(PYTHON) -m tools.spark_options
 
 build: $(INSTALLED)
 	$(PYTHON) -m build

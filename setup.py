@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -35,21 +36,30 @@ class BuildCore(build_ext):
     """Builds the extensions, or notes why it could not."""
 
     def build_extensions(self) -> None:
-        """Write the C files into the folder for passing things, and compile them."""
+        """Write the C files into the folder for passing things; one compiles as the next is made.
+
+        Without a compiler that ends with the first one.
+        """
         failure = Path("." if self.inplace or self.editable_mode else self.build_lib, FAILURE)
         failure.unlink(missing_ok=True)
         try:
             from Cython.Build import cythonize
             from Cython.Compiler.Errors import CompileError
 
+            builds: list[Future[None]] = []
             try:
-                written = cythonize(
-                    self.extensions, build_dir="build/cython", compiler_directives=DIRECTIVES
-                )
-                c_files = {module.name: module.sources for module in written}
-                for extension in self.extensions:
-                    extension.sources = c_files[extension.name]
-                    self._build_all_or_nothing(extension)
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    for extension in self.extensions:
+                        (written,) = cythonize(
+                            [extension], build_dir="build/cython", compiler_directives=DIRECTIVES
+                        )
+                        extension.sources = written.sources
+                        builds.append(pool.submit(self._build_all_or_nothing, extension))
+                        for build in builds:
+                            if build.done():
+                                build.result()
+                for build in builds:
+                    build.result()
             except CompileError as error:
                 raise BaseError(f"Cython: {error}") from error
         except (ImportError, OSError, BaseError, CCompilerError) as error:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from contestants.job import Figures
 
-__all__ = ["BusyLoop"]
-
 PAUSE_S = 0.01
 SLICE = range(2_000)
 

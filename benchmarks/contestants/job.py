@@ -21,21 +21,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "BULK_COUNT",
-    "CHUNK_COUNT",
-    "HEARTBEAT_INTERVAL_MS",
-    "LINGER_MS",
-    "OPEN_DELIVERIES_MAX",
-    "POLL_RECORDS_MAX",
-    "SESSION_TIMEOUT_MS",
-    "SILENCE_S_MAX",
-    "Figures",
-    "Job",
-    "measured",
-    "percentiles",
-]
-
 LINGER_MS = 5
 OPEN_DELIVERIES_MAX = 100_000
 """A delivery is looked at when so many later ones were sent: it is done by then, nobody waits."""

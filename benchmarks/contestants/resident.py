@@ -11,8 +11,6 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-__all__ = ["ResidentGrowth"]
-
 CLEAR_REFS = Path("/proc/self/clear_refs")
 STATUS = Path("/proc/self/status")
 RESET_PEAK = "5"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from contestants.job import Figures, Job
-    from pykclient.protocol.gather import Records
+    from pykclient.protocol.primitives import Records
 
 FETCH_VERSION = PRODUCE_VERSION = 12
 """The newest that names a topic by its name."""

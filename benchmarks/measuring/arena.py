@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from contestants.job import Figures
     from measuring.client import Client
 
-__all__ = ["Arena", "ContestantFailedError"]
-
 FOLDER = Path(__file__).parents[1]
 VALUE_BYTES = 100
 PARTITION_COUNT = 6

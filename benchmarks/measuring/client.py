@@ -16,18 +16,6 @@ from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "AIOKAFKA",
-    "CLIENTS",
-    "CONFLUENT",
-    "JAVA",
-    "KAFKA_PYTHON",
-    "PURE",
-    "PYKCLIENT",
-    "RAW_SOCKET",
-    "Client",
-]
-
 THIS_CHECKOUT = Path(accel.__file__).parents[2]
 COMPILER_MODULE = "jdk.compiler"
 

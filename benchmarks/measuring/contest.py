@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from measuring.client import Client
     from measuring.question import Settings
 
-__all__ = ["Entry", "in_turns", "produce_contest", "read_contest"]
-
 T = TypeVar("T")
 
 

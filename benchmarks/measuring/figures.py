@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FIGURES", "Figure", "figures_text"]
-
 
 class Figure(NamedTuple):
     """Its heading with the unit, and its number format."""

@@ -10,8 +10,6 @@ import os
 import platform
 import sys
 
-__all__ = ["describe"]
-
 
 def describe(distributions: list[str]) -> dict[str, str]:
     """Name -> what it is: cores, memory, system, load, Python, each distribution's version."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Key", "Measurement", "Run", "Series", "grouped", "read_run", "write_run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Measurement:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["OBSTACLES", "Obstacle", "obstacle"]
-
 
 class Obstacle(NamedTuple):
     """A text for the rows whose names begin with `what`, beside any rival or the one named."""

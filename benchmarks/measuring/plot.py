@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from measuring.measurement import Run
 
-__all__ = ["figure_of", "write_plot"]
-
 PANELS = {
     "Produce": (("produce", "batch size 1,000,000"), ("arrow", "out")),
     "Consume": (("consume", "record objects"), ("arrow", "in")),

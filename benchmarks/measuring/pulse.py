@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing.proxy.proxy import FaultProxy
 
-__all__ = ["gaps_s", "heartbeat_count", "listening"]
-
 LOOK_S = 0.01
 
 

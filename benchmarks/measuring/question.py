@@ -33,8 +33,6 @@ from pykclient.testing.cluster.java import find_java
 if TYPE_CHECKING:
     from measuring.client import Client
 
-__all__ = ["KAFKA_VERSION", "Question", "Settings", "ask", "parser_of", "run_questions"]
-
 KAFKA_VERSION = "4.3.1"
 SLOW_SHARE = 10
 

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from measuring.question import Question
     from measuring.targets import Judgement
 
-__all__ = [
-    "MISSED",
-    "TargetRow",
-    "figures_rows",
-    "figures_table",
-    "floor_rows",
-    "markdown",
-    "target_rows",
-    "targets_table",
-]
-
 TARGET_HEADINGS = ("what", "pykclient", "rival", "result", "target", "verdict")
 NOT_MEASURED = "not measured"
 MISSED = "missed"

@@ -16,16 +16,6 @@ from typing import NamedTuple, Protocol
 from measuring.figures import FIGURES
 from measuring.measurement import Key, Series
 
-__all__ = [
-    "TARGETS",
-    "GrowthTarget",
-    "Judgement",
-    "LimitTarget",
-    "RatioTarget",
-    "Relation",
-    "Target",
-]
-
 Groups = Mapping[Key, Mapping[str, Series]]
 """What `measurement.grouped` gives."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from flights.record import FlightRecord
     from pykclient import ConsumerRecord
 
-__all__ = ["Audit"]
-
 
 class Audit:
     """Knows what was sent; `add` takes what is read, `faults` tells what differs."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from flights.delays import AirlineDelay
 
-__all__ = ["draw_delays"]
-
 DELAY_COLOUR, COUNT_COLOUR = "#c44e52", "#4c72b0"
 
 

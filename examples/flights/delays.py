@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from flights.data_set import Flight
 
-__all__ = ["AirlineDelay", "airline_delays", "differences"]
-
 ROUNDING = 1e-12
 """Relative: both sides divide the same two exact integers, so only the last bit may differ."""
 

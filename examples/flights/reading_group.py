@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pykclient import ConsumerRecord, TopicPartition
 
-__all__ = ["LEAVES", "STAYS", "ReadingGroup"]
-
 GROUP = "flight-readers"
 STAYS, LEAVES = "stays", "leaves"
 POLL_S = 0.1

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from flights.data_set import Flight
 
-__all__ = ["FlightRecord", "flight_records"]
-
 
 class FlightRecord(NamedTuple):
     """The bytes of one record. Its place in the list that holds it is its ``sequence``."""

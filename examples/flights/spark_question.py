@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-__all__ = ["SparkQuestion"]
-
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties").as_uri()
 # The columns of the JSON that the question needs.
 FLIGHT_COLUMNS = "carrier STRING, dep_delay INT"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["Stopwatch"]
-
 
 class Stopwatch:
     """Steps in order, each with its seconds; a step that fails is timed too."""
