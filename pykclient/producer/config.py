@@ -81,7 +81,8 @@ class ProducerConfig(ClientConfig):
     partitioner_availability_timeout_ms = Setting(
         integer(0, LONG_MAX),
         0,
-        "Leave out partitions whose broker has taken nothing for so long; 0 for never (KIP-794).",
+        "Leave out partitions whose broker has taken nothing for so long; 0 for never. Without "
+        "effect unless partitioner.adaptive.partitioning.enable (KIP-794).",
     )
     interceptors: Setting[tuple[object, ...]] = Setting(
         object_list(), (), "Called for every record and its delivery.", key="interceptor.classes"

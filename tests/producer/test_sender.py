@@ -156,6 +156,24 @@ def test_a_node_that_takes_nothing_for_too_long_loses_records_without_a_key() ->
     assert later == {0, 1}
 
 
+def test_a_node_that_takes_nothing_keeps_its_records_without_adaptive_partitioning() -> None:
+    bench = SenderBench(
+        leaders=(1, 2),
+        partitioner_availability_timeout_ms=100,
+        partitioner_adaptive_partitioning_enable=False,
+        batch_size=1,
+    )
+    bench.client.unready.add(1)
+    bench.send(partition=0)
+    bench.poll()
+    bench.poll(after_ms=101)
+    chosen = {
+        bench.send(partition=None).batch.partition.partition  # type: ignore[union-attr]
+        for _ in range(50)
+    }
+    assert chosen == {0, 1}
+
+
 # Success.
 
 

@@ -183,7 +183,7 @@ class LeaderHints:
         """Return the snapshot with what is new in it; None if nothing is."""
         if not self._leaders:
             return None
-        nodes = {**self._nodes(), **cluster.nodes}
+        nodes = {**cluster.nodes, **self._nodes()}
         changed: defaultdict[str, dict[int, PartitionInfo]] = defaultdict(dict)
         for partition, leader in self._leaders.items():
             known = cluster.partition(partition)

@@ -222,7 +222,7 @@ class Sender:
     def _note_slowness(self, refused: Sequence[int], now_ms: int) -> None:
         """Keep sticky partitions away from nodes that take nothing for too long (KIP-794)."""
         timeout_ms = self._config.partitioner_availability_timeout_ms
-        if timeout_ms <= 0:
+        if timeout_ms <= 0 or not self._config.partitioner_adaptive_partitioning_enable:
             return
         since_ms = self._refused_since_ms
         self._refused_since_ms = {node_id: since_ms.get(node_id, now_ms) for node_id in refused}
