@@ -17,6 +17,7 @@ from pykclient.admin.config import AdminConfig
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
 from pykclient.producer.config import ProducerConfig
+from spark_connector.java_partitioners import partitioner_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +71,20 @@ class ClientSettings:
             else:
                 found[spelling] = value
         return found
+
+    def of_producer(self) -> dict[str, object]:
+        """The producer's settings, with those that stand for a partitioner of Java's.
+
+        Raises: `ConfigError` for a class of Java's that has no equivalent here.
+        """
+        settings = self.of(ProducerConfig)
+        spelling = self.spelling_of("partitioner.class")
+        if spelling is not None:
+            found = partitioner_settings(self.given[spelling])
+            if found is not None:
+                del settings[spelling]
+                settings.update(found)
+        return settings
 
     def spelling_of(self, key: str) -> str | None:
         """How the user wrote a key, in any spelling that a client takes; None without it."""

@@ -223,25 +223,41 @@ def _offsets_from_json(option: str, text: str, *, minimum: int) -> dict[TopicPar
     for topic, numbers in json_object(option, text, '{"topicA":{"0":23,"1":45}}').items():
         if not topic or not isinstance(numbers, dict):
             raise ConfigError(
-                f'{option}: {topic!r} needs an object such as {{"0":23}}, not {shown(numbers)}.'
+                f'{option}: {shown(topic)} needs an object such as {{"0":23}}, '
+                f"not {shown(numbers)}."
             )
         for partition, value in numbers.items():
             # As brokers number them: digits without a leading zero, within 32 bits.
             if re.fullmatch(r"0|[1-9][0-9]{0,9}", partition) is None or int(partition) >= 2**31:
-                raise ConfigError(f"{option}: {partition!r} of {topic!r} is no partition number.")
+                raise ConfigError(
+                    f"{option}: {shown(partition)} of {shown(topic)} is no partition number."
+                )
             is_number = isinstance(value, int) and not isinstance(value, bool)
             if not is_number or not minimum <= value < 2**63:
                 raise ConfigError(
-                    f"{option}: {topic}-{partition} needs an integer of at least {minimum} and of "
-                    f"63 bits at most, not {shown(value)}."
+                    f"{option}: partition {partition} of {shown(topic)} needs an integer of at "
+                    f"least {minimum} and of 63 bits at most, not {shown(value)}."
                 )
             values[TopicPartition(topic, int(partition))] = value
     return values
 
 
 def json_object(option: str, text: str, example: str) -> dict[str, object]:
+    """The object that `text` is. Raises: `ConfigError` for anything else, and for a name that
+    stands twice in an object, of which JSON would keep the last."""
+
+    def without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twin = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"{option} names {shown(twin)} twice: {shown(text)}.")
+        return found
+
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(text, object_pairs_hook=without_twins)
+    except ConfigError:
+        raise
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):

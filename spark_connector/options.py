@@ -122,16 +122,30 @@ OPTIONS: Final = (
         "a topic that gets key, headers and a note of each record that no broker takes; without "
         "it such a record fails the query",
     ),
+    Option(
+        "delivery",
+        _SINK,
+        "`at_least_once` (default); `exactly_once` is refused until the producer has transactions",
+    ),
     Option("checkpointLocation", _NOWHERE, "Spark's own: it passes it on"),
 )
 
 _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
+NEEDS_TRANSACTIONS: Final = (
+    "It needs the producer's transactions, which are not built yet: rows are written at least "
+    "once. Write a column that identifies the row, and have readers drop those that come again "
+    "(dropDuplicatesWithinWatermark in Spark)."
+)
+
 REFUSED: Final = {
+    "sinkId": NEEDS_TRANSACTIONS,
+    "atomic": NEEDS_TRANSACTIONS,
     "path": "Kafka has no paths: give subscribe.",
     "provider": "Spark gives a Python source none of the options of CREATE TABLE ... USING: "
     "write CREATE TEMPORARY VIEW ... USING pykafka OPTIONS (...).",
 }
+_REFUSED_BY_NAME: Final = {name.lower(): name for name in REFUSED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +281,8 @@ def _check_names(given: Mapping[str, str]) -> None:
     for name in given:
         if name in _BY_NAME:
             continue
-        if name in REFUSED:
-            raise ConfigError(f"Option {name!r} cannot be used here. {REFUSED[name]}")
+        if (refused := _REFUSED_BY_NAME.get(name)) is not None:
+            raise ConfigError(f"Option {refused!r} cannot be used here. {REFUSED[refused]}")
         guess = did_you_mean(
             name, [*(one.name for one in OPTIONS), f"{CLIENT_PREFIX}bootstrap.servers"]
         )
@@ -367,7 +381,7 @@ def _partitions_from_json(option: str, text: str) -> tuple[TopicPartition, ...]:
     for topic, numbers in json_object(option, text, '{"topicA":[0,1],"topicB":[2]}').items():
         if not topic or not isinstance(numbers, list) or not all(map(_is_index, numbers)):
             raise ConfigError(
-                f"{option}: {topic!r} needs a list of partition numbers, not {shown(numbers)}."
+                f"{option}: {shown(topic)} needs a list of partition numbers, not {shown(numbers)}."
             )
         partitions.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
     if not partitions:

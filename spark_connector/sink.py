@@ -27,7 +27,7 @@ from pykclient.errors import (
     RecordTooLargeError,
 )
 from pykclient.producer.config import ProducerConfig
-from spark_connector.options import Use, effective_options
+from spark_connector.options import NEEDS_TRANSACTIONS, Use, effective_options
 from spark_connector.worker_clients import worker_producer
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from pykclient import Delivery, Producer, RecordMetadataRange
     from spark_connector.client_settings import ClientSettings
+
+AT_LEAST_ONCE: Final = "at_least_once"
 
 UNDER_WAY_MAX: Final = 8
 """Batches that wait for their acknowledgement while the next ones are sent."""
@@ -72,12 +74,13 @@ class Sink:
     def from_spark(cls, given: Mapping[str, str], schema: StructType) -> Sink:
         """The sink of one write. Raises: `ConfigError` for a bad option or column."""
         options, client = effective_options(given, Use.SINK)
+        _check_delivery(options.get("delivery", AT_LEAST_ONCE).strip().lower())
         topic = options.get("topic", "").strip() or None
         columns = _checked_columns(schema, topic)
         if "timestampcolumn" in options:
             columns["timestamp"] = _timestamp_column(schema, options["timestampcolumn"].strip())
         # The settings are checked here, before a task needs them.
-        ProducerConfig.from_settings(client.of(ProducerConfig))
+        ProducerConfig.from_settings(client.of_producer())
         return cls(topic, columns, options.get("onrecordtoolarge", "").strip() or None, client)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
@@ -85,7 +88,7 @@ class Sink:
 
         Raises: `KafkaError` that names the first row that failed, its topic and the reason.
         """
-        with worker_producer(self.client.of(ProducerConfig)) as producer:
+        with worker_producer(self.client.of_producer()) as producer:
             return _Write(self, producer).run(batches)
 
     def table_of(self, batch: pa.RecordBatch) -> pa.Table:
@@ -179,6 +182,13 @@ class _Write:
     def _named(self, table: pa.Table, index: int, first_row: int, error: KafkaError) -> KafkaError:
         topic = self._sink.topic or table["topic"][index].as_py()
         return KafkaError(f"Row {first_row + index} of this task, for topic {topic!r}: {error}")
+
+
+def _check_delivery(delivery: str) -> None:
+    if delivery == "exactly_once":
+        raise ConfigError(f"Option 'delivery' cannot be exactly_once. {NEEDS_TRANSACTIONS}")
+    if delivery != AT_LEAST_ONCE:
+        raise ConfigError(f"Option 'delivery' must be {AT_LEAST_ONCE}, not {delivery[:100]!r}.")
 
 
 def _checked_columns(schema: StructType, topic: str | None) -> dict[str, str]:

@@ -10,20 +10,35 @@ Source: PySpark's Python data source API (``DataSource``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from pyspark.sql.types import StructType
 
     from spark_connector.batch_reader import KafkaBatchReader
     from spark_connector.stream_reader import KafkaStreamReader
     from spark_connector.writers import KafkaBatchWriter, KafkaStreamWriter
 
+PYSPARK_VERSION_MIN: Final = (4, 2)
+"""The first with what streams need, such as the limits of a micro-batch."""
+
 
 class KafkaDataSource(DataSource):
-    """Kafka topics as a source and a sink, with the options and columns of Spark's own."""
+    """Kafka topics as a source and a sink, with the options and columns of Spark's own.
+
+    Raises: `UsageError` with an older PySpark. Spark makes a source before it does anything else
+    with it, and shows what that raises.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        _check_pyspark()
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
@@ -78,3 +93,14 @@ class KafkaDataSource(DataSource):
         from spark_connector.writers import KafkaStreamWriter
 
         return KafkaStreamWriter(Sink.from_spark(self.options, schema))
+
+
+def _check_pyspark() -> None:
+    found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
+    if found is not None and tuple(map(int, found.groups())) < PYSPARK_VERSION_MIN:
+        from pykclient.errors import UsageError
+
+        raise UsageError(
+            f"Format 'pykafka' needs PySpark {'.'.join(map(str, PYSPARK_VERSION_MIN))} or newer, "
+            f"and this is {pyspark.__version__}: pip install --upgrade 'pykclient[spark]'"
+        )

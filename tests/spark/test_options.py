@@ -260,12 +260,17 @@ def test_malformed_values_are_refused_with_what_is_allowed(
         '{"a": [true]}',
         '{"": [0]}',
         "[" * 100_000,
+        '{"a": [0]} x',
+        '{"a": [0], "a": [1]}',
+        '{"a": [1e0]}',
+        '{"' + "a" * 5_000 + '": 1}',
+        "null",
     ],
 )
 def test_malformed_partitions_are_refused(text: str) -> None:
     found = refusal(assign=text)
     assert found.startswith("assign")
-    assert len(found) < 400
+    assert len(found) < 500
 
 
 @pytest.mark.parametrize(
@@ -286,10 +291,42 @@ def test_malformed_partitions_are_refused(text: str) -> None:
         '{"a": {"' + "1" * 5_000 + '": 1}}',
         '{"a": {"0": 9223372036854775808}}',
         '{"": {"0": 1}}',
+        '{"' + "a" * 5_000 + '": {"0": -3}}',
+        '{"' + "a" * 5_000 + '": 1}',
+        '{"a": {"0": NaN}}',
+        '{"a": {"0": 1}} {"b": {"0": 1}}',
+        "{'a': {'0': 1}}",
+        '{"a": {"0": 1,}}',
+        "[" * 100_000,
     ],
 )
-def test_malformed_offsets_are_refused(text: str) -> None:
-    assert refusal(startingOffsets=text).startswith("startingOffsets")
+@pytest.mark.parametrize(
+    "option",
+    [
+        "startingOffsets",
+        "endingOffsets",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+    ],
+)
+def test_malformed_offsets_are_refused(option: str, text: str) -> None:
+    found = refusal(**{option: text})
+    assert found.startswith(option)
+    assert len(found) < 500
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "twin"),
+    [
+        ("startingOffsets", '{"a":{"0":1,"1":5,"0":2}}', "'0'"),
+        ("endingOffsets", '{"a":{"0":1},"a":{"1":2}}', "'a'"),
+        ("startingOffsetsByTimestamp", '{"a":{"0":1,"\\u0030":1}}', "'0'"),
+        ("endingOffsetsByTimestamp", '{"a":{"0":1,"0":1}}', "'0'"),
+        ("assign", '{"a":[0],"b":[1],"a":[2]}', "'a'"),
+    ],
+)
+def test_a_name_that_stands_twice_in_json_is_refused(option: str, text: str, twin: str) -> None:
+    assert refusal(**{option: text}).startswith(f"{option} names {twin} twice: ")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +345,12 @@ def test_an_unknown_option_is_refused_with_the_likely_one(option: str, guess: st
 
 @pytest.mark.parametrize(
     ("option", "advice"),
-    [("path", "give subscribe"), ("provider", "CREATE TEMPORARY VIEW")],
+    [
+        ("path", "give subscribe"),
+        ("provider", "CREATE TEMPORARY VIEW"),
+        ("sinkId", "needs the producer's transactions"),
+        ("atomic", "needs the producer's transactions"),
+    ],
 )
 def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
     option: str, advice: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -18,8 +19,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pykclient import Consumer, TopicPartition
+from pykclient import Consumer, PartitionInfo, TopicPartition
+from pykclient.accel import partition_of_key
 from pykclient.errors import ConfigError, KafkaError
+from spark_connector.java_partitioners import RoundRobinPartitioner
 from spark_connector.sink import Sink
 
 if TYPE_CHECKING:
@@ -180,6 +183,15 @@ def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) 
         (VALUES, {"topci": "a"}, "Did you mean 'topic'"),
         (VALUES, {"topic": "a", "kafka_acsk": "all"}, "acsk"),
         (VALUES, {"topic": "a", "kafka_value_serializer": "x"}, "cast the column to string or bin"),
+        (VALUES, {"topic": "a", "delivery": "exactly_once"}, "needs the producer's transactions"),
+        (VALUES, {"topic": "a", "delivery": "twice"}, "must be at_least_once, not 'twice'"),
+        (VALUES, {"topic": "a", "sinkid": "s"}, "Option 'sinkId' cannot be used here. It needs"),
+        (
+            VALUES,
+            {"topic": "a", "kafka_partitioner_class": "org.apache.kafka.streams.Mine"},
+            "'kafka.partitioner.class': .* is not known here. Give DefaultPartitioner, Uniform",
+        ),
+        (VALUES, {"topic": "a", "kafka_partitioner_class": "com.example.Mine"}, "a colon before"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_any_row(
@@ -201,6 +213,58 @@ def test_one_dictionary_of_options_serves_a_whole_pipeline(
     )
     assert made.topic == "a"
     assert "Option 'subscribe' has no effect in a write" in caplog.text
+
+
+def test_rows_are_delivered_at_least_once_by_default_and_by_name() -> None:
+    assert sink(topic="a", delivery=" AT_LEAST_ONCE ") == sink(topic="a")
+
+
+def rows_by_partition(servers: str, **options: str) -> list[list[int]]:
+    """The numbers of forty rows with keys of their own, by the partition that they are in."""
+    schema = StructType().add("key", StringType()).add("value", StringType())
+    numbers = pa.array([str(number) for number in range(40)])
+    sink(schema, servers, topic="a", **options).write(
+        [pa.record_batch([numbers] * 2, ["key", "value"])]
+    )
+    return [
+        [int(cast("bytes", record.value)) for record in records_of(servers, ("a", partition))]
+        for partition in range(2)
+    ]
+
+
+@pytest.mark.promise("Spark writes with the partitioners of Java's producer")
+def test_the_default_partitioner_of_java_hashes_keys(servers: str) -> None:
+    name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
+    found = rows_by_partition(servers, kafka_partitioner_class=name)
+    assert [[partition_of_key(b"%d" % row, 2) for row in rows] for rows in found] == [
+        [partition] * len(rows) for partition, rows in enumerate(found)
+    ]
+    assert sorted(chain(*found)) == list(range(40))
+
+
+@pytest.mark.promise("Spark writes with the partitioners of Java's producer")
+def test_the_uniform_sticky_partitioner_of_java_ignores_keys(servers: str) -> None:
+    name = "org.apache.kafka.clients.producer.UniformStickyPartitioner"
+    found = rows_by_partition(servers, **{"kafka_partitioner.class": name})
+    # What fills no batch stays in one partition; hashed keys would be in both.
+    assert sorted(found) == [[], list(range(40))]
+
+
+@pytest.mark.promise("Spark writes with the partitioners of Java's producer")
+def test_the_round_robin_partitioner_of_java_takes_turns(servers: str) -> None:
+    name = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    found = rows_by_partition(servers, kafka_partitioner=name)
+    assert found == [list(range(0, 40, 2)), list(range(1, 40, 2))]
+
+
+def test_the_round_robin_partitioner_leaves_out_partitions_without_a_leader() -> None:
+    partitions = tuple(
+        PartitionInfo("a", number, leader, 1) for number, leader in enumerate([7, None, 8])
+    )
+    partitioner = RoundRobinPartitioner()
+    chosen = [partitioner.partition("a", b"k", None, partitions) for _ in range(4)]
+    assert chosen == [0, 2, 0, 2]
+    assert [partitioner.partition("b", None, None, partitions[1:2]) for _ in range(2)] == [1, 1]
 
 
 def test_a_sink_survives_pickling_and_shows_no_secrets() -> None:
