@@ -6,7 +6,6 @@ it comes from the config classes and from `pykclient.config.unknown_keys`.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from pykclient.config.setting import REQUIRED
 from pykclient.config.unknown_keys import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.producer.config import ProducerConfig
+from tools.generated_document import write_or_compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,20 +42,7 @@ only with the value that says what happens anyway, so that a file written for Ja
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the tool; the result is the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.config_reference", description=__doc__)
-    parser.add_argument("--into", type=Path, default=Path(__file__).parents[1])
-    parser.add_argument("--check", action="store_true", help="only compare; 1 if it differs")
-    options = parser.parse_args(arguments)
-    path, text = options.into / PATH, reference()
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return 0
-    if options.check:
-        print(f"differs: {PATH}; run python -m tools.config_reference")
-        return 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    print(f"written: {PATH}")
-    return 0
+    return write_or_compare(arguments, "tools.config_reference", PATH, lambda _: reference())
 
 
 def reference() -> str:

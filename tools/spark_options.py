@@ -5,12 +5,12 @@ They stand in a table between two marks; the rest of the page is written by hand
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Final
 
 from spark_connector.client_settings import REFUSED_BY_READS, REFUSED_BY_WRITES
 from spark_connector.options import OPTIONS, REFUSED, Use
+from tools.generated_document import write_or_compare
 
 PATH: Final = Path("docs/spark.md")
 BEGINNING: Final = "<!-- Options, written by `python -m tools.spark_options`. Do not edit. -->\n"
@@ -19,23 +19,14 @@ END: Final = "<!-- End of the options. -->\n"
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the tool; the result is the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.spark_options", description=__doc__)
-    parser.add_argument("--into", type=Path, default=Path(__file__).parents[1])
-    parser.add_argument("--check", action="store_true", help="only compare; 1 if it differs")
-    options = parser.parse_args(arguments)
-    path = options.into / PATH
-    before = path.read_text(encoding="utf-8")
-    head, _, rest = before.partition(BEGINNING)
+    return write_or_compare(arguments, "tools.spark_options", PATH, document)
+
+
+def document(path: Path) -> str:
+    """The document with the table of today."""
+    head, _, rest = path.read_text(encoding="utf-8").partition(BEGINNING)
     _, _, tail = rest.partition(END)
-    after = f"{head}{BEGINNING}{table()}{END}{tail}"
-    if after == before:
-        return 0
-    if options.check:
-        print(f"differs: {PATH}; run python -m tools.spark_options")
-        return 1
-    path.write_text(after, encoding="utf-8")
-    print(f"written: {PATH}")
-    return 0
+    return f"{head}{BEGINNING}{table()}{END}{tail}"
 
 
 def table() -> str:

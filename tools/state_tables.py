@@ -6,11 +6,12 @@ The states and where each goes come from the tables in the code; when it goes th
 
 from __future__ import annotations
 
-import argparse
 import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tools.generated_document import write_or_compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -78,21 +79,8 @@ MACHINES: Final = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the tool; the result is the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.state_tables", description=__doc__)
-    parser.add_argument("--into", type=Path, default=Path(__file__).parents[1])
-    parser.add_argument("--check", action="store_true", help="only compare; 1 if it differs")
-    options = parser.parse_args(arguments)
-    path = options.into / PATH
-    text = document(tomllib.loads(REASONS.read_text(encoding="utf-8")))
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return 0
-    if options.check:
-        print(f"differs: {PATH}; run python -m tools.state_tables")
-        return 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    print(f"written: {PATH}")
-    return 0
+    reasons = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    return write_or_compare(arguments, "tools.state_tables", PATH, lambda _: document(reasons))
 
 
 def document(reasons: Mapping[str, Mapping[str, str]]) -> str:
