@@ -31,6 +31,8 @@ settings.load_profile("pykclient")
 
 KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster", "any_kafka_cluster"})
 SPARK = "tests/spark/"
+SPARK_CLUSTER = "the Spark cluster"
+ON_SPARK_CLUSTER = ("tests/chaos/spark/", "tests/testing/test_spark_cluster.py")
 OLD_KAFKA = f"Kafka {KAFKA_VERSIONS[-1]}"
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
@@ -56,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Keep the files that share Spark's session, or the old brokers, in one process each."""
+    """Keep files that share Spark's session, its cluster, or old brokers in one process each."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -65,6 +67,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(SPARK):
                 return SPARK
+            if nodeid.startswith(ON_SPARK_CLUSTER):
+                return SPARK_CLUSTER
             file = str(super()._split_scope(nodeid))
             return OLD_KAFKA if file in self.files_with_old_kafka else file
 

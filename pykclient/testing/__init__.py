@@ -1,4 +1,4 @@
-"""Kafka for tests and demos, real or in the process, with what is needed to break it on purpose.
+"""Kafka and Spark for tests and demos, with what is needed to break them on purpose.
 
 The names are loaded at first use: pytest imports this package at every start, for its plugin
 (`pykclient.testing.fixtures`), also in runs that never start a broker.
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         Refuse,
     )
     from pykclient.testing.proxy.proxy import FaultProxy
+    from pykclient.testing.spark_cluster.application import SparkApplication
+    from pykclient.testing.spark_cluster.cluster import SparkCluster
 
 __all__ = [
     "Blackhole",
@@ -53,6 +55,8 @@ __all__ = [
     "ManualClock",
     "MissingPrerequisiteError",
     "Refuse",
+    "SparkApplication",
+    "SparkCluster",
     "faults",
 ]
 
@@ -66,6 +70,8 @@ _HOME = {
     "KafkaCluster": "pykclient.testing.cluster.cluster",
     "MissingPrerequisiteError": "pykclient.testing.cluster.java",
     "FaultProxy": "pykclient.testing.proxy.proxy",
+    "SparkApplication": "pykclient.testing.spark_cluster.application",
+    "SparkCluster": "pykclient.testing.spark_cluster.cluster",
     **dict.fromkeys(
         (
             *("Blackhole", "Cut", "Delay", "Direction", "Double", "Fault", "Flip", "ForgeLength"),

@@ -3,12 +3,13 @@
 `kafka_cluster`          one broker, shared by the whole run; tests keep apart by topic names.
 `kafka_cluster_factory`  makes other clusters: more brokers, another version, own settings.
 `fake_kafka`             brokers inside this process, new for each test; it needs no Java.
+`spark_cluster`          standalone Spark with two workers, shared by the whole run.
 
-Where Java or Kafka's jars cannot be had, or the Docker engine that the environment asks for
-(``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that asks for a cluster is skipped with the reason, so
-that a project's other tests run on any machine. In CI (the environment variable ``CI`` is set to
-anything but ``false`` or ``0``) it fails instead, since a skip there would go unnoticed. Nothing
-else is ever turned into a skip.
+Where Java, PySpark or Kafka's jars cannot be had, or the Docker engine that the environment asks
+for (``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that asks for a cluster is skipped with the
+reason, so that a project's other tests run on any machine. In CI (the environment variable ``CI``
+is set to anything but ``false`` or ``0``) it fails instead, since a skip there would go unnoticed.
+Nothing else is ever turned into a skip.
 
 pytest imports this at every start, so it imports nothing but pytest until a fixture is asked for.
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pykclient.testing.cluster.cluster import KafkaCluster
     from pykclient.testing.cluster.properties import PropertyValue
     from pykclient.testing.fake.server import FakeKafka
+    from pykclient.testing.spark_cluster.cluster import SparkCluster
 
 
 class KafkaClusterFactory(Protocol):
@@ -90,6 +92,20 @@ def fake_kafka() -> Iterator[FakeKafka]:
 
     with FakeKafka(brokers=3) as fake:
         yield fake
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[SparkCluster]:
+    """A Spark master and two workers, shared by the whole run; repair what you break."""
+    from pykclient.testing.cluster.java import MissingPrerequisiteError
+    from pykclient.testing.spark_cluster.cluster import SparkCluster
+
+    try:
+        cluster = SparkCluster()
+    except MissingPrerequisiteError as error:
+        skip_or_fail(str(error))
+    with cluster:
+        yield cluster
 
 
 def skip_or_fail(reason: str) -> NoReturn:

@@ -23,7 +23,7 @@ from pykclient.testing.cluster.docker import (
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 from pykclient.testing.cluster.local import format_storage
-from pykclient.testing.cluster.processes import BrokerProcess, ProcessGroup
+from pykclient.testing.cluster.processes import ProcessGroup, ServerProcess
 from pykclient.testing.cluster.properties import dump_properties
 from pykclient.testing.cluster.servers import await_ready
 from pykclient.testing.fixtures import skip_or_fail
@@ -65,7 +65,7 @@ def test_a_broker_starts_with_a_containers_settings(version: str) -> None:
         file = group.folder / "server.properties"
         file.write_text(settings_on_this_machine(f"{group.folder}/data", ports))
         format_storage(group, java, file, deadline)
-        broker = BrokerProcess(
+        broker = ServerProcess(
             "broker 1",
             [*java, "kafka.Kafka", str(file)],
             log=group.folder / "log",

@@ -18,23 +18,23 @@ from pykclient.errors.base import ClosedError, KafkaError, KafkaTimeoutError, Us
 from pykclient.testing.cluster.processes import (
     LOG_TAIL_LINES,
     BrokerFailedError,
-    BrokerProcess,
     BrokerState,
     ProcessGroup,
+    ServerProcess,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIMEOUT_S = 20.0
-MakeServer = Callable[[str], BrokerProcess]
+MakeServer = Callable[[str], ServerProcess]
 
-ACTIONS: dict[str, Callable[[BrokerProcess], None]] = {
-    "start": BrokerProcess.start,
-    "pause": BrokerProcess.pause,
-    "resume": BrokerProcess.resume,
+ACTIONS: dict[str, Callable[[ServerProcess], None]] = {
+    "start": ServerProcess.start,
+    "pause": ServerProcess.pause,
+    "resume": ServerProcess.resume,
     "stop": lambda server: server.stop(TIMEOUT_S),
-    "kill": BrokerProcess.kill,
+    "kill": ServerProcess.kill,
 }
 # How to get from the beginning into each state.
 PATHS = {
@@ -61,7 +61,7 @@ def group() -> Iterator[ProcessGroup]:
 @pytest.fixture
 def make(group: ProcessGroup) -> MakeServer:
     """Makes a server that runs a shell command."""
-    return lambda script: BrokerProcess(
+    return lambda script: ServerProcess(
         "broker 1", ["sh", "-c", script], log=group.folder / "log", ports=(), group=group
     )
 

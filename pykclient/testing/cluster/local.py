@@ -23,7 +23,7 @@ from pykclient.errors.base import KafkaTimeoutError
 from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
-from pykclient.testing.cluster.processes import BrokerFailedError, BrokerProcess, ProcessGroup, tail
+from pykclient.testing.cluster.processes import BrokerFailedError, ProcessGroup, ServerProcess, tail
 from pykclient.testing.cluster.properties import (
     CONTROLLER_ID,
     ClusterLayout,
@@ -125,7 +125,7 @@ class LocalCluster(ClusterServers):
             for node_id, proxy in self.proxies.items()
         }
 
-    def _make_servers(self) -> dict[int, BrokerProcess]:
+    def _make_servers(self) -> dict[int, ServerProcess]:
         """Write each server's properties; the controller comes first, the brokers need it."""
         settings = {
             node_id: self._layout.broker(node_id, self.data_folder(node_id))
@@ -138,13 +138,13 @@ class LocalCluster(ClusterServers):
             self._properties_file(node_id).write_text(dump_properties(properties))
         return {node_id: self._server(node_id) for node_id in settings}
 
-    def _server(self, node_id: int) -> BrokerProcess:
+    def _server(self, node_id: int) -> ServerProcess:
         ports = [self._ports[node_id]]
         if not self._layout.has_own_controller:
             ports.append(self._ports[CONTROLLER_ID])
         if node_id in self._inter_broker_ports:
             ports.append(self._inter_broker_ports[node_id])
-        return BrokerProcess(
+        return ServerProcess(
             "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}",
             [
                 *self._java,

@@ -1,4 +1,4 @@
-"""Processes of a test cluster: one Kafka server as a Java process, and the group that all are in.
+"""Processes of a test cluster: one server as a Java process, and the group that all are in.
 
 A server is stopped, running or paused. What it printed in all its lives is in one log file, and its
 data stay where they are from one life to the next. It may end by itself at any time, which is
@@ -33,7 +33,7 @@ from pykclient.testing.clock import Deadline
 from pykclient.testing.cluster import watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pykclient.testing.port import PortReservation
 
@@ -98,8 +98,15 @@ class ProcessGroup:
                 f"{complaint.decode(errors='replace').strip()}"
             )
 
-    def start(self, command: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        command: Sequence[str],
+        output: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
         """Start a process in the group, what it prints appended to the file `output`.
+
+        `environment` None is that of this process.
 
         Raises:
             ClosedError: the group was closed.
@@ -120,6 +127,7 @@ class ProcessGroup:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
+                env=environment,
                 process_group=self._watchdog.pid,
             )
         self._members.append(process)
@@ -163,8 +171,11 @@ class BrokerFailedError(KafkaError):
     """A server ended by itself, or its storage could not be made; ends with the tail of its log."""
 
 
-class BrokerProcess:
-    """A server, named `name` in errors, that binds the reserved `ports`."""
+class ServerProcess:
+    """A server, named `name` in errors, that binds the reserved `ports`.
+
+    `environment` None is that of this process.
+    """
 
     def __init__(
         self,
@@ -174,14 +185,21 @@ class BrokerProcess:
         log: Path,
         ports: Sequence[PortReservation],
         group: ProcessGroup,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._command = command
         self._log = log
         self._ports = ports
         self._group = group
+        self._environment = environment
         self._state = BrokerState.STOPPED
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The number of its process, of the last one if it has ended; None before the first."""
+        return None if self._process is None else self._process.pid
 
     @property
     def state(self) -> BrokerState:
@@ -195,7 +213,7 @@ class BrokerProcess:
         check_allowed("start", self.name, self.state)
         for port in self._ports:
             port.make_way()
-        self._process = self._group.start(self._command, self._log)
+        self._process = self._group.start(self._command, self._log, self._environment)
         self._state = BrokerState.RUNNING
 
     def pause(self) -> None:

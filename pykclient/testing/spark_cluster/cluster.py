@@ -1,0 +1,308 @@
+"""SparkCluster: a standalone Spark cluster on this machine, to run, break and repair.
+
+A master on 127.0.0.1 and two workers on 127.0.0.2 and 127.0.0.3, from the PySpark package, each a
+process of its own. There are two hosts because Spark starts no speculative copy on the host that
+runs the task already. The master notes workers and applications in files, so that one that was
+killed goes on with them when it is started again.
+
+It is up when the constructor returns, and gone after `close`, with all drivers, executors and
+Python processes, or when this process ends in whatever way. It needs Linux, which has all of
+127.0.0.0/8 on the loopback interface.
+
+Owner: the thread that made it.
+Source: Spark's "Spark Standalone Mode".
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import urllib.request
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pykclient.errors.base import KafkaTimeoutError
+from pykclient.testing.clock import Deadline
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
+from pykclient.testing.cluster.processes import BrokerState, ProcessGroup, ServerProcess, tail
+from pykclient.testing.port import LOOPBACK, PortReservation
+from pykclient.testing.serving import Closing
+from pykclient.testing.spark_cluster.application import SparkApplication
+from pykclient.testing.spark_cluster.process_table import ProcessTable, kill_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+WORKER_HOSTS: Final = ("127.0.0.2", "127.0.0.3")
+APPLICATION_TIMEOUT_S: Final = 180.0
+RESPONSE_TIMEOUT_S: Final = 5.0
+LOOK_PAUSE_S: Final = 0.05
+
+_QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+_MASTER_SETTINGS: Final = {
+    "spark.deploy.recoveryMode": "FILESYSTEM",
+    # An application whose executors are killed again and again is not given up.
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.worker.timeout": "15",
+    # It would listen on a port that is the same for every cluster.
+    "spark.master.rest.enabled": "false",
+}
+
+
+class SparkCluster(Closing):
+    """A master and two workers of `cores` and `memory` each; a context manager.
+
+    `environment` is added to the environment of master, workers and executors. Everything is ready
+    within `start_timeout` seconds.
+
+    Raises:
+        MissingPrerequisiteError: no PySpark, or no Java that starts it; says the cure.
+        BrokerFailedError: a server ended at its start; ends with the tail of its log.
+        KafkaTimeoutError: it was not ready in time.
+    """
+
+    def __init__(
+        self,
+        *,
+        cores: int = 2,
+        memory: str = "1500m",
+        environment: Mapping[str, str] | None = None,
+        start_timeout: float = 180.0,
+    ) -> None:
+        home = find_spark_home()
+        find_spark_java()
+        self._bin = home / "bin"
+        deadline = Deadline(start_timeout)
+        self._applications: list[SparkApplication] = []
+        with ExitStack() as resources:
+            self._port = resources.enter_context(closing(PortReservation()))
+            self._web_port = resources.enter_context(closing(PortReservation()))
+            self._group = resources.enter_context(closing(ProcessGroup("pykclient-spark")))
+            self._environment = {
+                **os.environ,
+                "SPARK_HOME": str(home),
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_DAEMON_JAVA_OPTS": self._jvm_options(),
+                "SPARK_LAUNCHER_OPTS": self._jvm_options(),
+                "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+                **(environment or {}),
+            }
+            self.master = self._make_master()
+            self.workers = tuple(self._make_worker(host, cores, memory) for host in WORKER_HOSTS)
+            """Those on `WORKER_HOSTS`. All servers have `kill`, `pause`, `resume`, `start`."""
+            self._members = [self.master, *self.workers]
+            self.master.start()
+            self._await_master(deadline)
+            for worker in self.workers:
+                worker.start()
+            self._await(self._has_workers, "a worker did not register", deadline)
+            self._resources = resources.pop_all()
+
+    @property
+    def folder(self) -> Path:
+        """Logs, recovery files and, in ``work``, what executors print; removed by `close`."""
+        return self._group.folder
+
+    @property
+    def master_url(self) -> str:
+        """What an application gives as its master: ``spark://host:port``."""
+        return f"spark://{LOOPBACK}:{self._port.port}"
+
+    @property
+    def web_url(self) -> str:
+        """The master's web page."""
+        return f"http://{LOOPBACK}:{self._web_port.port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What an application needs to run here, by Spark's names: an executor on each host, and
+        little memory."""
+        return {
+            "spark.master": self.master_url,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.extraJavaOptions": self._jvm_options(),
+            "spark.driver.memory": "1g",
+            "spark.executor.extraJavaOptions": self._jvm_options(),
+            "spark.executor.memory": "600m",
+            "spark.local.dir": str(self.folder / "local"),
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+            "spark.ui.enabled": "false",
+        }
+
+    def submit(
+        self,
+        script: Path,
+        *arguments: str,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> SparkApplication:
+        """Start a driver that runs a Python script, which leaves its application's name alone.
+
+        `settings` are Spark's and win over those of `settings` of the cluster; `environment` is
+        added to the driver's. It returns at once.
+
+        Raises:
+            ClosedError: the cluster was closed.
+        """
+        name = f"{script.stem}-{len(self._applications) + 1}"
+        log = self.folder / f"{name}.log"
+        chosen = {**self.settings, **(settings or {})}
+        command = [
+            *(str(self._bin / "spark-submit"), "--name", name),
+            *(part for key, value in chosen.items() for part in ("--conf", f"{key}={value}")),
+            *(str(script), *arguments),
+        ]
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        driver = self._group.start(
+            command,
+            log,
+            {**self._environment, "SPARK_LOCAL_IP": LOOPBACK, **python, **(environment or {})},
+        )
+        application = SparkApplication(
+            name,
+            driver,
+            log=log,
+            application_id=self._application_id,
+            worker_pids=self._worker_pids,
+        )
+        self._applications.append(application)
+        return application
+
+    def start_master(self, timeout: float = 180.0) -> None:
+        """Start the master again; it is back when both workers have registered.
+
+        Raises:
+            UsageError: it is not stopped.
+            BrokerFailedError: it ended again; ends with the tail of its log.
+            KafkaTimeoutError: it was not ready within `timeout` seconds.
+        """
+        deadline = Deadline(timeout)
+        self.master.start()
+        self._await_master(deadline)
+        self._await(self._has_workers, "a worker did not register", deadline)
+
+    def executor_logs(self) -> dict[Path, str]:
+        """What the executors of all applications have printed, by file."""
+        return {
+            path: path.read_text(errors="replace")
+            for name in ("stdout", "stderr")
+            for path in sorted((self.folder / "work").glob(f"*/*/{name}"))
+        }
+
+    def close(self) -> None:
+        """Kill everything and remove the folder. A second call does nothing.
+
+        Raises:
+            KafkaError: a process or the folder is still there after 15 s.
+        """
+        table = ProcessTable()
+        # Python daemons are in groups of their own, so their parents' end is not theirs.
+        started = [found for pid in self._pids() for found in table.below(pid)]
+        self._resources.close()
+        kill_all(started)
+
+    def _pids(self) -> list[int]:
+        servers = [member.pid for member in self._members if member.pid is not None]
+        return [*servers, *(application.pid for application in self._applications)]
+
+    def _worker_pids(self) -> list[int]:
+        return [worker.pid for worker in self.workers if worker.pid is not None]
+
+    def _jvm_options(self) -> str:
+        return " ".join((*_QUICK_JVM, f"-Djava.io.tmpdir={self.folder}"))
+
+    def _make_master(self) -> ServerProcess:
+        properties = self.folder / "master.properties"
+        settings = {**_MASTER_SETTINGS, "spark.deploy.recoveryDirectory": self.folder / "recovery"}
+        properties.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+        return self._make_server(
+            "the Spark master",
+            "org.apache.spark.deploy.master.Master",
+            *("--host", LOOPBACK, "--port", str(self._port.port)),
+            *("--webui-port", str(self._web_port.port), "--properties-file", str(properties)),
+            host=LOOPBACK,
+            ports=(self._port, self._web_port),
+        )
+
+    def _make_worker(self, host: str, cores: int, memory: str) -> ServerProcess:
+        return self._make_server(
+            f"the Spark worker on {host}",
+            "org.apache.spark.deploy.worker.Worker",
+            *("--host", host, "--webui-port", "0", "--work-dir", str(self.folder / "work")),
+            *("--cores", str(cores), "--memory", memory, self.master_url),
+            host=host,
+        )
+
+    def _make_server(
+        self, name: str, *command: str, host: str, ports: tuple[PortReservation, ...] = ()
+    ) -> ServerProcess:
+        return ServerProcess(
+            name,
+            [str(self._bin / "spark-class"), *command],
+            log=self.folder / f"{name.rpartition(' ')[2]}.log",
+            ports=ports,
+            group=self._group,
+            # Web pages bind it; executors and Python workers inherit it.
+            environment={**self._environment, "SPARK_LOCAL_IP": host},
+        )
+
+    def _await_master(self, deadline: Deadline) -> None:
+        self._await(
+            lambda: self._state()["status"] == "ALIVE", "the master did not start", deadline
+        )
+
+    def _has_workers(self) -> bool:
+        return int(self._state()["aliveworkers"]) == len(self.workers)
+
+    def _await(self, is_so: Callable[[], bool], trouble: str, deadline: Deadline) -> None:
+        while not is_so():
+            if deadline.has_passed():
+                raise KafkaTimeoutError(f"{trouble} within {deadline.timeout_ms} ms")
+            for server in self._members:
+                if server.state is BrokerState.RUNNING:
+                    server.stay_alive(LOOK_PAUSE_S)
+
+    def _application_id(self, name: str) -> str:
+        deadline = Deadline(APPLICATION_TIMEOUT_S)
+        found: list[str] = []
+
+        def is_registered() -> bool:
+            state = self._state()
+            applications = (*state["activeapps"], *state["completedapps"])
+            found[:] = [each["id"] for each in applications if each["name"] == name]
+            return bool(found)
+
+        trouble = f"the master has no application {name}, whose driver printed:\n"
+        self._await(is_registered, trouble + tail(self.folder / f"{name}.log"), deadline)
+        return found[0]
+
+    def _state(self) -> dict[str, Any]:
+        """What the master reports; a status of its own while it does not respond."""
+        try:
+            with urllib.request.urlopen(  # noqa: S310 - it is our own master, by http
+                f"{self.web_url}/json/", timeout=RESPONSE_TIMEOUT_S
+            ) as response:
+                state = json.load(response)
+        except (OSError, ValueError):
+            state = {}
+        assert isinstance(state, dict)
+        absent = {"status": "", "aliveworkers": 0, "activeapps": (), "completedapps": ()}
+        return {**absent, **state}
+
+
+def find_spark_home() -> Path:
+    """The folder of the installed PySpark.
+
+    Raises:
+        MissingPrerequisiteError: there is none; says the cure.
+    """
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise MissingPrerequisiteError(
+            "Spark needs PySpark, which is not installed: pip install 'pykclient[spark]'"
+        )
+    return Path(found.origin).parent

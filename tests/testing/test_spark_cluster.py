@@ -1,0 +1,153 @@
+"""A Spark cluster that runs a job on two hosts, and whose parts are killed, paused and resumed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing.cluster.java import MissingPrerequisiteError
+from pykclient.testing.cluster.processes import BrokerState
+from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS, SparkCluster, find_spark_home
+from pykclient.testing.spark_cluster.process_table import FoundProcess, ProcessTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing import SparkApplication
+
+JOB = Path(__file__).with_name("spark_job.py")
+TIMEOUT_S = 180.0
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def application(spark_cluster: SparkCluster) -> Iterator[SparkApplication]:
+    """A driver whose tasks have run on two hosts."""
+    started = spark_cluster.submit(JOB)
+    try:
+        await_true(lambda: "HOSTS" in started.log_text() or not started.is_alive)
+        yield started
+    finally:
+        if started.is_alive:
+            started.kill()
+
+
+@pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
+def test_parts_of_an_application_are_killed_and_leave_nothing(
+    spark_cluster: SparkCluster, application: SparkApplication
+) -> None:
+    assert f'HOSTS ["{WORKER_HOSTS[0]}", "{WORKER_HOSTS[1]}"]' in application.log_text()
+    first, second = application.executors()
+    assert {first.host, second.host} == set(WORKER_HOSTS)
+
+    worker = first.python_workers()[0]
+    worker.kill()
+    assert not worker.is_alive
+    assert first.is_alive
+
+    below = ProcessTable().below(second.process.pid)
+    assert below
+    second.kill()
+    assert not second.is_alive
+    await_true(lambda: not alive(below))
+
+    first.pause()
+    assert all("T" in state(found) for found in [first.process, *first.python_workers()])
+    first.resume()
+    await_true(lambda: "T" not in state(first.process))
+
+    # The master puts a new executor in the place of the lost one.
+    await_true(lambda: len(application.executors()) == 2)
+    everything = [
+        found
+        for executor in application.executors()
+        for found in (executor.process, *ProcessTable().below(executor.process.pid))
+    ]
+    everything += ProcessTable().below(application.pid)
+    application.kill()
+    assert not application.is_alive
+    await_true(lambda: not alive(everything))
+    assert spark_cluster.master.state is BrokerState.RUNNING
+
+
+@pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
+@pytest.mark.soak
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
+def test_the_cluster_of_the_command_line_ends_with_its_process(ended_by: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pykclient.testing.spark_cluster"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        line = process.stdout.readline()
+        assert "spark://127.0.0.1:" in line
+        folder = Path(line.partition("logs in ")[2].partition(". Ctrl-C")[0])
+        below = ProcessTable().below(process.pid)
+        assert sum("deploy.worker.Worker" in found.arguments for found in below) == 2
+        process.send_signal(ended_by)
+        assert process.wait(TIMEOUT_S) == (0 if ended_by is signal.SIGINT else -ended_by)
+    await_true(lambda: not alive(below) and not folder.exists())
+
+
+@pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
+@pytest.mark.soak
+def test_a_master_and_a_worker_come_back_and_close_ends_what_is_paused() -> None:
+    with SparkCluster() as cluster:
+        application = cluster.submit(JOB)
+        await_true(lambda: "HOSTS" in application.log_text())
+        executors = application.executors()
+        cluster.master.kill()
+        assert cluster.master.state is BrokerState.STOPPED
+        cluster.start_master()
+        assert application.executors() == executors
+        cluster.workers[0].kill()
+        await_true(lambda: len(application.executors()) == 1)
+        cluster.workers[0].start()
+        await_true(lambda: len(application.executors()) == 2)
+        application.pause()
+        for executor in application.executors():
+            executor.pause()
+        started = [*ProcessTable().below(os.getpid())]
+        folder = cluster.folder
+    assert not alive(started)
+    assert not folder.exists()
+
+
+def test_without_pyspark_the_cure_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingPrerequisiteError, match=r"pip install 'pykclient\[spark\]'"):
+        SparkCluster()
+
+
+def test_without_java_the_cure_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert (find_spark_home() / "bin" / "spark-class").exists()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingPrerequisiteError, match="Spark needs a full Java 17 or newer"):
+        SparkCluster()
+
+
+def alive(processes: list[FoundProcess]) -> list[FoundProcess]:
+    return sorted({*processes}.intersection(ProcessTable()))
+
+
+def state(found: FoundProcess) -> str:
+    command = ["ps", "-o", "stat=", "-p", str(found.pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def await_true(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "not within 180 s"
+        time.sleep(0.05)
