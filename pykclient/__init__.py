@@ -1,8 +1,8 @@
 """A Kafka client in Python, from the sockets up.
 
-Everything that users import stands here, in `pykclient.errors` or in `pykclient.testing`; other
-modules are internal. A name is loaded at its first use: a program that only produces never loads
-the consumer.
+Everything that users import stands here, in `pykclient.errors`, `pykclient.serialization` or
+`pykclient.testing`; other modules are internal. A name is loaded at its first use: a program that
+only produces never loads the consumer.
 
 Owner: none; it holds no state.
 """

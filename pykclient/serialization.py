@@ -1,26 +1,65 @@
 """Serializers and deserializers: from an application's objects to bytes and back.
 
 A setting such as `value_serializer` may be an object with `serialize(topic, value)`, or a plain
-callable of the value alone (`str.encode`, `json.loads` and the like) or of topic and value. Which
-of these it is, is found out once, here; per record there is one call. Null is null: None is neither
-serialized nor deserialized.
+callable of the value alone (`str.encode`, `json.loads` and the like) or of topic and value. One
+with a parameter named `headers` gets the record's headers, too: ``(topic, headers, value)`` as in
+Java, ``(topic, value, headers)`` or ``(value, headers)``. Which of these it is, is found out once,
+when the client is made; per record there is one call. None is null, which is neither serialized nor
+deserialized.
+
+The classes write and read the same bytes as Java's classes of the same name, whose full names the
+settings understand. Where Java's replace what cannot be written or read in an encoding, these fail.
 
 Owner: none of these classes has state.
-Source: Java package ``org.apache.kafka.common.serialization``.
+Source: Java package ``org.apache.kafka.common.serialization``; KIP-82 (headers).
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
 import struct
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from uuid import UUID
 
 from pykclient.errors.base import ConfigError, KafkaError, SerializationError, describe_cause
 
+if TYPE_CHECKING:
+    from pykclient.types import Headers
+
+__all__ = [
+    "BooleanDeserializer",
+    "BooleanSerializer",
+    "BytesDeserializer",
+    "BytesSerializer",
+    "Deserializer",
+    "DoubleDeserializer",
+    "DoubleSerializer",
+    "FloatDeserializer",
+    "FloatSerializer",
+    "IntegerDeserializer",
+    "IntegerSerializer",
+    "JsonDeserializer",
+    "JsonSerializer",
+    "LongDeserializer",
+    "LongSerializer",
+    "Serializer",
+    "ShortDeserializer",
+    "ShortSerializer",
+    "StringDeserializer",
+    "StringSerializer",
+    "UUIDDeserializer",
+    "UUIDSerializer",
+]
+
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
+Number = TypeVar("Number", bound=float)
+
+HeaderList = list[tuple[str, bytes | None]]
+"""A record's headers on its way out: what a serializer appends is sent with it."""
 
 Serialize = Callable[[str, object], bytes | None]
 """Topic and value -> bytes or null; raises KafkaError and nothing else. Never called with None."""
@@ -29,53 +68,85 @@ Deserialize = Callable[[str, bytes], object]
 """Topic and bytes -> value; raises whatever the deserializer raises. Never called with None."""
 
 
+class SerializeWithHeaders(NamedTuple):
+    """As `Serialize`, for a serializer that takes the record's headers."""
+
+    call: Callable[[str, HeaderList, object], bytes | None]
+
+
+class DeserializeWithHeaders(NamedTuple):
+    """As `Deserialize`, for a deserializer that takes the record's headers."""
+
+    call: Callable[[str, Headers, bytes], object]
+
+
 class Serializer(Protocol[T_contra]):
-    """Turns keys or values into bytes."""
+    """Turns keys or values into bytes.
+
+    With a parameter named `headers`, as in ``serialize(topic, headers, value)``, it gets the
+    headers of the record, a list of pairs of a name and bytes or None; what it appends to them is
+    sent. The key is serialized before the value, with the same list.
+    """
 
     def serialize(self, topic: str, value: T_contra) -> bytes | None:
-        """Return the bytes to send to `topic`, None for null; `value` is never None."""
+        """Return the bytes to send to `topic`, None for null. A client never gives it None.
+
+        Raises: anything; `send` raises it as a `SerializationError` that names the setting.
+        """
         ...
 
 
 class Deserializer(Protocol[T_co]):
-    """Turns bytes into keys or values."""
+    """Turns bytes into keys or values.
+
+    With a parameter named `headers`, as in ``deserialize(topic, headers, data)``, it gets the
+    headers of the record, a tuple of pairs of a name and bytes or None.
+    """
 
     def deserialize(self, topic: str, data: bytes) -> T_co:
-        """Return what `data`, read from `topic`, stands for; it is never None."""
+        """Return what `data`, read from `topic`, stands for. A client never gives it None.
+
+        Raises: anything; `poll` raises it as a `RecordDeserializationError` that names the record.
+        """
         ...
 
 
-def serialize_function(setting: str, serializer: object) -> Serialize:
+def serialize_function(setting: str, serializer: object) -> Serialize | SerializeWithHeaders:
     """Return the one function to call per record for what was configured as `setting`.
 
     Raises:
         ConfigError: `serializer` is neither a `Serializer` nor a fitting callable.
     """
-    call = _call_of(setting, serializer, "serialize")
+    call, takes_headers = _call_of(setting, serializer, "serialize")
 
-    def serialize(topic: str, value: object) -> bytes | None:
+    def serialize(topic: str, value: object, headers: HeaderList | None = None) -> bytes | None:
         try:
-            data = call(topic, value)
+            data = call(topic, value) if headers is None else call(topic, headers, value)
+        except SerializationError as error:
+            raise SerializationError(f"{setting}: {error}") from error.__cause__
         except KafkaError:
             raise
         except Exception as error:
             raise SerializationError(
-                f"{setting} failed on a {type(value).__name__} for topic {topic}: "
-                f"{describe_cause(error)}"
+                f"{setting} failed on {_shown(value)} for topic {topic}: {describe_cause(error)}"
             ) from error
         if data is None or type(data) is bytes:
             return data
-        if isinstance(data, bytearray | memoryview):
+        if isinstance(data, bytes | bytearray | memoryview):
             return bytes(data)
         raise SerializationError(
-            f"{setting} made a {type(data).__name__} of a {type(value).__name__} for topic "
-            f"{topic}; it must return bytes, or None for null"
+            f"{setting} made a {type(data).__name__} of {_shown(value)} for topic {topic}; it must "
+            f"return bytes, or None for null"
         )
 
+    if takes_headers:
+        return SerializeWithHeaders(lambda topic, headers, value: serialize(topic, value, headers))
     return serialize
 
 
-def deserialize_function(setting: str, deserializer: object) -> Deserialize:
+def deserialize_function(
+    setting: str, deserializer: object
+) -> Deserialize | DeserializeWithHeaders:
     """Return the one function to call per record for what was configured as `setting`.
 
     What it raises is for the caller to wrap: only the caller knows the record.
@@ -83,64 +154,89 @@ def deserialize_function(setting: str, deserializer: object) -> Deserialize:
     Raises:
         ConfigError: `deserializer` is neither a `Deserializer` nor a fitting callable.
     """
-    return _call_of(setting, deserializer, "deserialize")
+    call, takes_headers = _call_of(setting, deserializer, "deserialize")
+    return DeserializeWithHeaders(call) if takes_headers else call
 
 
-def _call_of(setting: str, configured: object, method_name: str) -> Callable[[str, Any], object]:
+def _call_of(
+    setting: str, configured: object, method_name: str
+) -> tuple[Callable[..., object], bool]:
+    """Return a function of topic and value, or of topic, headers and value; and which it is."""
     method = getattr(configured, method_name, None)
-    if callable(method):
-        return cast("Callable[[str, Any], object]", method)
-    if not callable(configured):
+    is_method = callable(method)
+    function = cast("object", method) if is_method else configured
+    if not callable(function):
         raise ConfigError(
             f"{setting} is {configured!r:.100}, a {type(configured).__name__} (a class is called "
             f"without arguments): it must have {method_name}(topic, value), or be a callable of "
             f"the value, or of topic and value"
         )
-    if _accepts(configured, 1):
-        return lambda _, value: configured(value)
-    if _accepts(configured, 2):
-        return configured
+    names = _parameters(function)
+    if "headers" in names:
+        if names[1:2] == ["headers"] and _accepts(function, 3):  # as in Java
+            return function, True
+        if not is_method and _accepts(function, 1, headers=()):
+            return lambda _, headers, value: function(value, headers=headers), True
+        if _accepts(function, 2, headers=()):
+            return lambda topic, headers, value: function(topic, value, headers=headers), True
+    elif is_method:
+        return function, False
+    elif _accepts(function, 1):
+        return lambda _, value: function(value), False
+    elif _accepts(function, 2):
+        return function, False
     raise ConfigError(
-        f"{setting} is {configured!r:.100}: it must take the value, or topic and value"
+        f"{setting} is {configured!r:.100}: it must take the value, or topic and value, and the "
+        f"headers in a parameter of that name where it wants them"
     )
 
 
-def _accepts(function: Callable[..., object], count: int) -> bool:
+def _parameters(function: Callable[..., object]) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []  # some functions written in C have no signature
+
+
+def _accepts(function: Callable[..., object], count: int, **keywords: object) -> bool:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Some functions written in C do not tell; those in question take the value alone.
+        # Some functions written in C have none; those in question take the value alone.
         return count == 1
     try:
-        signature.bind(*[None] * count)
+        signature.bind(*[None] * count, **keywords)
     except TypeError:
         return False
     return True
 
 
-class BytesSerializer:
-    """Sends bytes, bytearrays and memoryviews as they are."""
+class BytesSerializer(Serializer[bytes | bytearray | memoryview]):
+    """Sends bytes, bytearrays and memoryviews as they are. So does a client without a serializer,
+    and faster."""
 
-    def serialize(self, topic: str, value: bytes | bytearray | memoryview) -> bytes:
-        if isinstance(value, bytes | bytearray | memoryview):
-            return bytes(value)
+    def serialize(self, topic: str, value: bytes | bytearray | memoryview | None) -> bytes | None:
+        if value is None or isinstance(value, bytes | bytearray | memoryview):
+            return None if value is None else bytes(value)
         raise SerializationError(f"{_shown(value)} for topic {topic} is not bytes")
 
 
-class BytesDeserializer:
-    """Hands out bytes as they are."""
+class BytesDeserializer(Deserializer[bytes | None]):
+    """Returns bytes as they are. So does a client without a deserializer, and faster."""
 
-    def deserialize(self, topic: str, data: bytes) -> bytes:
+    def deserialize(self, topic: str, data: bytes | None) -> bytes | None:
         return data
 
 
-class StringSerializer:
-    """Sends text, in UTF-8 unless told otherwise."""
+class StringSerializer(Serializer[str]):
+    """Sends text, in UTF-8 or another `encoding`."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
 
-    def serialize(self, topic: str, value: str) -> bytes:
+    def serialize(self, topic: str, value: str | None) -> bytes | None:
+        if value is None:
+            return None
         try:
             return value.encode(self._encoding)
         except (AttributeError, UnicodeError) as error:
@@ -149,14 +245,36 @@ class StringSerializer:
             ) from error
 
 
-class StringDeserializer:
-    """Reads text, in UTF-8 unless told otherwise. Raises ValueError for bytes that are no text."""
+class StringDeserializer(Deserializer[str | None]):
+    """Reads text, in UTF-8 or another `encoding`. Raises ValueError for bytes that are no text."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
 
-    def deserialize(self, topic: str, data: bytes) -> str:
-        return data.decode(self._encoding)
+    def deserialize(self, topic: str, data: bytes | None) -> str | None:
+        return None if data is None else data.decode(self._encoding)
+
+
+class UUIDSerializer(Serializer[UUID]):
+    """Sends a `uuid.UUID` as the 36 characters of its text."""
+
+    def serialize(self, topic: str, value: UUID | None) -> bytes | None:
+        if value is None or isinstance(value, UUID):
+            return None if value is None else str(value).encode()
+        raise SerializationError(f"{_shown(value)} for topic {topic} is not a UUID")
+
+
+class UUIDDeserializer(Deserializer[UUID | None]):
+    """Reads the 36 characters of a UUID. Raises ValueError for anything else."""
+
+    def deserialize(self, topic: str, data: bytes | None) -> UUID | None:
+        if data is None:
+            return None
+        found = UUID(data.decode())
+        # `UUID` takes more than one form, such as one in braces.
+        if str(found) != data.decode().lower():
+            raise ValueError(f"{len(data)} bytes are not the 36 characters of a UUID")
+        return found
 
 
 class _Form(NamedTuple):
@@ -166,79 +284,137 @@ class _Form(NamedTuple):
     meaning: str
 
 
+_BOOLEAN: Final = _Form(struct.Struct(">?"), "a boolean")
+_INT16: Final = _Form(struct.Struct(">h"), "a 16-bit integer")
 _INT32: Final = _Form(struct.Struct(">i"), "a 32-bit integer")
 _INT64: Final = _Form(struct.Struct(">q"), "a 64-bit integer")
+_FLOAT32: Final = _Form(struct.Struct(">f"), "a 32-bit floating-point number")
 _FLOAT64: Final = _Form(struct.Struct(">d"), "a 64-bit floating-point number")
 
 
-def _packed(form: _Form, topic: str, value: float) -> bytes:
-    # True is an int to Python, and not to whoever reads the topic.
-    if not isinstance(value, bool):
-        try:
-            return form.layout.pack(value)
-        except (struct.error, OverflowError) as error:
-            raise SerializationError(
-                f"{_shown(value)} for topic {topic} is not {form.meaning}: {error}"
-            ) from error
-    raise SerializationError(f"{_shown(value)} for topic {topic} is not {form.meaning}")
+class _NumberSerializer(Serializer[Number]):
+    form: ClassVar[_Form]
+
+    def serialize(self, topic: str, value: Number | None) -> bytes | None:
+        if value is None:
+            return None
+        # True is an int to Python, and not to whoever reads the topic.
+        if isinstance(value, bool) == (self.form is _BOOLEAN):
+            try:
+                return self.form.layout.pack(value)
+            except (struct.error, OverflowError) as error:
+                raise SerializationError(
+                    f"{_shown(value)} for topic {topic} is not {self.form.meaning}: {error}"
+                ) from error
+        raise SerializationError(f"{_shown(value)} for topic {topic} is not {self.form.meaning}")
 
 
-def _unpacked(form: _Form, data: bytes) -> float:
-    if len(data) != form.layout.size:
-        raise ValueError(f"{len(data)} bytes are not {form.meaning}, which has {form.layout.size}")
-    number: float = form.layout.unpack(data)[0]
-    return number
+class _NumberDeserializer(Deserializer[Number | None], Generic[Number]):
+    form: ClassVar[_Form]
+
+    def deserialize(self, topic: str, data: bytes | None) -> Number | None:
+        if data is None:
+            return None
+        form = self.form
+        if len(data) != form.layout.size:
+            raise ValueError(
+                f"{len(data)} bytes are not {form.meaning}, which has {form.layout.size}"
+            )
+        number: Number = form.layout.unpack(data)[0]
+        return number
 
 
-class IntegerSerializer:
+class BooleanSerializer(_NumberSerializer[bool]):
+    """Sends True and False as a byte, 1 or 0."""
+
+    form = _BOOLEAN
+
+
+class BooleanDeserializer(_NumberDeserializer[bool]):
+    """Reads a byte, 1 or 0. Raises ValueError for anything else."""
+
+    form = _BOOLEAN
+
+    def deserialize(self, topic: str, data: bytes | None) -> bool | None:
+        if data not in (None, b"\x00", b"\x01"):
+            raise ValueError("a boolean is one byte, 1 or 0")
+        return super().deserialize(topic, data)
+
+
+class ShortSerializer(_NumberSerializer[int]):
+    """Sends integers of 16 bits, as Java's ShortSerializer does."""
+
+    form = _INT16
+
+
+class ShortDeserializer(_NumberDeserializer[int]):
+    """Reads integers of 16 bits. Raises ValueError for anything but 2 bytes."""
+
+    form = _INT16
+
+
+class IntegerSerializer(_NumberSerializer[int]):
     """Sends integers of 32 bits, as Java's IntegerSerializer does."""
 
-    def serialize(self, topic: str, value: int) -> bytes:
-        return _packed(_INT32, topic, value)
+    form = _INT32
 
 
-class IntegerDeserializer:
+class IntegerDeserializer(_NumberDeserializer[int]):
     """Reads integers of 32 bits. Raises ValueError for anything but 4 bytes."""
 
-    def deserialize(self, topic: str, data: bytes) -> int:
-        return int(_unpacked(_INT32, data))
+    form = _INT32
 
 
-class LongSerializer:
+class LongSerializer(_NumberSerializer[int]):
     """Sends integers of 64 bits, as Java's LongSerializer does."""
 
-    def serialize(self, topic: str, value: int) -> bytes:
-        return _packed(_INT64, topic, value)
+    form = _INT64
 
 
-class LongDeserializer:
+class LongDeserializer(_NumberDeserializer[int]):
     """Reads integers of 64 bits. Raises ValueError for anything but 8 bytes."""
 
-    def deserialize(self, topic: str, data: bytes) -> int:
-        return int(_unpacked(_INT64, data))
+    form = _INT64
 
 
-class DoubleSerializer:
+class FloatSerializer(_NumberSerializer[float]):
+    """Sends floating-point numbers of 32 bits, rounded, as Java's FloatSerializer does."""
+
+    form = _FLOAT32
+
+
+class FloatDeserializer(_NumberDeserializer[float]):
+    """Reads floating-point numbers of 32 bits. Raises ValueError for anything but 4 bytes."""
+
+    form = _FLOAT32
+
+
+class DoubleSerializer(_NumberSerializer[float]):
     """Sends floating-point numbers of 64 bits, as Java's DoubleSerializer does."""
 
-    def serialize(self, topic: str, value: float) -> bytes:
-        return _packed(_FLOAT64, topic, value)
+    form = _FLOAT64
+
+    def serialize(self, topic: str, value: float | None) -> bytes | None:
+        # Java writes one NaN for all of them.
+        is_nan = isinstance(value, float) and math.isnan(value)
+        return super().serialize(topic, math.nan if is_nan else value)
 
 
-class DoubleDeserializer:
+class DoubleDeserializer(_NumberDeserializer[float]):
     """Reads floating-point numbers of 64 bits. Raises ValueError for anything but 8 bytes."""
 
-    def deserialize(self, topic: str, data: bytes) -> float:
-        return _unpacked(_FLOAT64, data)
+    form = _FLOAT64
 
 
 _COMPACT: Final = (",", ":")
 
 
-class JsonSerializer:
+class JsonSerializer(Serializer[object]):
     """Sends what `json.dumps` accepts, as compact JSON in UTF-8. None is null, not JSON's null."""
 
-    def serialize(self, topic: str, value: object) -> bytes:
+    def serialize(self, topic: str, value: object) -> bytes | None:
+        if value is None:
+            return None
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=_COMPACT)
             return text.encode()
@@ -248,11 +424,11 @@ class JsonSerializer:
             ) from error
 
 
-class JsonDeserializer:
+class JsonDeserializer(Deserializer[object]):
     """Reads JSON in UTF-8. Raises ValueError for anything else."""
 
-    def deserialize(self, topic: str, data: bytes) -> object:
-        value: object = json.loads(data.decode())
+    def deserialize(self, topic: str, data: bytes | None) -> object:
+        value: object = None if data is None else json.loads(data.decode())
         return value
 
 

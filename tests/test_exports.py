@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.testing")
+PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.serialization", "pykclient.testing")
 CLIENT_NAMES = {
     *("Admin", "Consumer", "Producer", "errors", "__version__"),
     *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),

@@ -109,10 +109,12 @@ def test_a_key_that_only_looks_like_another_is_not_taken_for_it(
 @pytest.mark.parametrize(
     ("value", "cure"),
     [
-        ("org.apache.kafka.common.serialization.StringSerializer", "serialization:StringSer"),
+        ("a.b.StringSerializer", "serialization:StringSer"),
         ("string", "pykclient.serialization:StringSerializer"),
         ("JSON", "pykclient.serialization:JsonSerializer"),
-        ("org.apache.kafka.common.serialization.ByteArraySerializer", "Leave it out"),
+        ("ByteArraySerializer", "Leave it out"),
+        (f"{JAVA}.VoidSerializer", "a class of Java's"),
+        (f"{JAVA}.StringDeserializer", "a class of Java's"),
         ("io.confluent.kafka.serializers.KafkaAvroSerializer", "a class of Java's"),
         ("my.module.MySerializer", "Put a colon before the class"),
     ],
@@ -243,7 +245,7 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
             )
             for config in CONFIGS
         ),
-        (ConsumerConfig, "key.deserializer", f"{JAVA}.LongDeserializer", NOT_VALID, LONG),
+        (ConsumerConfig, "key.deserializer", "long", NOT_VALID, LONG),
         (ProducerConfig, "partitioner.class", "a.b.DefaultPartitioner", NOT_VALID, SPREAD),
         (ProducerConfig, "partitioner.class", "murmur2_random", NOT_VALID, SPREAD),
     ],

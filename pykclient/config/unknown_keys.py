@@ -145,14 +145,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
 _KEYS: Final = re.compile(r"[a-z][a-z_.]+")
 _DOTTED: Final = re.compile(r"\b[a-z]+(?:\.[a-z0-9]+)+\b")
 
-_SERIALIZERS: Final = {
-    "String": ("string", "str", "text", "utf8", "utf-8"),
-    "Integer": ("integer", "int"),
-    "Long": ("long",),
-    "Double": ("double", "float"),
-    "Json": ("json",),
-}
-
 _RENAMED: Final[dict[str, str]] = {
     # Kafka 0.8's Scala clients.
     "metadata_broker_list": "bootstrap.servers",
@@ -244,6 +236,10 @@ _GONE: Final[dict[str, str]] = {
         ),
         "Remove it: every pause has a jitter of a fifth.": "reconnect_backoff_jitter_ms",
         "Give it to the serializer that needs it.": "schema_registry_url",
+        "Give an object, such as pykclient.serialization.StringSerializer('utf-16-be').": (
+            "serializer_encoding key_serializer_encoding value_serializer_encoding "
+            "deserializer_encoding key_deserializer_encoding value_deserializer_encoding"
+        ),
         "Set the level of the logger 'pykclient'.": "debug log_level",
         UNSUPPORTED[0].reason: (
             "ssl_context ssl_check_hostname ssl_cafile ssl_ca_location ssl_certfile "
@@ -322,26 +318,15 @@ def respelled(text: str) -> str:
     )
 
 
-def serializer_hint(text: str, ending: str) -> str:
-    """Return what to write for a serializer (or deserializer: the `ending` of its class) that is
-    named as in Java, or by a word; empty for others."""
-    word = text.rpartition(".")[2].removesuffix(ending).lower()
-    if word in ("bytearray", "bytes", "bytebuffer", "noop", "none"):
-        return "Leave it out: without one, bytes go as they are."
-    for name, words in _SERIALIZERS.items():
-        if word in words:
-            return f"Write 'pykclient.serialization:{name}{ending}'."
-    return _java_hint(text)
-
-
 def partitioner_hint(text: str) -> str:
     """Return what to write for a partitioner that is named as in Java or librdkafka."""
     if text.rpartition(".")[2] in ("DefaultPartitioner", "murmur2_random", "consistent_random"):
         return "Leave it out: keys are hashed as in Java (murmur2), records without one are spread."
-    return _java_hint(text)
+    return java_hint(text)
 
 
-def _java_hint(text: str) -> str:
+def java_hint(text: str) -> str:
+    """Return what to write for a class of Java's; empty for other names."""
     if text.startswith(("org.apache.", "io.confluent.")):
         return "That is a class of Java's; give one of Python's."
     return ""

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.client import ClientConfig
+from pykclient.config.serializer_setting import serializer_or_name
 from pykclient.config.setting import (
     INT_MAX,
     LONG_MAX,
@@ -26,7 +27,6 @@ from pykclient.config.setting import (
     sendable_text,
     string,
 )
-from pykclient.config.unknown_keys import serializer_hint
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.errors.base import ConfigError
 from pykclient.records.compression import DECOMPRESSED_SIZE_BYTES_MAX
@@ -252,12 +252,12 @@ class ConsumerConfig(ClientConfig):
         "(none raises an error).",
     )
     key_deserializer = Setting(
-        object_or_name(lambda text: serializer_hint(text, "Deserializer")),
+        serializer_or_name("Deserializer"),
         None,
         "Turns bytes into keys; none leaves bytes as they are.",
     )
     value_deserializer = Setting(
-        object_or_name(lambda text: serializer_hint(text, "Deserializer")),
+        serializer_or_name("Deserializer"),
         None,
         "Turns bytes into values; none leaves bytes as they are.",
     )

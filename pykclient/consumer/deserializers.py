@@ -15,11 +15,10 @@ from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import RecordDeserializationError
 from pykclient.errors.base import describe_cause
 from pykclient.network.interrupts import raise_of_signal_handler
-from pykclient.serialization import deserialize_function
+from pykclient.serialization import DeserializeWithHeaders, deserialize_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from pykclient.accel.abc import RecordColumns
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.record import RecordSpan
     from pykclient.serialization import Deserialize
@@ -36,14 +35,18 @@ class _Failure(NamedTuple):
 class RecordDeserializer:
     """The two deserializers of a consumer; None leaves bytes as they are."""
 
-    def __init__(self, key: Deserialize | None, value: Deserialize | None) -> None:
+    def __init__(
+        self,
+        key: Deserialize | DeserializeWithHeaders | None,
+        value: Deserialize | DeserializeWithHeaders | None,
+    ) -> None:
         self._key = key
         self._value = value
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> RecordDeserializer | None:
         """Return what the settings name, None if they name nothing."""
-        functions: list[Deserialize | None] = []
+        functions: list[Deserialize | DeserializeWithHeaders | None] = []
         for name, setting in (
             ("key_deserializer", config.key_deserializer),
             ("value_deserializer", config.value_deserializer),
@@ -62,8 +65,8 @@ class RecordDeserializer:
             RecordDeserializationError: the first record cannot be deserialized.
         """
         topic, columns = span.partition.topic, span.columns
-        keys, key_failure = _apply(self._key, "key", topic, columns.keys)
-        values, value_failure = _apply(self._value, "value", topic, columns.values)
+        keys, key_failure = _apply(self._key, "key", topic, columns)
+        values, value_failure = _apply(self._value, "value", topic, columns)
         failures = [failure for failure in (key_failure, value_failure) if failure is not None]
         failure = min(failures, key=lambda failure: failure.row, default=None)
         if failure is None:
@@ -78,16 +81,25 @@ class RecordDeserializer:
 
 
 def _apply(
-    deserialize: Deserialize | None, what: str, topic: str, column: Sequence[bytes | None]
+    deserialize: Deserialize | DeserializeWithHeaders | None,
+    what: str,
+    topic: str,
+    columns: RecordColumns,
 ) -> tuple[list[object] | None, _Failure | None]:
-    """Return the column deserialized, as far as it goes, and what ended it."""
+    """Return a column deserialized, as far as it goes, and what ended it."""
     if deserialize is None:
         return None, None
+    column = columns.keys if what == "key" else columns.values
     result: list[object] = []
     add = result.append
     try:
-        for data in column:
-            add(None if data is None else deserialize(topic, data))
+        if isinstance(deserialize, DeserializeWithHeaders):
+            call = deserialize.call
+            for data, headers in zip(column, columns.headers, strict=True):
+                add(None if data is None else call(topic, headers, data))
+        else:
+            for data in column:
+                add(None if data is None else deserialize(topic, data))
     except Exception as error:  # noqa: BLE001  # the application's code; the record's error says it
         raise_of_signal_handler(error)
         return result, _Failure(len(result), what, error)

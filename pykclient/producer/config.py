@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.client import ClientConfig
+from pykclient.config.serializer_setting import serializer_or_name
 from pykclient.config.setting import (
     INT_MAX,
     LONG_MAX,
@@ -20,7 +21,7 @@ from pykclient.config.setting import (
     object_list,
     object_or_name,
 )
-from pykclient.config.unknown_keys import partitioner_hint, serializer_hint
+from pykclient.config.unknown_keys import partitioner_hint
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
@@ -56,12 +57,12 @@ class ProducerConfig(ClientConfig):
         "being doubled.",
     )
     key_serializer = Setting(
-        object_or_name(lambda text: serializer_hint(text, "Serializer")),
+        serializer_or_name("Serializer"),
         None,
         "Turns keys into bytes; none takes bytes as they are.",
     )
     value_serializer = Setting(
-        object_or_name(lambda text: serializer_hint(text, "Serializer")),
+        serializer_or_name("Serializer"),
         None,
         "Turns values into bytes; none takes bytes as they are.",
     )

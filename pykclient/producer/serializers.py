@@ -8,7 +8,7 @@ Source: Java class ``KafkaProducer``, ``doSend`` therein.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pykclient.accel import ByteColumn
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
@@ -18,7 +18,7 @@ from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import RecordTooLargeError, SerializationError, UsageError
 from pykclient.producer.record import SerializedRecord
 from pykclient.records.builder import batch_size_upper_bound
-from pykclient.serialization import serialize_function
+from pykclient.serialization import SerializeWithHeaders, serialize_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pykclient.accel.abc import HeadersInput, OnDelivery
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.record import RecordMetadata
-    from pykclient.serialization import Serialize
+    from pykclient.serialization import HeaderList, Serialize
     from pykclient.types import Headers
 
 PARTITION_MAX = 2**31 - 1
@@ -41,8 +41,10 @@ class RecordSerializer:
     """
 
     def __init__(self, config: ProducerConfig, clock_ms: Callable[[], int]) -> None:
-        self._key = _serialize("key_serializer", config.key_serializer)
-        self._value = _serialize("value_serializer", config.value_serializer)
+        self._key, key_takes_headers = _serialize("key_serializer", config.key_serializer)
+        self._value, value_takes_headers = _serialize("value_serializer", config.value_serializer)
+        self.takes_headers = key_takes_headers or value_takes_headers
+        """Whether a serializer wants the headers of each record, and may add to them."""
         self._limits = {
             "max_request_size": config.max_request_size,
             "buffer_memory": config.buffer_memory,
@@ -68,8 +70,10 @@ class RecordSerializer:
     ) -> SerializedRecord:
         """Return the record, ready to be appended."""
         topic = check_topic(topic, "send")
-        value = _bytes(value, "value", topic, self._value)
-        key = _bytes(key, "key", topic, self._key)
+        if self.takes_headers:
+            headers = list(_headers(headers, topic)) if headers else []
+        key = _bytes(key, "key", topic, self._key, headers)
+        value = _bytes(value, "value", topic, self._value, headers)
         if partition is not None:
             partition = checked_number(partition, "partition", topic)
         if timestamp_ms is None:
@@ -88,7 +92,8 @@ class RecordSerializer:
         self, name: Literal["keys", "values"], topics: Iterable[str], objects: Iterable[object]
     ) -> ByteColumn:
         """Return the keys or the values of many records as bytes; `topics` has each one's topic."""
-        serialize = self._serialize(name)
+        serialize = self._key if name == "keys" else self._value
+        assert not isinstance(serialize, SerializeWithHeaders), "records go one by one"
         if serialize is None:
             return ByteColumn.from_objects(objects, name)
         return ByteColumn.from_objects(
@@ -100,16 +105,13 @@ class RecordSerializer:
         )
 
     def has_serializer(self, name: Literal["keys", "values"]) -> bool:
-        return self._serialize(name) is not None
+        return (self._key if name == "keys" else self._value) is not None
 
     def check_sizes(self, rows: RowBlock) -> None:
         if len(rows):
             row, size_bytes = rows.largest()
             if size_bytes + HEADER_SIZE_BYTES > self._limit_bytes:
                 self._refuse(f"the record at index {row}", size_bytes + HEADER_SIZE_BYTES)
-
-    def _serialize(self, name: Literal["keys", "values"]) -> Serialize | None:
-        return self._key if name == "keys" else self._value
 
     def _refuse(self, record: str, size_bytes: int) -> None:
         for name, limit_bytes in self._limits.items():
@@ -121,15 +123,25 @@ class RecordSerializer:
                 )
 
 
-def _serialize(name: str, setting: object) -> Serialize | None:
+def _serialize(name: str, setting: object) -> tuple[Serialize | SerializeWithHeaders | None, bool]:
+    """Return the function that a setting stands for, and whether it takes headers."""
     if setting is None:
-        return None
-    return serialize_function(name, resolve_class_setting(name, setting))
+        return None, False
+    function = serialize_function(name, resolve_class_setting(name, setting))
+    return function, isinstance(function, SerializeWithHeaders)
 
 
-def _bytes(field: object, what: str, topic: str, serialize: Serialize | None) -> bytes | None:
+def _bytes(
+    field: object,
+    what: str,
+    topic: str,
+    serialize: Serialize | SerializeWithHeaders | None,
+    headers: HeadersInput | None,
+) -> bytes | None:
     if field is None:
         return None
+    if isinstance(serialize, SerializeWithHeaders):
+        return serialize.call(topic, cast("HeaderList", headers), field)
     if serialize is not None:
         return serialize(topic, field)
     if isinstance(field, bytes):

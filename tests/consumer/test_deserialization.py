@@ -7,7 +7,7 @@ import pytest
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.errors import ConfigError, RecordDeserializationError
-from pykclient.serialization import StringDeserializer
+from pykclient.serialization import DeserializeWithHeaders, StringDeserializer
 from tests.consumer.fetched_records import TIMESTAMP_MS, A, span
 
 
@@ -25,6 +25,19 @@ def test_keys_and_values_are_deserialized_each_by_its_own() -> None:
     done = deserializer.apply(span(A, [1, 2], keys=[b"10", b"20"]))
     assert (done.keys, done.values) == ([10, 20], ["v1", "v2"])
     assert list(done.columns.keys) == [b"10", b"20"]
+
+
+@pytest.mark.promise("serializers and deserializers get the topic and the headers")
+def test_one_that_takes_headers_gets_those_of_each_record() -> None:
+    deserializer = RecordDeserializer(
+        DeserializeWithHeaders(lambda topic, headers, data: (topic, headers, data)), as_number
+    )
+    one, two = (("a", b"1"),), (("b", None),)
+    done = deserializer.apply(
+        span(A, [1, 2, 3], keys=[b"k", None, b"l"], values=[b"1"] * 3, headers=[one, one, two])
+    )
+    assert done.keys == [("t", one, b"k"), None, ("t", two, b"l")]
+    assert done.values == [1, 1, 1]
 
 
 def test_null_stays_null() -> None:

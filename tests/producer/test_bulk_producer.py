@@ -363,6 +363,25 @@ class Witness:
 
 @WORKS_WITH_THE_APPLICATIONS_CODE
 @pytest.mark.parametrize("is_arrow", [False, True])
+def test_a_serializer_adds_headers_to_each_record(is_arrow: bool) -> None:
+    def serialize(topic: str, headers: list[tuple[str, bytes]], value: str) -> bytes:
+        headers.append((topic, value.encode()))
+        return value.encode()
+
+    producer = new(value_serializer=serialize)
+    if is_arrow:
+        delivery = producer.send_arrow("t", pa.table({"value": ["a", None]}))
+    else:
+        delivery = producer.send_batch("t", ["a", None], headers=[("all", b"")], partition=0)
+    settle(producer)
+    assert sum(each.count for each in delivery.result()) == 2
+    headers = [each for written in producer.written for each in written.columns.headers]
+    common = () if is_arrow else (("all", b""),)
+    assert sorted(headers) == sorted([(*common, ("t", b"a")), common])
+
+
+@WORKS_WITH_THE_APPLICATIONS_CODE
+@pytest.mark.parametrize("is_arrow", [False, True])
 def test_interceptors_see_each_record(is_arrow: bool) -> None:
     witness = Witness()
     producer = new(interceptors=[witness])

@@ -69,6 +69,45 @@ def test_serializers_see_the_topic_and_never_null() -> None:
     assert serializer().takes_bytes_only
 
 
+class Typed:
+    """Adds a header with what it serializes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def serialize(self, topic: str, headers: list[tuple[str, object]], value: object) -> bytes:
+        headers.append((self.name, str(len(headers)).encode()))
+        return f"{topic}:{value}".encode()
+
+
+@pytest.mark.promise("serializers and deserializers get the topic and the headers")
+@pytest.mark.parametrize("headers", [None, {"a": b"x"}, [("a", b"x")]])
+def test_what_serializers_add_to_the_headers_is_sent_the_keys_first(
+    headers: HeadersInput | None,
+) -> None:
+    by = serializer(key_serializer=Typed("key"), value_serializer=Typed("value"))
+    assert by.takes_headers
+    given = () if headers is None else (("a", b"x"),)
+    count = len(given)
+    record = serialized(value=5, key="k", headers=headers, by=by)
+    assert record[1:3] == (b"t:5", b"t:k")
+    assert record.headers == (
+        *given,
+        ("key", str(count).encode()),
+        ("value", str(count + 1).encode()),
+    )
+    assert not serializer(value_serializer=str.encode).takes_headers
+
+
+def test_a_header_of_a_serializer_that_cannot_be_sent_is_an_error() -> None:
+    def serialize(value: object, headers: list[object]) -> bytes:
+        headers.append(("a", "text"))
+        return b""
+
+    with pytest.raises(SerializationError, match=r"headers of a record for topic 't' are wrong"):
+        serialized(value=5, by=serializer(value_serializer=serialize))
+
+
 @pytest.mark.promise("a value that is not bytes is refused")
 @pytest.mark.parametrize("value", ["text", 5, 1.5, ["list"], object()])
 def test_what_is_not_bytes_names_topic_type_and_cure(value: object) -> None:

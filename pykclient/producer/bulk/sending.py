@@ -1,8 +1,9 @@
 """BulkSender: `send_batch` and `send_arrow`, which send many records with one delivery.
 
-With interceptors, which see each record, records go one by one as with `send`. Else block after
-block of a `RowTable` is divided by partition; then each partition's rows get a batch in turn, so
-that all brokers have work early and the order within a partition stays that of the input.
+With interceptors, which see each record, and with serializers that take headers, records go one by
+one as with `send`. Else block after block of a `RowTable` is divided by partition; then each
+partition's rows get a batch in turn, so that all brokers have work early and the order within a
+partition stays that of the input.
 
 Owner: the thread that sends.
 """
@@ -37,19 +38,20 @@ class BulkSender:
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
         self._interceptors = core.interceptors
+        self._is_one_by_one = bool(core.interceptors) or core.serializer.takes_headers
         self._lifecycle = core.lifecycle
         self._rows = RowTables(core.serializer, core.wall_clock_ms)
         self._arrow = ArrowTables(core.serializer, core.wall_clock_ms)
 
     def send_batch(self, given: BulkInput) -> Delivery[list[RecordMetadataRange]]:
         self._lifecycle.check_usable()
-        if self._interceptors:
+        if self._is_one_by_one:
             return self._send_one_by_one(self._rows.records(given))
         return self._send_table(self._rows.table(given))
 
     def send_arrow(self, topic: str | None, table: object) -> Delivery[list[RecordMetadataRange]]:
         self._lifecycle.check_usable()
-        if self._interceptors:
+        if self._is_one_by_one:
             return self._send_one_by_one(self._arrow.records(topic, table))
         return self._send_table(self._arrow.table(topic, table))
 
